@@ -1,0 +1,85 @@
+# Needs Python 3.11 or later and make. Another interpreter: make table PYTHON=python3.12
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+PACKAGES := instances heuristics mtpp_models experiments
+
+.PHONY: help table test bench check lint types contract notebooks golden format clean
+
+help:
+	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
+	@echo "make test       the tests (makes .venv first)"
+	@echo "make check      lint, types, import contract, tests, notebooks"
+	@echo "make bench      speed of the inner loops"
+	@echo "make golden     write tests/golden.json anew; look at the difference before you commit it"
+	@echo "make format     format the code and sort the imports"
+	@echo "make clean      remove .venv, caches and results"
+
+table: .venv/table.stamp
+	@mkdir -p results
+	$(BIN)/mtpp table quick --jobs $(JOBS) --out results/quick.jsonl
+
+test: .venv/test.stamp
+	$(BIN)/python -m pytest -q -n $(JOBS)
+
+bench: .venv/test.stamp
+	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only
+
+check: lint types contract test notebooks
+
+lint: .venv/test.stamp
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/test.stamp
+	$(BIN)/mypy
+
+contract: .venv/test.stamp
+	$(BIN)/lint-imports
+
+notebooks: .venv/test.stamp
+	$(BIN)/python -m pytest -q -n $(JOBS) -m notebooks tests
+
+golden: .venv/test.stamp
+	$(BIN)/python tests/test_golden.py
+
+format: .venv/test.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .benchmarks build dist results
+	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment. A stamp is newer than pyproject.toml when its packages are installed.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+
+.venv/made.stamp:
+	@$(PYTHON) -c "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))" 2>/dev/null || { \
+		echo "mtpp needs Python 3.11 or later with its venv module (Debian, Ubuntu: python3-venv);" \
+		     "name one with: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "Making .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+# $(call install,what,extras): what is required, then the extras together; if that fails, one by one without those that fail.
+define install
+	@echo "Installing $(1) (a minute or two the first time)"
+	@$(PIP) -e "$(1)"
+	@echo "Installing the extras $(2)"
+	@$(PIP) -e ".[$(subst $(space),$(comma),$(2))]" 2>.venv/pip.log || \
+		for extra in $(2); do \
+			$(PIP) -e ".[$$extra]" 2>>.venv/pip.log || \
+				echo "Skipped the extra $$extra: it does not install here (see .venv/pip.log)" >&2; \
+		done
+	@touch $@
+endef
+comma := ,
+space := $(subst x,,x x)
+
+.venv/table.stamp: pyproject.toml | .venv/made.stamp
+	$(call install,.,scip gurobi onnx)
+
+.venv/test.stamp: pyproject.toml | .venv/made.stamp
+	$(call install,.[dev],scip gurobi onnx cluster notebooks)
+	@touch .venv/table.stamp

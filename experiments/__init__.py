@@ -1,0 +1,23 @@
+"""Sentences: the command line, runs, certificates, tables and plots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from instances.siblings import check_siblings
+
+if TYPE_CHECKING:
+    from experiments.certifying import certify
+
+__all__ = ["certify"]
+
+check_siblings()
+
+
+def __getattr__(name: str) -> object:
+    # `certify` brings Pyomo and numba along; the command line's help must not wait for them.
+    if name == "certify":
+        from experiments.certifying import certify
+
+        return certify
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,212 @@
+"""From an instance to a certificate under one time budget: search, then prove, as long as a gap is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Event
+
+import numpy as np
+
+import instances
+from experiments.interrupts import InterruptibleLimits, catch_interrupt
+from heuristics import HEURISTICS
+from instances import InputError, Instance, Partition, Result
+from mtpp_models import MODELS, Progress, solve
+from mtpp_models.solvers import find_solver
+
+__all__ = ["STEPS", "Step", "certify", "combine", "gather", "search"]
+
+_SHORTEST = 0.05
+
+
+@dataclass(frozen=True)
+class Step:
+    """One method and the part of the time still left that it may use.
+
+    Parameters
+    ----------
+    method : str
+        Name of a heuristic or a model.
+    share : float
+        Between 0 and 1; a method of share 0 takes no time worth counting and always runs.
+    """
+
+    method: str
+    share: float
+
+
+#: In order of effort; each runs only while a gap is left.
+STEPS = (
+    Step("simple", 0.0),
+    Step("kahn", 0.0),
+    Step("brkga-100", 0.1),
+    Step("brkga-10000", 0.3),
+    Step("guess-the-bottleneck", 0.4),
+    Step("exact", 1.0),
+)
+
+
+def certify(
+    instance: Instance,
+    *,
+    time_limit: float | None = 60.0,
+    solver: str = "highs",
+    gap: float = 0.0,
+    threads: int = 1,
+    seed: int = 0,
+    start: Partition | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Find a good partition and prove how good it is.
+
+    Parameters
+    ----------
+    instance : Instance
+    time_limit : float, optional
+        Seconds for everything together; None lets every method run to its end.
+    solver : str
+    gap : float
+        Relative gap that is good enough.
+    threads, seed : int
+    start : Partition, optional
+        A partition known already.
+    on_progress : callable, optional
+        Receives the method at work with the best bottleneck and bound so far.
+
+    Returns
+    -------
+    Result
+        Always with a bound. Ctrl-C ends the work and returns what is known.
+
+    Raises
+    ------
+    InputError
+        If an option is out of its range.
+    SolverNotAvailableError
+        If the solver cannot run here.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 1, 2], output_bytes=[1, 0, 0])
+    >>> certify(Instance(graph, Platform(k=2, bandwidth=1))).ratio
+    1.0
+    """
+    return combine(
+        gather(
+            instance,
+            time_limit=time_limit,
+            solver=solver,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            start=start,
+            on_progress=on_progress,
+        )
+    )
+
+
+def combine(answers: list[Result]) -> Result:
+    """The best partition and the best bound of the answers."""
+    return replace(instances.certify(*answers), interrupted=any(answer.interrupted for answer in answers))
+
+
+def gather(
+    instance: Instance,
+    *,
+    time_limit: float | None,
+    solver: str,
+    gap: float,
+    threads: int,
+    seed: int,
+    start: Partition | None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> list[Result]:
+    """The answers that `certify` combines, in the order in which they were found."""
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"The time limit is {time_limit}; it must be positive.")
+    find_solver(solver)  # before the searches, which may take a while
+    begin = time.monotonic()
+    rng = np.random.default_rng(seed)
+    answers = [] if start is None else [Result("start", instance, start)]
+    with catch_interrupt() as interrupted:
+        for step in STEPS:
+            known = combine(answers) if answers else Result("nothing", instance)
+            if interrupted.is_set() or known.interrupted or _close_enough(known, gap):
+                break
+            left = None if time_limit is None else time_limit - (time.monotonic() - begin)
+            if left is not None and left < _SHORTEST and step.share > 0:
+                break
+            seconds = None if left is None or step.share == 0 else left * step.share
+            report = _reporter(step.method, known, begin, on_progress)
+            report(None)
+            if step.method in HEURISTICS:
+                target = None if known.bound is None else known.bound.value
+                answers.append(search(instance, step.method, rng, interrupted, seconds, target))
+            else:
+                answers.append(
+                    solve(
+                        instance,
+                        step.method,
+                        solver=solver,
+                        time_limit=seconds,
+                        gap=gap,
+                        threads=threads,
+                        seed=seed,
+                        start=known.partition,
+                        on_progress=report,
+                    )
+                )
+    return answers
+
+
+def search(
+    instance: Instance,
+    method: str,
+    rng: np.random.Generator,
+    interrupted: Event,
+    seconds: float | None = None,
+    target: float | None = None,
+) -> Result:
+    """One run of a heuristic, which stops soon after `interrupted` is set with the best it has found.
+
+    Raises
+    ------
+    InputError
+        If the heuristic is unknown.
+    """
+    if method not in HEURISTICS:
+        raise InputError(f"There is no heuristic called {method!r}; choose one of {', '.join(HEURISTICS)}.")
+    begin = time.monotonic()
+    limits = InterruptibleLimits(seconds=seconds, target=target, interrupted=interrupted)
+    partition = HEURISTICS[method].run(instance, rng, limits)
+    spent = {"search": time.monotonic() - begin}
+    return Result(method, instance, partition, seconds=spent, interrupted=interrupted.is_set())
+
+
+def _close_enough(known: Result, gap: float) -> bool:
+    return known.proved or (known.gap is not None and known.gap <= gap)
+
+
+def _reporter(
+    method: str, known: Result, begin: float, on_progress: Callable[[Progress], None] | None
+) -> Callable[[Progress | None], None]:
+    """Put what a solver says into the frame of what is known."""
+    bottleneck = None if known.partition is None else known.partition.bottleneck
+    proved = None if known.bound is None else known.bound.value
+    exact = method in MODELS and MODELS[method].exact
+
+    def report(moment: Progress | None) -> None:
+        if on_progress is None:
+            return
+        incumbent, bound, nodes = bottleneck, proved, None
+        if moment is not None:
+            nodes = moment.nodes
+        if moment is not None and exact:  # other models bound something else while they run
+            incumbent = min((x for x in (incumbent, moment.incumbent) if x is not None), default=None)
+            bound = max((x for x in (bound, moment.bound) if x is not None), default=None)
+        on_progress(Progress(method, time.monotonic() - begin, incumbent, bound, nodes))
+
+    return report

@@ -1,0 +1,119 @@
+"""Progress on stderr: a live line on a terminal, now and then a plain line elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from experiments.runs import Run
+    from mtpp_models import Progress
+
+__all__ = ["LiveLine", "RunBar"]
+
+_PLAIN_SECONDS = 10.0
+
+
+class LiveLine:
+    """What a search or a solver is doing; a context manager.
+
+    Parameters
+    ----------
+    label : str
+        What is being worked on.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._moment: Progress | None = None
+        self._begin = self._printed = time.monotonic()
+        self._console = Console(stderr=True)
+        self._live = Live(get_renderable=self._text, console=self._console, transient=True, refresh_per_second=4)
+
+    def show(self, moment: Progress) -> None:
+        """Take the newest state; may be called from another thread."""
+        self._moment = moment
+        if not self._console.is_terminal and time.monotonic() - self._printed > _PLAIN_SECONDS:
+            self._printed = time.monotonic()
+            self._console.print(self._text(), soft_wrap=True)
+
+    def __enter__(self) -> LiveLine:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def _text(self) -> Text:
+        parts = [self._label, f"{time.monotonic() - self._begin:.0f} s"]
+        moment = self._moment
+        if moment is not None:
+            parts.insert(1, moment.case)
+            if moment.incumbent is not None:
+                parts.append(f"incumbent {moment.incumbent:.6g}")
+            if moment.bound is not None:
+                parts.append(f"bound {moment.bound:.6g}")
+            if moment.incumbent is not None and moment.bound is not None and moment.bound > 0:
+                parts.append(f"gap {max(0.0, moment.incumbent / moment.bound - 1):.2%}")
+            if moment.nodes is not None:
+                parts.append(f"{moment.nodes} nodes")
+        return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
+
+
+class RunBar:
+    """How many runs of a table are made, with the time left; a context manager.
+
+    Parameters
+    ----------
+    total : int
+        Runs to be made.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self._failed = total, 0, 0
+        self._begin = self._printed = time.monotonic()
+        self._console = Console(stderr=True)
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn(), TextColumn("left"))
+        self._bar = Bar(
+            *columns,
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=total)
+
+    def advance(self, run: Run) -> None:
+        """Count a run; a failed one is told at once."""
+        label = f"{run['instance']}, k = {run['k']}, {run['method']}"
+        self._done += 1
+        if run["error"] is not None:
+            self._failed += 1
+            self._console.print(f"failed: {label}: {run['error'].splitlines()[0]}", markup=False, soft_wrap=True)
+        self._bar.update(self._task, advance=1, description=label)
+        now = time.monotonic()
+        if not self._console.is_terminal and (now - self._printed > _PLAIN_SECONDS or self._done == self._total):
+            self._printed = now
+            left = (now - self._begin) / self._done * (self._total - self._done)
+            self._console.print(f"{self._done} of {self._total} runs, about {left:.0f} s left", highlight=False)
+
+    def __enter__(self) -> RunBar:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()

@@ -1,0 +1,121 @@
+"""Runs on disk: append-only JSON Lines, one finished run a line.
+
+A line is written with one system call and synced, so a killed process loses at most the line that it was
+writing; the next writer removes what is left of it. A key that occurs twice was tried again after a
+failure: its last line counts.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from instances import InputError
+
+__all__ = ["SCHEMA", "Run", "RunLog", "read_runs"]
+
+SCHEMA = "mtpp-run/1"
+_OPENING = f'{{"schema": "{SCHEMA}"'.encode()
+
+#: One line of the file; missing values are None.
+Run = dict[str, Any]
+
+
+def read_runs(path: str | Path) -> list[Run]:
+    """Read the runs of a file, the last line of each key, in the order of first appearance.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    list of dict
+
+    Raises
+    ------
+    InputError
+        If a line other than a torn last one is not a run; the message names it.
+    OSError
+        If the file cannot be read.
+    """
+    return list(_parse(Path(path).read_bytes(), path)[0].values())
+
+
+class RunLog:
+    """A file of runs that this process alone appends to; a context manager.
+
+    Parameters
+    ----------
+    path : str or Path
+        Made if missing, with its folder.
+
+    Attributes
+    ----------
+    runs : dict of str to dict
+        The last run of each key.
+
+    Raises
+    ------
+    InputError
+        If another process writes the file, or the file holds something else.
+    OSError
+        If the file cannot be written.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.runs, length = _parse(Path(path).read_bytes(), path)
+            os.ftruncate(self._file, length)
+        except BlockingIOError:
+            os.close(self._file)
+            raise InputError(
+                f"{path} is being written by another process; wait for it or choose another --out."
+            ) from None
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def append(self, run: Mapping[str, Any]) -> None:
+        """Write one run, durably."""
+        data = json.dumps({"schema": SCHEMA, **run}, allow_nan=False).encode() + b"\n"
+        written = os.write(self._file, data)
+        if written < len(data):
+            raise OSError(f"The disk is full: {written} of {len(data)} bytes of a run could be written.")
+        os.fsync(self._file)
+        self.runs[run["key"]] = dict(run)
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+
+def _parse(data: bytes, path: str | Path) -> tuple[dict[str, Run], int]:
+    """Runs by key, and the length of the file up to the end of its last whole line."""
+    *lines, torn = data.split(b"\n")
+    # Only what we wrote ourselves is ever cut off: the beginning of one of our lines.
+    if torn and not (torn.startswith(_OPENING) or _OPENING.startswith(torn)):
+        lines.append(torn)
+    runs: dict[str, Run] = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            run = json.loads(line)
+            schema, key = run["schema"], run["key"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{path}, line {number} is not a run; restore the line or remove it.") from None
+        if schema != SCHEMA:
+            raise InputError(f"{path}, line {number} has schema {schema!r}, not {SCHEMA!r}; choose another file.")
+        runs[key] = run
+    return runs, len(data) - len(torn)

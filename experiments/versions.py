@@ -1,0 +1,45 @@
+"""What to put into a report: versions of everything that can change an answer."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from importlib.util import find_spec
+from pathlib import Path
+
+from instances.siblings import SIBLINGS
+
+__all__ = ["package_version", "show_versions"]
+
+_CORE = ("numpy", "scipy", "networkx", "numba", "pyomo", "pandas", "matplotlib", "typer", "rich")
+_EXTRAS = ("onnx", "onnxruntime", "torch", "dask", "distributed")
+
+
+def package_version(name: str = "mtpp") -> str | None:
+    """Installed version of a distribution; None if it is not installed.
+
+    Examples
+    --------
+    >>> package_version("no-such-distribution") is None
+    True
+    """
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def show_versions() -> str:
+    """Aligned lines: Python, platform, packages, solvers, and the folders that our packages come from."""
+    from mtpp_models import SOLVERS, available_solvers
+
+    solvers = available_solvers()
+    lines = {"mtpp": package_version() or "not installed, run from its folder"}
+    lines |= {"python": platform.python_version(), "platform": platform.platform()}
+    lines |= {name: package_version(name) or "not installed" for name in (*_CORE, *_EXTRAS)}
+    lines |= {f"solver {name}": solvers.get(name, "not available") for name in SOLVERS}
+    for name in SIBLINGS:
+        spec = find_spec(name)
+        lines[name] = str(Path(spec.origin).parent) if spec is not None and spec.origin else "not found"
+    width = max(map(len, lines))
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())

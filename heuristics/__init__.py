@@ -1,0 +1,20 @@
+"""Upper bounds: searches that answer an instance with a partition."""
+
+from heuristics.brkga import BRKGAParameters, brkga
+from heuristics.limits import Limits
+from heuristics.orders import kahn
+from heuristics.registry import HEURISTICS, Heuristic, HeuristicSpec
+from heuristics.slicing import segment_costs, slice_order, slice_order_for_all_k
+
+__all__ = [
+    "HEURISTICS",
+    "BRKGAParameters",
+    "Heuristic",
+    "HeuristicSpec",
+    "Limits",
+    "brkga",
+    "kahn",
+    "segment_costs",
+    "slice_order",
+    "slice_order_for_all_k",
+]

@@ -1,0 +1,50 @@
+"""When a search stops."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from instances import InputError
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A search stops at the first limit it reaches; the clock starts when this object is made.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Wall time.
+    evaluations : int, optional
+        Number of partitions evaluated. The same seed and evaluations give the same answer.
+    target : float, optional
+        A bottleneck that is good enough, such as a proved bound.
+
+    Raises
+    ------
+    InputError
+        If a limit is negative, or `evaluations` is 0.
+    """
+
+    seconds: float | None = None
+    evaluations: int | None = None
+    target: float | None = None
+    _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not self.seconds >= 0:
+            raise InputError(f"The time limit is {self.seconds}; it must be 0 seconds or more.")
+        if self.evaluations is not None and self.evaluations < 1:
+            raise InputError(f"The limit is {self.evaluations} evaluations; allow at least 1.")
+
+    def reached(self, bottleneck: float) -> bool:
+        """Whether time is up or `bottleneck` is good enough."""
+        in_time = self.seconds is None or time.monotonic() - self._started < self.seconds
+        return not in_time or (self.target is not None and bottleneck <= self.target)
+
+    def allow(self, evaluations: int) -> int:
+        """Cap a number of evaluations."""
+        return evaluations if self.evaluations is None else min(evaluations, self.evaluations)

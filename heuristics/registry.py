@@ -1,0 +1,111 @@
+"""Every heuristic under the name that the command line and the tables use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from heuristics.arrangement import linear_arrangement
+from heuristics.brkga import BRKGAParameters, brkga
+from heuristics.limits import Limits
+from heuristics.orders import kahn
+from heuristics.random_search import random_search
+from heuristics.slicing import slice_order
+from instances import Instance, Partition
+
+__all__ = ["HEURISTICS", "Heuristic", "HeuristicSpec"]
+
+Heuristic = Callable[[Instance, np.random.Generator, Limits], Partition]
+
+
+@dataclass(frozen=True)
+class HeuristicSpec:
+    """A heuristic with its parameters fixed.
+
+    Parameters
+    ----------
+    name : str
+        Unique name.
+    summary : str
+        What it does, in one line.
+    reference : str
+        Where it comes from.
+    search : callable
+        Maps an instance, a generator and limits to a partition.
+    """
+
+    name: str
+    summary: str
+    reference: str
+    search: Heuristic
+
+    def run(self, instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
+        """Search for a partition.
+
+        Parameters
+        ----------
+        instance : Instance
+        rng : numpy.random.Generator
+        limits : Limits, optional
+            None by default: the heuristic's own number of evaluations.
+
+        Returns
+        -------
+        Partition
+        """
+        return self.search(instance, rng, limits or Limits())
+
+
+_SECTION = "MTPP, Section 5.3"
+_SMALL, _LARGE = BRKGAParameters(10, 10), BRKGAParameters(100, 100)
+
+
+def _random(samples: int) -> HeuristicSpec:
+    summary = f"best slicing of {samples} random order{'s' * (samples > 1)}"
+    return HeuristicSpec(
+        f"random-{samples}",
+        summary,
+        _SECTION,
+        lambda instance, rng, limits: random_search(instance, rng, limits, samples),
+    )
+
+
+def _brkga(parameters: BRKGAParameters) -> HeuristicSpec:
+    size = f"{parameters.generations} generations of {parameters.population}"
+    return HeuristicSpec(
+        f"brkga-{parameters.population * parameters.generations}",
+        f"genetic search over node priorities, {size}",
+        f"{_SECTION} and Algorithm 2",
+        lambda instance, rng, limits: brkga(instance, rng, limits, parameters),
+    )
+
+
+def _arrangement(name: str, summary: str, weighted: bool) -> HeuristicSpec:
+    return HeuristicSpec(
+        name,
+        summary,
+        _SECTION,
+        lambda instance, rng, limits: linear_arrangement(instance, rng, limits, weighted=weighted, parameters=_LARGE),
+    )
+
+
+_ALL = (
+    HeuristicSpec(
+        "kahn",
+        "best slicing of the Kahn order of equal priorities",
+        "MTPP, Algorithms 1 and 3",
+        lambda instance, _rng, _limits: slice_order(instance, kahn(instance.graph, np.zeros(instance.graph.n))),
+    ),
+    _arrangement("mla", "slicing of an order with short edges", weighted=False),
+    _arrangement("mla-weighted", "slicing of an order with short edges, weighted by bytes", weighted=True),
+    _random(1),
+    _random(100),
+    _random(10000),
+    _brkga(_SMALL),
+    _brkga(_LARGE),
+)
+
+#: Name to heuristic, in the order of the paper's Table 1.
+HEURISTICS = {spec.name: spec for spec in _ALL}

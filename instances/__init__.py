@@ -1,0 +1,30 @@
+"""What a problem is, what an answer is, and examples of both."""
+
+from instances.certificates import Bound, Result, Status, certify
+from instances.errors import FalseCertificateError, InputError
+from instances.graph import ComputationGraph
+from instances.partition import Partition
+from instances.problem import Instance, Platform
+from instances.readers import load_graph
+from instances.serialization import read_graph, read_partition, save_graph, save_partition
+from instances.tensors import SharedParameter, Tensors
+
+__all__ = [
+    "Bound",
+    "ComputationGraph",
+    "FalseCertificateError",
+    "InputError",
+    "Instance",
+    "Partition",
+    "Platform",
+    "Result",
+    "SharedParameter",
+    "Status",
+    "Tensors",
+    "certify",
+    "load_graph",
+    "read_graph",
+    "read_partition",
+    "save_graph",
+    "save_partition",
+]

@@ -1,0 +1,262 @@
+"""Recording a network operator by operator, and pricing the record as a computation graph."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from instances.costs import Device
+from instances.graph import ComputationGraph
+from instances.tensors import SharedParameter
+
+__all__ = ["GraphBuilder", "Operator", "Shape", "Tensor"]
+
+Shape = tuple[int, ...]
+
+_PARAMETER = "parameter"
+_BUFFER = "buffer"
+_HELD = (_PARAMETER, _BUFFER)  # kinds that a device holds from the start
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """Handle of one output of one recorded operator.
+
+    Parameters
+    ----------
+    operator : int
+        Index of the operator that produces it.
+    output : int
+        Which of that operator's outputs it is.
+    shape : tuple of int
+    element_bytes : int
+        Width of one element [bytes].
+    """
+
+    operator: int
+    output: int
+    shape: Shape
+    element_bytes: int
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size [bytes]."""
+        return self.elements * self.element_bytes
+
+    def view(self, *shape: int) -> Tensor:
+        """The same data seen in another shape; costs nothing and makes no node.
+
+        Only shapes count here, so a transpose is a view as well.
+
+        Raises
+        ------
+        ValueError
+            If the number of elements differs.
+        """
+        if math.prod(shape) != self.elements:
+            raise ValueError(f"A tensor of shape {self.shape} cannot be seen as {shape}.")
+        return replace(self, shape=shape)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One recorded operator; inputs and parameters of the network are operators that do nothing.
+
+    Parameters
+    ----------
+    name, kind : str
+        Unique name with its scopes, and what the operator does.
+    inputs, outputs : tuple of Tensor
+    multiply_adds : int
+        Multiply-adds in matrix products and convolutions, as publications count them.
+    flops : int
+        All floating-point operations; a multiply-add is two.
+    bytes_moved : int
+        Bytes read and written.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    multiply_adds: int = 0
+    flops: int = 0
+    bytes_moved: int = 0
+
+
+class GraphBuilder:
+    """Records operators with their shapes and makes the computation graph.
+
+    Parameters
+    ----------
+    element_bytes : int
+        Width of activations and parameters [bytes].
+
+    Attributes
+    ----------
+    operators : list of Operator
+        In the order of recording, which is a topological order.
+    """
+
+    def __init__(self, element_bytes: int = 4) -> None:
+        self.element_bytes = element_bytes
+        self.operators: list[Operator] = []
+        self._scopes: list[str] = []
+        self._names: Counter[str] = Counter()
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Prefix the names of everything recorded inside with ``name.``."""
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def input(self, name: str, *shape: int, element_bytes: int | None = None) -> Tensor:
+        """Record an input of the network: a source without work."""
+        return self._record(name, "input", (), [shape], element_bytes=element_bytes)[0]
+
+    def parameter(self, name: str, *shape: int, trainable: bool = True) -> Tensor:
+        """Record a tensor that the network holds; one that is not trainable does not count as a parameter."""
+        return self._record(name, _PARAMETER if trainable else _BUFFER, (), [shape])[0]
+
+    def operator(
+        self,
+        kind: str,
+        inputs: Sequence[Tensor],
+        shapes: Sequence[Shape],
+        *,
+        multiply_adds: int = 0,
+        flops: int = 0,
+        bytes_moved: int | None = None,
+    ) -> tuple[Tensor, ...]:
+        """Record an operator.
+
+        Parameters
+        ----------
+        kind : str
+            What it does; also its name in the current scope.
+        inputs : sequence of Tensor
+            What it reads, parameters included.
+        shapes : sequence of tuple of int
+            Shape of each output.
+        multiply_adds : int
+            Multiply-adds in matrix products and convolutions.
+        flops : int
+            Operations besides the multiply-adds.
+        bytes_moved : int, optional
+            By default every input is read once and every output written once.
+
+        Returns
+        -------
+        tuple of Tensor
+            One per output.
+        """
+        return self._record(kind, kind, inputs, shapes, multiply_adds, 2 * multiply_adds + flops, bytes_moved)
+
+    def _record(
+        self,
+        name: str,
+        kind: str,
+        inputs: Sequence[Tensor],
+        shapes: Sequence[Shape],
+        multiply_adds: int = 0,
+        flops: int = 0,
+        bytes_moved: int | None = None,
+        element_bytes: int | None = None,
+    ) -> tuple[Tensor, ...]:
+        width = self.element_bytes if element_bytes is None else element_bytes
+        outputs = tuple(Tensor(len(self.operators), i, tuple(shape), width) for i, shape in enumerate(shapes))
+        if bytes_moved is None:
+            bytes_moved = sum(tensor.bytes for tensor in (*inputs, *outputs)) if inputs else 0
+        self.operators.append(
+            Operator(self._unique(name), kind, tuple(inputs), outputs, multiply_adds, flops, bytes_moved)
+        )
+        return outputs
+
+    def _unique(self, name: str) -> str:
+        full = ".".join((*self._scopes, name))
+        self._names[full] += 1
+        return full if self._names[full] == 1 else f"{full}_{self._names[full]}"
+
+    def graph(
+        self,
+        device: Device,
+        *,
+        weights_as_nodes: bool = False,
+        name: str = "graph",
+        source: str = "",
+        attributes: Mapping[str, Any] | None = None,
+    ) -> ComputationGraph:
+        """Price the record on a device.
+
+        Parameters
+        ----------
+        device : Device
+            Turns operations and bytes into the work of each node [s].
+        weights_as_nodes : bool
+            If true, every parameter is a source without work that holds the parameter and outputs it.
+            Otherwise parameters belong to their users.
+        name, source, attributes
+            Of the graph; the attributes gain `flops`, `multiply_adds` and `parameter_count`.
+
+        Returns
+        -------
+        ComputationGraph
+        """
+        kept = [v for v, operator in enumerate(self.operators) if weights_as_nodes or operator.kind not in _HELD]
+        node = {v: i for i, v in enumerate(kept)}
+        operators = [self.operators[v] for v in kept]
+        edges = [
+            (node[tensor.operator], i, tensor.output)
+            for i, operator in enumerate(operators)
+            for tensor in operator.inputs
+            if tensor.operator in node
+        ]
+        param_bytes, shared = self._place_parameters(node)
+        totals = {
+            "flops": sum(operator.flops for operator in self.operators),
+            "multiply_adds": sum(operator.multiply_adds for operator in self.operators),
+            "parameter_count": sum(op.outputs[0].elements for op in self.operators if op.kind == _PARAMETER),
+        }
+        return ComputationGraph.from_edges(
+            edges,
+            work=[device.time(operator.flops, operator.bytes_moved) for operator in operators],
+            output_bytes=[[tensor.bytes for tensor in operator.outputs] for operator in operators],
+            param_bytes=param_bytes,
+            names=tuple(operator.name for operator in operators),
+            parameters=tuple(shared),
+            time_unit="s",
+            name=name,
+            source=source,
+            attributes={**(attributes or {}), **totals},
+        )
+
+    def _place_parameters(self, node: Mapping[int, int]) -> tuple[list[int], list[SharedParameter]]:
+        """Bytes held by each node, and the parameters that several nodes hold."""
+        users: dict[int, list[int]] = {v: [] for v, op in enumerate(self.operators) if op.kind in _HELD}
+        for v, operator in enumerate(self.operators):
+            for parameter in dict.fromkeys(tensor.operator for tensor in operator.inputs):
+                if parameter in users:
+                    users[parameter].append(node[v])
+        held = [0] * len(node)
+        shared = []
+        for v, nodes in users.items():
+            operator = self.operators[v]
+            size = operator.outputs[0].bytes
+            holders = [node[v]] if v in node else nodes
+            if len(holders) == 1:
+                held[holders[0]] += size
+            else:
+                shared.append(SharedParameter(operator.name, size, tuple(holders)))
+        return held, shared

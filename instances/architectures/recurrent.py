@@ -1,0 +1,110 @@
+"""Recurrent networks: GNMT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from instances.architectures.architecture import Architecture
+from instances.architectures.builder import Tensor
+from instances.architectures.operators import NetworkBuilder
+from instances.errors import InputError
+
+__all__ = ["RECURRENT", "gnmt"]
+
+_VOCABULARY = 32000
+_INDEX_BYTES = 8
+
+Chunks = list[Tensor]  # (batch, steps, features) each, in the order of time
+
+
+def gnmt(net: NetworkBuilder, *, batch: int, sequence: int, chunks: int, layers: int, hidden: int) -> None:
+    """Google's neural machine translation with teacher forcing (Wu et al. 2016, Sections 3.1 to 3.3).
+
+    `layers` in the encoder, the first in both directions, and in the decoder; residual connections from
+    the third layer on. The bottom decoder layer queries the attention, whose context joins the input of
+    every layer above. Each recurrence is unrolled over time into `chunks` operators: 1 makes one operator
+    a layer, `sequence` one operator a cell.
+    """
+    if chunks > sequence:
+        raise InputError(f"chunks is {chunks}, more than the sequence of {sequence}; give at most that.")
+    ends = [sequence * (i + 1) // chunks for i in range(chunks)]
+    steps = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    with net.scope("encoder"):
+        xs = _embed(net, batch, sequence, steps, hidden)
+        xs = _both_directions(net, xs, hidden)
+        for layer in range(1, layers):
+            with net.scope(f"{layer}"):
+                xs = _residual(net, xs, _lstm(net, xs, hidden), layer)
+        memory = net.concat(*xs, axis=1)
+    with net.scope("decoder"):
+        xs = _embed(net, batch, sequence, steps, hidden)
+        with net.scope("0"):
+            xs = _lstm(net, xs, hidden)
+        contexts = _attention(net, xs, memory)
+        for layer in range(1, layers):
+            with net.scope(f"{layer}"):
+                joint = [net.concat(x, context, axis=2) for x, context in zip(xs, contexts, strict=True)]
+                xs = _residual(net, xs, _lstm(net, joint, hidden), layer)
+    with net.scope("head"):
+        weight, bias = net.parameter("weight", hidden, _VOCABULARY), net.parameter("bias", _VOCABULARY)
+        for x in xs:
+            net.softmax(net.add(net.matmul(x, weight), bias))
+
+
+def _embed(net: NetworkBuilder, batch: int, sequence: int, steps: Sequence[int], hidden: int) -> Chunks:
+    tokens = net.input("tokens", batch, sequence, element_bytes=_INDEX_BYTES)
+    x = net.embedding(tokens, net.parameter("words", _VOCABULARY, hidden))
+    return list(net.split(x, steps, axis=1))
+
+
+def _lstm(net: NetworkBuilder, xs: Chunks, hidden: int) -> Chunks:
+    """One layer over all chunks; hidden and cell state pass from each chunk to the next."""
+    weight = net.parameter("weight", xs[0].shape[-1], 4 * hidden)
+    recurrent = net.parameter("recurrent", hidden, 4 * hidden)
+    bias = net.parameter("bias", 4 * hidden)
+    outputs: Chunks = []
+    state: Sequence[Tensor] = ()
+    for x in xs:
+        y, *state = net.lstm(x, weight, recurrent, bias, state)
+        outputs.append(y)
+    return outputs
+
+
+def _both_directions(net: NetworkBuilder, xs: Chunks, hidden: int) -> Chunks:
+    with net.scope("0.forward"):
+        forward = _lstm(net, xs, hidden)
+    with net.scope("0.backward"):
+        backward = _lstm(net, xs[::-1], hidden)[::-1]
+    return [net.concat(x, y, axis=2) for x, y in zip(forward, backward, strict=True)]
+
+
+def _residual(net: NetworkBuilder, xs: Chunks, ys: Chunks, layer: int) -> Chunks:
+    return [net.add(x, y) for x, y in zip(xs, ys, strict=True)] if layer >= 2 else ys
+
+
+def _attention(net: NetworkBuilder, xs: Chunks, memory: Tensor) -> Chunks:
+    """Additive attention: a network of one hidden layer scores each pair of positions (equation 4)."""
+    batch, sequence, hidden = memory.shape
+    with net.scope("attention"):
+        of_query, of_key = (net.parameter(name, hidden, hidden) for name in ("query", "key"))
+        score = net.parameter("score", hidden, 1)
+        keys = net.matmul(memory, of_key).view(batch, 1, sequence, hidden)
+        contexts = []
+        for x in xs:
+            steps = x.shape[1]
+            queries = net.matmul(x, of_query).view(batch, steps, 1, hidden)
+            scores = net.matmul(net.tanh(net.add(queries, keys)), score).view(batch, steps, sequence)
+            contexts.append(net.matmul(net.softmax(scores), memory))
+    return contexts
+
+
+RECURRENT = (
+    Architecture(
+        "gnmt",
+        "GNMT, 8 encoder and 8 decoder layers of 1024 with attention, unrolled into chunks of the sequence",
+        partial(gnmt, layers=8, hidden=1024),
+        {"batch": 1, "sequence": 32, "chunks": 4},
+        "Wu et al., Google's neural machine translation system, arXiv:1609.08144, 2016",
+    ),
+)

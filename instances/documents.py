@@ -1,0 +1,195 @@
+"""Strict JSON files: every complaint names the file and the place, and writing is all or nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from instances.errors import InputError
+
+__all__ = ["Value", "parse_json", "read_json", "read_text", "write_json"]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A JSON value, the file it comes from and its path there, such as ``nodes[3].work``."""
+
+    data: Any
+    file: str
+    path: str = ""
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise an `InputError` that names the place."""
+        raise InputError(f"{self.file}{', ' if self.path else ''}{self.path}: {problem}")
+
+    def members(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Value]:
+        """Members of an object; every `required` one is there, and none but these and the `optional` ones."""
+        values = self.open_members(required)
+        known = (*required, *optional)
+        for name in values:
+            if name not in known:
+                self.fail(f"unknown field '{name}'; known fields are {', '.join(known)}.")
+        return values
+
+    def open_members(self, required: Sequence[str]) -> dict[str, Value]:
+        """Members of an object that may hold more than the `required` ones."""
+        if not isinstance(self.data, dict):
+            self._expected("an object {…}")
+        for name in required:
+            if name not in self.data:
+                self.fail(f"missing field '{name}'.")
+        prefix = f"{self.path}." if self.path else ""
+        return {name: Value(data, self.file, prefix + name) for name, data in self.data.items()}
+
+    def items(self) -> list[Value]:
+        """Items of a list."""
+        if not isinstance(self.data, list):
+            self._expected("a list […]")
+        return [Value(item, self.file, f"{self.path}[{i}]") for i, item in enumerate(self.data)]
+
+    def number(self) -> float:
+        """A finite number."""
+        if isinstance(self.data, bool) or not isinstance(self.data, int | float):
+            self._expected("a number")
+        try:
+            number = float(self.data)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            self.fail("the number is too large; it must be finite.")
+        return number
+
+    def whole(self) -> int:
+        """A whole number."""
+        if isinstance(self.data, bool) or not isinstance(self.data, int):
+            self._expected("a whole number")
+        if abs(self.data) >= 2**63:
+            self.fail("the whole number is too large.")
+        return int(self.data)
+
+    def text(self) -> str:
+        """A string."""
+        if not isinstance(self.data, str):
+            self._expected("a string")
+        return str(self.data)
+
+    def _expected(self, what: str) -> NoReturn:
+        shown = json.dumps(self.data, ensure_ascii=False)
+        if len(shown) > _SHOWN:
+            shown = shown[:_SHOWN] + "…"
+        self.fail(f"expected {what}, found {shown}.")
+
+
+_SHOWN = 40
+
+
+def read_text(path: str | Path) -> str:
+    """Text of a file.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it is empty, or it is not UTF-8 text.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: this is a folder; name a file in it.") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; this is not a text file.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({_reason(error)}).") from None
+    if not text.strip():
+        raise InputError(f"{path}: the file is empty.")
+    return text
+
+
+def read_json(path: str | Path) -> Value:
+    """Content of a JSON file.
+
+    Raises
+    ------
+    InputError
+        As `read_text` and `parse_json`.
+    """
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, file: str) -> Value:
+    """Value of the JSON text of `file`.
+
+    Raises
+    ------
+    InputError
+        If the text is not JSON (RFC 8259 has no NaN and no Infinity) or gives a field twice.
+    """
+
+    def refuse_constant(constant: str) -> NoReturn:
+        raise InputError(f"{file}: {constant} is not a JSON number; all numbers must be finite.")
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{file}: field '{twice}' is given twice in one object; keep one.")
+        return result
+
+    try:
+        data = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{file}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
+            "the file may be cut short."
+        ) from None
+    except InputError:
+        raise
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read as JSON ({_reason(error)}).") from None
+    return Value(data, file)
+
+
+def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON file; a file of that name is replaced at once, or left as it was.
+
+    Raises
+    ------
+    InputError
+        If the document has something that JSON cannot hold, or the file cannot be written.
+    """
+    path = Path(path)
+    try:
+        rows = [f" {json.dumps(name)}: {_rows(value)}" for name, value in document.items()]
+        content = ("{\n" + ",\n".join(rows) + "\n}\n").encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be written as JSON ({_reason(error)}).") from None
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_bytes(content)
+        os.replace(draft, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({_reason(error)}).") from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _rows(value: Any) -> str:
+    """One line an item for a list of objects or lists, so that files can be read and compared; else one line."""
+
+    def one_line(item: Any) -> str:
+        return json.dumps(item, allow_nan=False, ensure_ascii=False)
+
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return "[\n" + ",\n".join(f"  {one_line(item)}" for item in value) + "\n ]"
+    return one_line(value)
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,0 +1,285 @@
+"""The computation graph: nodes that take time, tensors that take bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from instances.errors import InputError
+from instances.tensors import FloatArray, IntArray, SharedParameter, Tensors, compressed_rows
+
+__all__ = ["ComputationGraph"]
+
+@dataclass(frozen=True, eq=False)
+class ComputationGraph:
+    """A directed acyclic graph of operators and the tensors between them.
+
+    An edge is a pair (tensor, consumer); ``n`` counts nodes and ``m`` edges. All arrays are read-only.
+
+    Parameters
+    ----------
+    work : (n,) floats
+        Time of each node [`time_unit`].
+    param_bytes : (n,) floats
+        Parameters that belong to one node alone [bytes].
+    tensors : Tensors
+        What the nodes produce and who reads it.
+    names : tuple of str, optional
+        One name a node; by default their indices.
+    parameters : tuple of SharedParameter
+        Parameters with several users.
+    time_unit : str
+        Unit of `work`; bandwidths are bytes per this unit.
+    name, source : str
+        What the network is called and where the numbers come from.
+    attributes : mapping
+        Free annotations, carried along in files.
+
+    Raises
+    ------
+    InputError
+        If there is no node, a number is negative or not finite, an index is out of range, an edge is a
+        self-loop, or the edges contain a cycle (the message names one).
+    """
+
+    work: FloatArray
+    param_bytes: FloatArray
+    tensors: Tensors
+    names: tuple[str, ...] = ()
+    parameters: tuple[SharedParameter, ...] = ()
+    time_unit: str = "s"
+    name: str = "graph"
+    source: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.work) == 0:
+            raise InputError("The graph has no node; give at least one.")
+        if not self.names:
+            object.__setattr__(self, "names", tuple(str(v) for v in range(len(self.work))))
+        self._check_numbers()
+        self._check_edges()
+        for array in (self.work, self.param_bytes, *vars(self.tensors).values()):
+            array.flags.writeable = False
+        if len(self.topological_order) < self.n:
+            raise InputError(f"The edges contain a cycle: {self._describe_cycle()}; remove one of these edges.")
+
+    @classmethod
+    def from_edges(
+        cls,
+        edges: Iterable[Sequence[int]],
+        work: ArrayLike,
+        output_bytes: Sequence[float | Sequence[float]] | FloatArray | None = None,
+        param_bytes: ArrayLike | None = None,
+        **attributes: Any,
+    ) -> ComputationGraph:
+        """Build a graph from node weights and a list of edges.
+
+        Parameters
+        ----------
+        edges : iterable of (u, v) or (u, v, output)
+            ``v`` reads output number ``output`` (default 0) of ``u``. A repeated edge is one edge.
+        work : (n,) array
+            Time of each node.
+        output_bytes : sequence of length n, optional
+            Per node the bytes of its one output, or a list with the bytes of each output; default 0.
+        param_bytes : (n,) array, optional
+            Parameters of each node [bytes]; default 0.
+        **attributes
+            `names`, `parameters`, `time_unit`, `name`, `source`, `attributes` of the graph.
+
+        Returns
+        -------
+        ComputationGraph
+
+        Raises
+        ------
+        InputError
+            As the constructor, and if an edge reads an output that its producer does not have.
+
+        Examples
+        --------
+        >>> graph = ComputationGraph.from_edges([(0, 1), (0, 2)], work=[1, 2, 3], output_bytes=[10, 0, 0])
+        >>> graph.n, graph.m
+        (3, 2)
+        """
+        work_array = np.atleast_1d(np.array(work, dtype=np.float64))
+        n = len(work_array)
+        if output_bytes is None:
+            output_bytes = np.zeros(n)
+        if len(output_bytes) != n:
+            raise InputError(f"There are {n} work values but {len(output_bytes)} output sizes; give one per node.")
+        sizes = [np.atleast_1d(np.asarray(size, dtype=np.float64)) for size in output_bytes]
+        counts = np.array([len(size) for size in sizes], dtype=np.int64)
+        first = np.concatenate(([0], np.cumsum(counts)))
+        tensor_of = np.empty((0, 2), dtype=np.int64)
+        pairs = [_tensor_and_consumer(edge, first, n) for edge in edges]
+        if pairs:
+            tensor_of = np.unique(np.array(pairs, dtype=np.int64), axis=0)
+        tensors = Tensors(
+            producer=np.repeat(np.arange(n), counts),
+            bytes=np.concatenate(sizes) if n else np.zeros(0),
+            start=np.searchsorted(tensor_of[:, 0], np.arange(first[-1] + 1)),
+            consumers=tensor_of[:, 1].copy(),
+        )
+        params = np.zeros(n) if param_bytes is None else np.array(param_bytes, dtype=np.float64)
+        return cls(work_array, params, tensors, **attributes)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.work)
+
+    @property
+    def m(self) -> int:
+        """Number of edges, that is of pairs (tensor, consumer)."""
+        return len(self.tensors.consumers)
+
+    @cached_property
+    def edge_tensor(self) -> IntArray:
+        """(m,) tensor of each edge."""
+        return np.repeat(np.arange(len(self.tensors.producer)), np.diff(self.tensors.start))
+
+    @cached_property
+    def edges(self) -> IntArray:
+        """(m, 2) producer and consumer of each edge."""
+        return np.column_stack((self.tensors.producer[self.edge_tensor], self.tensors.consumers))
+
+    @cached_property
+    def output_start(self) -> IntArray:
+        """(n + 1,) the tensors of node ``u`` are ``output_start[u]:output_start[u + 1]``."""
+        return np.searchsorted(self.tensors.producer, np.arange(self.n + 1))
+
+    @cached_property
+    def inputs(self) -> tuple[IntArray, IntArray]:
+        """Compressed rows of the tensors that each node reads."""
+        return compressed_rows(self.tensors.consumers, self.edge_tensor, self.n)
+
+    @cached_property
+    def successors(self) -> tuple[IntArray, IntArray]:
+        """Compressed rows of the nodes after each node, once per edge."""
+        return compressed_rows(self.edges[:, 0], self.edges[:, 1], self.n)
+
+    @cached_property
+    def predecessors(self) -> tuple[IntArray, IntArray]:
+        """Compressed rows of the nodes before each node, once per edge."""
+        return compressed_rows(self.edges[:, 1], self.edges[:, 0], self.n)
+
+    @cached_property
+    def topological_order(self) -> IntArray:
+        """(n,) the nodes by depth, then by index; shorter than n if there is a cycle."""
+        start, successor = self.successors
+        missing = np.bincount(self.edges[:, 1], minlength=self.n)
+        ready = np.flatnonzero(missing == 0)
+        generations = []
+        while len(ready):
+            generations.append(ready)
+            after = np.concatenate([successor[start[v] : start[v + 1]] for v in ready])
+            np.subtract.at(missing, after, 1)
+            after = np.unique(after)
+            ready = after[missing[after] == 0]
+        return np.concatenate(generations) if generations else np.zeros(0, dtype=np.int64)
+
+    @cached_property
+    def parameter_total(self) -> float:
+        """Bytes of all parameters, shared ones once."""
+        return float(self.param_bytes.sum() + sum(p.bytes for p in self.parameters))
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of everything that costs depend on; names do not count."""
+        digest = hashlib.sha256()
+        for array in (self.work, self.param_bytes, *vars(self.tensors).values()):
+            digest.update(np.ascontiguousarray(array).tobytes() + b"|")
+        for parameter in self.parameters:
+            digest.update(f"{parameter.bytes!r}{sorted(parameter.users)}".encode())
+        return digest.hexdigest()
+
+    def to_networkx(self) -> nx.MultiDiGraph[int]:
+        """The graph for networkx: node attributes name, work, param_bytes; edge attributes tensor, bytes."""
+        result: nx.MultiDiGraph[int] = nx.MultiDiGraph(name=self.name)
+        for v, name in enumerate(self.names):
+            result.add_node(v, name=name, work=float(self.work[v]), param_bytes=float(self.param_bytes[v]))
+        for (u, v), tensor in zip(self.edges.tolist(), self.edge_tensor.tolist(), strict=True):
+            result.add_edge(u, v, tensor=tensor, bytes=float(self.tensors.bytes[tensor]))
+        return result
+
+    @classmethod
+    def from_networkx(cls, graph: nx.DiGraph[Hashable], **attributes: Any) -> ComputationGraph:
+        """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes.
+
+        Missing attributes count as 0; the nodes of `graph` become the names.
+
+        Examples
+        --------
+        >>> digraph = nx.DiGraph([("a", "b")])
+        >>> ComputationGraph.from_networkx(digraph).names
+        ('a', 'b')
+        """
+        index = {node: i for i, node in enumerate(graph)}
+        columns = {key: [data.get(key, 0.0) for _, data in graph.nodes(data=True)] for key in _NODE_KEYS}
+        edges = [(index[u], index[v]) for u, v in graph.edges()]
+        return cls.from_edges(edges, **columns, names=tuple(map(str, graph)), **attributes)
+
+    def _check_numbers(self) -> None:
+        if not (len(self.param_bytes) == len(self.names) == self.n):
+            raise InputError(
+                f"There are {self.n} work values, {len(self.param_bytes)} parameter sizes and "
+                f"{len(self.names)} names; give one of each per node."
+            )
+        columns = (("work", self.work), ("param_bytes", self.param_bytes))
+        for label, values in columns:
+            for v in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
+                raise InputError(f"Node {v} ({self.names[v]}): {label} is {values[v]}; {_NON_NEGATIVE}")
+        sizes, producer = self.tensors.bytes, self.tensors.producer
+        for t in np.flatnonzero(~(np.isfinite(sizes) & (sizes >= 0)))[:1]:
+            raise InputError(
+                f"Node {producer[t]} ({self.names[producer[t]]}): output_bytes is {sizes[t]}; {_NON_NEGATIVE}"
+            )
+        for parameter in self.parameters:
+            if not (np.isfinite(parameter.bytes) and parameter.bytes >= 0):
+                raise InputError(f"Parameter {parameter.name}: bytes is {parameter.bytes}; {_NON_NEGATIVE}")
+            for user in parameter.users:
+                if not 0 <= user < self.n:
+                    raise InputError(f"Parameter {parameter.name}: user {user} {_range(self.n)}")
+
+    def _check_edges(self) -> None:
+        for u, v in self.edges[((self.edges < 0) | (self.edges >= self.n)).any(axis=1)][:1]:
+            raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < self.n else v} {_range(self.n)}")
+        for u, _ in self.edges[self.edges[:, 0] == self.edges[:, 1]][:1]:
+            raise InputError(f"Edge {u} -> {u} ({self.names[u]}) is a self-loop; remove it.")
+
+    def _describe_cycle(self) -> str:
+        cycle = [u for u, *_ in nx.find_cycle(nx.DiGraph(self.edges.tolist()))]
+        shown = [f"{u} ({self.names[u]})" for u in cycle[:_CYCLE_SHOWN]]
+        if len(cycle) > _CYCLE_SHOWN:
+            shown.append(f"… {len(cycle) - _CYCLE_SHOWN} more")
+        return " -> ".join([*shown, shown[0]])
+
+
+_NODE_KEYS = ("work", "output_bytes", "param_bytes")
+_NON_NEGATIVE = "it must be a finite number, 0 or more."
+_CYCLE_SHOWN = 8
+
+
+def _range(n: int) -> str:
+    return f"does not exist; indices run from 0 to {n - 1}."
+
+
+def _tensor_and_consumer(edge: Sequence[int], first: IntArray, n: int) -> tuple[int, int]:
+    u, v, output = (*edge, 0) if len(edge) == 2 else edge
+    if not (0 <= u < n and 0 <= v < n):
+        raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < n else v} {_range(n)}")
+    if not 0 <= output < first[u + 1] - first[u]:
+        raise InputError(
+            f"Edge {u} -> {v} reads output {output} of node {u}, which has {first[u + 1] - first[u]}; "
+            "outputs are numbered from 0."
+        )
+    return int(first[u] + output), v

@@ -1,0 +1,104 @@
+"""The question: a computation graph, the devices it shall run on, and the bottleneck to minimise."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from instances.errors import InputError
+from instances.graph import ComputationGraph
+from instances.tensors import FloatArray
+
+__all__ = ["Instance", "Platform"]
+
+
+@dataclass(frozen=True)
+class Platform:
+    """`k` equal devices in a row.
+
+    Parameters
+    ----------
+    k : int
+        Number of blocks, at least 1.
+    bandwidth : float
+        Bytes per unit of work time between any two blocks, positive; infinite makes communication free.
+    memory : float
+        Fast memory of each block [bytes]; infinite by default.
+    activation_buffer : float, optional
+        Part of `memory` reserved for activations [bytes]. If given, it stands for the peak memory of
+        every non-empty block; otherwise the peak of the partition's own order counts.
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range.
+    """
+
+    k: int
+    bandwidth: float
+    memory: float = math.inf
+    activation_buffer: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.k < 1 or self.k != int(self.k):
+            raise InputError(f"k is {self.k}; the number of blocks must be a whole number, 1 or more.")
+        if not self.bandwidth > 0:
+            raise InputError(f"bandwidth is {self.bandwidth}; it must be positive.")
+        if not self.memory >= 0:
+            raise InputError(f"memory is {self.memory}; it must be 0 or more.")
+        if self.activation_buffer is not None and not 0 <= self.activation_buffer < math.inf:
+            raise InputError(f"activation_buffer is {self.activation_buffer}; it must be finite, 0 or more.")
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """One question: how to cut `graph` for `platform`.
+
+    Parameters
+    ----------
+    graph : ComputationGraph
+    platform : Platform
+    name : str, optional
+        By default the name of the graph.
+    """
+
+    graph: ComputationGraph
+    platform: Platform
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            object.__setattr__(self, "name", self.graph.name)
+
+    @property
+    def k(self) -> int:
+        """Number of blocks."""
+        return self.platform.k
+
+    @cached_property
+    def tensor_time(self) -> FloatArray:
+        """(t,) time to move each tensor once: bytes over bandwidth."""
+        return self.graph.tensors.bytes / self.platform.bandwidth
+
+    @property
+    def has_overflow(self) -> bool:
+        """Whether the memory is finite."""
+        return math.isfinite(self.platform.memory)
+
+    @cached_property
+    def communication_over_work(self) -> float | None:
+        """Time to move every tensor that is read once, over the total work; None without work."""
+        read = self.graph.tensors.start[1:] > self.graph.tensors.start[:-1]
+        work = float(self.graph.work.sum())
+        return float(self.tensor_time[read].sum()) / work if work > 0 else None
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+        return hashlib.sha256(f"{self.graph.content_hash}{self.platform!r}".encode()).hexdigest()
+
+    def with_k(self, k: int) -> Instance:
+        """The same question for another number of blocks."""
+        return replace(self, platform=replace(self.platform, k=k))

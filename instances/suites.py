@@ -1,0 +1,167 @@
+"""Frozen named lists of instances: bandwidth, batch and sequence are part of the name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from instances.architectures import ARCHITECTURES
+from instances.errors import InputError
+from instances.graph import ComputationGraph
+from instances.problem import Instance, Platform
+from instances.readers import load_graph
+from instances.synthetic import FAMILIES, regal_style
+
+__all__ = ["DATA_VARIABLE", "SUITES", "Entry", "Suite", "find_suite"]
+
+#: Environment variable that names the folder with ``msr`` and ``pipedream``.
+DATA_VARIABLE = "MTPP_DATA"
+
+#: Bandwidth between blocks of real networks [bytes/s].
+REAL_BANDWIDTH = 25e9
+
+_BATCH = 8
+_SEQUENCE = 128
+_REGAL_SIZES = (50, 80, 110, 140, 170, 200)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One graph of a suite.
+
+    Parameters
+    ----------
+    name : str
+        Unique in its suite.
+    build : callable
+        Makes the graph.
+    bandwidth : float
+        Bytes per unit of the graph's time.
+    """
+
+    name: str
+    build: Callable[[], ComputationGraph]
+    bandwidth: float
+
+    def instance(self, k: int) -> Instance:
+        """The question for `k` blocks."""
+        return Instance(self.build(), Platform(k, self.bandwidth), self.name)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A frozen list of graphs.
+
+    Parameters
+    ----------
+    name, summary : str
+        Name to ask for, and one line about it.
+    entries : tuple of Entry
+    """
+
+    name: str
+    summary: str
+    entries: tuple[Entry, ...]
+
+    def instances(self, k: int) -> list[Instance]:
+        """All questions of the suite for `k` blocks.
+
+        Raises
+        ------
+        InputError
+            If a graph cannot be built, or `k` is less than 1.
+        """
+        return [entry.instance(k) for entry in self.entries]
+
+
+def find_suite(name: str) -> Suite:
+    """Suite of this name.
+
+    Raises
+    ------
+    InputError
+        If there is none; the message lists the names.
+    """
+    if name not in SUITES:
+        near = get_close_matches(name, SUITES, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise InputError(f"There is no suite '{name}'; {hint}suites are {', '.join(SUITES)}.")
+    return SUITES[name]
+
+
+def _regal(family: str, n: int, seed: int) -> Entry:
+    return Entry(f"{family}-{n}-{seed}", partial(regal_style, family, n, seed), 1.0)
+
+
+def _network(name: str) -> Entry:
+    frozen = {"batch": _BATCH, "sequence": _SEQUENCE}
+    architecture = ARCHITECTURES[name]
+    dims: dict[str, Any] = {dim: frozen[dim] for dim in architecture.dims if dim in frozen}
+    return Entry(name, partial(architecture.build, **dims), REAL_BANDWIDTH)
+
+
+def _profile(path: str) -> Entry:
+    folder, file = path.split("/")
+    return Entry(f"{folder}-{file.split('.')[0]}", partial(_load_profile, path), REAL_BANDWIDTH)
+
+
+def _load_profile(path: str) -> ComputationGraph:
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder:
+        raise InputError(
+            f"The suite 'profiles' reads {path} from the folder that the environment variable {DATA_VARIABLE} names; "
+            "set it."
+        )
+    return load_graph(Path(folder) / path)
+
+
+_PROFILES = (
+    "msr/bert24_layer_inference.json",
+    "msr/bert_l-3_operator_inference.json",
+    "msr/bert_l-6_operator_inference.json",
+    "msr/gnmt_layer_inference.json",
+    "pipedream/densenet121.graph.txt",
+    "pipedream/gnmt.graph.txt",
+    "pipedream/resnet50.graph.txt",
+    "pipedream/squeezenet1_0.graph.txt",
+    "pipedream/vgg16.graph.txt",
+)
+
+#: All suites by name.
+SUITES: dict[str, Suite] = {
+    suite.name: suite
+    for suite in (
+        Suite(
+            "quick",
+            "three networks at operator level and three random graphs, for a first table",
+            (
+                _network("bert-base"),
+                _network("gnmt"),
+                _network("resnet50"),
+                _regal("erdos-renyi", 100, 0),
+                _regal("barabasi-albert", 100, 0),
+                _regal("watts-strogatz", 100, 0),
+            ),
+        ),
+        Suite(
+            "regal-style",
+            "24 random graphs of 50 to 200 nodes, four families",
+            tuple(_regal(family, n, seed) for family in FAMILIES for seed, n in enumerate(_REGAL_SIZES, start=1)),
+        ),
+        Suite(
+            "real",
+            "all architectures at operator level, batch 8, sequence 128, 25 GB/s",
+            tuple(_network(name) for name in ARCHITECTURES),
+        ),
+        Suite(
+            "profiles",
+            f"published profiles, 25 GB/s; their folder is named by {DATA_VARIABLE}",
+            tuple(_profile(path) for path in _PROFILES),
+        ),
+    )
+}

@@ -1,0 +1,23 @@
+"""Lower bounds and exact optima: declarative models, and the solvers that run them."""
+
+from mtpp_models.export import write_model
+from mtpp_models.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.outcome import SolverNotAvailableError
+from mtpp_models.registry import MODELS
+from mtpp_models.simple import simple
+from mtpp_models.solve import Progress, solve
+from mtpp_models.solvers import SOLVERS, available_solvers
+
+__all__ = [
+    "MODELS",
+    "SOLVERS",
+    "Case",
+    "Formulation",
+    "Progress",
+    "ScaledInstance",
+    "SolverNotAvailableError",
+    "available_solvers",
+    "simple",
+    "solve",
+    "write_model",
+]

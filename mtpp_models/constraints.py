@@ -1,0 +1,113 @@
+r"""The constraint families that the exact and the three-superblock models share.
+
+Blocks b = 1, …, k. :math:`y_{vb} = 1`: node v lies in block b or before; :math:`y_{v0} = 0` and
+:math:`y_{vk} = 1`. :math:`c_{tb} = 1`: tensor t crosses into or out of block b. The paper's
+:math:`x_{vb} = y_{vb} - y_{v(b-1)}` (11) is substituted away, so branching is on y. With one tensor per
+node, t is the paper's u.
+
+.. math::
+
+    \mathrm{block}_b &= \sum_v \mathrm{work}(v)\, x_{vb} + \sum_t \tfrac{\mathrm{bytes}(t)}{B}\, c_{tb}
+                        + \mathrm{overflow}_b                                           & (7) \\
+    y_{vb} &\le y_{ub}                        & \forall (u, v) \in E, b                   (8) \\
+    c_{tb} &\ge x_{vb} + y_{u(b-1)} - 1       & \forall t \text{ from } u \text{ to } v, b \quad (9) \\
+    c_{tb} &\ge x_{ub} - y_{vb}               & \forall t \text{ from } u \text{ to } v, b \quad (10) \\
+    y_{v(b-1)} &\le y_{vb}                    & \forall v, b                                  \\
+    y &\in \{0, 1\}, \quad 0 \le c \le 1      &                                           (12)
+
+With finite memory M and :math:`z_{gb} \ge x_{vb}` for each node v that uses the shared parameter g,
+
+.. math::
+
+    \mathrm{overflow}_b \ge \tfrac1B \Big( \sum_v \mathrm{params}(v)\, x_{vb}
+        + \sum_g \mathrm{bytes}(g)\, z_{gb} + \mathrm{buffer} - M \Big), \quad \mathrm{overflow}_b \ge 0.   (2)
+
+Reference: MTPP, Section 4.1 and Figure 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyomo.environ as pyo
+from pyomo.core.expr import NumericExpression
+
+from mtpp_models.formulation import ScaledInstance
+
+__all__ = ["add_assignment", "add_block_costs", "add_dag", "add_overflow", "add_tensor_cuts", "x"]
+
+
+def x(m: pyo.ConcreteModel, v: int, b: int) -> NumericExpression:
+    """(11): whether node v lies in block b."""
+    return m.y[v, b] - m.y[v, b - 1]
+
+
+def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int) -> None:
+    """Sets, the variables y with their two fixed columns, and their order in b."""
+    m.V = pyo.RangeSet(0, data.n - 1, doc="nodes v")
+    m.B = pyo.RangeSet(1, k, doc="blocks b")
+    m.inner = pyo.Set(initialize=range(1, k), doc="blocks with a block behind them")
+    m.y = pyo.Var(m.V, pyo.RangeSet(0, k), domain=pyo.Binary, doc="(12) v lies in block b or before")
+    for v in m.V:
+        m.y[v, 0].fix(0)
+        m.y[v, k].fix(1)
+
+    @m.Constraint(m.V, range(2, k), doc="monotone ordering")
+    def monotone(m: pyo.ConcreteModel, v: int, b: int) -> NumericExpression:
+        return m.y[v, b - 1] <= m.y[v, b]
+
+
+def add_dag(m: pyo.ConcreteModel, data: ScaledInstance) -> None:
+    """(8): no edge points backwards."""
+    m.E = pyo.Set(initialize=data.arcs, dimen=2, doc="edges (u, v)")
+
+    @m.Constraint(m.E, m.inner, doc="(8) no edge points backwards")
+    def dag(m: pyo.ConcreteModel, u: int, v: int, b: int) -> NumericExpression:
+        return m.y[v, b] <= m.y[u, b]
+
+
+def add_tensor_cuts(m: pyo.ConcreteModel, data: ScaledInstance, blocks: Sequence[int]) -> None:
+    """(9), (10): a tensor is cut at the blocks it enters or leaves; void at the ends, where nothing can."""
+    m.T = pyo.Set(initialize=data.tensors, doc="tensors t that somebody reads")
+    m.R = pyo.Set(initialize=data.reads, dimen=3, doc="reads (t, u, v): v reads tensor t of u")
+    m.c = pyo.Var(m.T, blocks, bounds=(0, 1), doc="(12) tensor t crosses into or out of block b")
+
+    @m.Constraint(m.R, [b for b in blocks if b > m.B.first()], doc="(9) the tensor of u enters block b")
+    def enters(m: pyo.ConcreteModel, t: int, u: int, v: int, b: int) -> NumericExpression:
+        return m.c[t, b] >= x(m, v, b) + m.y[u, b - 1] - 1
+
+    @m.Constraint(m.R, [b for b in blocks if b < m.B.last()], doc="(10) the tensor of u leaves block b")
+    def leaves(m: pyo.ConcreteModel, t: int, u: int, v: int, b: int) -> NumericExpression:
+        return m.c[t, b] >= x(m, u, b) - m.y[v, b]
+
+
+def add_overflow(m: pyo.ConcreteModel, data: ScaledInstance, blocks: Sequence[int]) -> None:
+    """(2): the time to stream what does not fit; nothing is added where the memory is infinite."""
+    if not data.has_overflow:
+        return
+    m.G = pyo.Set(initialize=range(len(data.shared_time)), doc="shared parameters g")
+    m.U = pyo.Set(initialize=data.uses, dimen=2, doc="uses (g, v): node v uses g")
+    m.z = pyo.Var(m.G, blocks, bounds=(0, 1), doc="block b holds g")
+    m.overflow = pyo.Var(blocks, domain=pyo.NonNegativeReals, doc="(2) overflow of block b")
+
+    @m.Constraint(m.U, blocks, doc="a block holds what its nodes use")
+    def holds(m: pyo.ConcreteModel, g: int, v: int, b: int) -> NumericExpression:
+        return m.z[g, b] >= x(m, v, b)
+
+    @m.Constraint(blocks, doc="(2) linear overflow")
+    def streams(m: pyo.ConcreteModel, b: int) -> NumericExpression:
+        held = sum(data.param_time[v] * x(m, v, b) for v in m.V)
+        return m.overflow[b] >= held + sum(data.shared_time[g] * m.z[g, b] for g in m.G) - data.spare_time
+
+
+def add_block_costs(m: pyo.ConcreteModel, data: ScaledInstance, blocks: Sequence[int]) -> None:
+    """(7): work, cut tensors and overflow of each block, the last two as far as the model has them."""
+
+    @m.Expression(blocks, doc="(7) cost of block b")
+    def block(m: pyo.ConcreteModel, b: int) -> NumericExpression:
+        cost = sum(data.work[v] * x(m, v, b) for v in m.V)
+        if m.component("c") is not None:
+            cost += sum(data.cut_time[t] * m.c[t, b] for t in m.T)
+        if m.component("overflow") is not None and b in m.overflow:
+            cost += m.overflow[b]
+        return cost

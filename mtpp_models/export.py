@@ -1,0 +1,49 @@
+"""Models as files, for other solvers and for reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from instances import InputError, Instance, Partition
+from mtpp_models.formulation import Formulation, ScaledInstance
+from mtpp_models.registry import find_model
+
+__all__ = ["write_model"]
+
+
+def write_model(
+    instance: Instance, model: str | Formulation, path: str | Path, start: Partition | None = None
+) -> list[Path]:
+    """Write the cases of a model as LP or MPS files.
+
+    Parameters
+    ----------
+    instance : Instance
+    model : str or Formulation
+    path : path
+        Ends in ``.lp`` or ``.mps``; with several cases their numbers are put before the suffix.
+    start : Partition, optional
+        Its bottleneck is the unit of the coefficients, as in `solve`.
+
+    Returns
+    -------
+    list of Path
+        The files.
+
+    Raises
+    ------
+    InputError
+        If the suffix is another one, or the model has no case.
+    """
+    formulation, path = find_model(model), Path(path)
+    if path.suffix not in (".lp", ".mps"):
+        raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
+    cases = formulation.cases(ScaledInstance.near(instance, start))
+    if not cases:
+        raise InputError(f"The model {formulation.name} is a formula; there is nothing to write.")
+    files = []
+    for number, case in enumerate(cases, 1):
+        file = path if len(cases) == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        case.build().write(str(file), io_options={"symbolic_solver_labels": True})
+        files.append(file)
+    return files

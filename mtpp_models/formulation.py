@@ -1,0 +1,160 @@
+"""What a model is: one or more Pyomo cases, and how their bounds combine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyomo.environ as pyo
+
+from instances import Instance, Partition
+from instances.tensors import IntArray
+from mtpp_models.simple import simple
+
+__all__ = ["Case", "Formulation", "ScaledInstance"]
+
+
+@dataclass(frozen=True)
+class ScaledInstance:
+    """The coefficients of the models; times are in multiples of `unit`, so that objectives are near 1.
+
+    Parameters
+    ----------
+    instance : Instance
+    unit : float
+        Positive; the bottleneck of a known partition is a good choice.
+    """
+
+    instance: Instance
+    unit: float
+
+    @classmethod
+    def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
+        """Scale by the bottleneck of `start`, else by a time that is near the optimum."""
+        times = (start.bottleneck if start is not None else 0.0, simple(instance), float(instance.tensor_time.sum()))
+        return cls(instance, next((time for time in times if time > 0), 1.0))
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return self.instance.graph.n
+
+    @cached_property
+    def work(self) -> list[float]:
+        """Work of each node."""
+        return (self.instance.graph.work / self.unit).tolist()
+
+    @cached_property
+    def tensors(self) -> list[int]:
+        """The tensors that somebody reads."""
+        start = self.instance.graph.tensors.start
+        return (start[1:] > start[:-1]).nonzero()[0].tolist()
+
+    @cached_property
+    def cut_time(self) -> dict[int, float]:
+        """output_bytes / B of each tensor."""
+        return {t: float(self.instance.tensor_time[t]) / self.unit for t in self.tensors}
+
+    @cached_property
+    def reads(self) -> list[tuple[int, int, int]]:
+        """The edges as (tensor, its producer, one consumer)."""
+        graph = self.instance.graph
+        return [(t, u, v) for t, (u, v) in zip(graph.edge_tensor.tolist(), graph.edges.tolist(), strict=True)]
+
+    @cached_property
+    def arcs(self) -> list[tuple[int, int]]:
+        """The edges as (producer, consumer), each pair of nodes once."""
+        return sorted({(u, v) for _, u, v in self.reads})
+
+    @property
+    def has_overflow(self) -> bool:
+        """Whether the memory is finite."""
+        return self.instance.has_overflow
+
+    @cached_property
+    def param_time(self) -> list[float]:
+        """param_bytes / B of each node."""
+        return [self._byte_time(size) for size in self.instance.graph.param_bytes.tolist()]
+
+    @cached_property
+    def shared_time(self) -> list[float]:
+        """The bytes / B of each shared parameter."""
+        return [self._byte_time(parameter.bytes) for parameter in self.instance.graph.parameters]
+
+    @cached_property
+    def uses(self) -> list[tuple[int, int]]:
+        """Pairs (shared parameter, node that uses it)."""
+        return [(g, v) for g, shared in enumerate(self.instance.graph.parameters) for v in sorted(set(shared.users))]
+
+    @cached_property
+    def spare_time(self) -> float:
+        """(M - buffer) / B; without a fixed buffer the peak counts as 0, which keeps bounds valid."""
+        platform = self.instance.platform
+        return self._byte_time(platform.memory - (platform.activation_buffer or 0.0))
+
+    def _byte_time(self, size: float) -> float:
+        return size / self.instance.platform.bandwidth / self.unit
+
+
+@dataclass(frozen=True)
+class Case:
+    """One Pyomo model.
+
+    Parameters
+    ----------
+    name : str
+        Unique in its formulation.
+    build : callable
+        Makes the model. Its variable ``y[v, b]`` says that node v lies in (super)block b or before.
+    superblock : callable
+        Maps a partition to the (super)block of each node, counted from 1.
+    """
+
+    name: str
+    build: Callable[[], pyo.ConcreteModel]
+    superblock: Callable[[Partition], IntArray]
+
+    def model(self, start: Partition | None = None, *, relaxation: bool = False) -> pyo.ConcreteModel:
+        """Build the model, with a warm start in ``y``; the solver completes the other variables.
+
+        Parameters
+        ----------
+        start : Partition, optional
+        relaxation : bool
+            Whether to relax the integer variables; then there is no start.
+
+        Returns
+        -------
+        pyomo.environ.ConcreteModel
+        """
+        model = self.build()
+        if relaxation:
+            pyo.TransformationFactory("core.relax_integer_vars").apply_to(model)
+        elif start is not None:
+            for v, home in enumerate(self.superblock(start)):
+                for b in model.inner:
+                    if not model.y[v, b].fixed:
+                        model.y[v, b].set_value(int(home <= b))
+        return model
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """A lower bound on the bottleneck: the smallest optimum of its cases.
+
+    Parameters
+    ----------
+    name, summary, reference : str
+        What it is called, what it says in one line, where it is published.
+    cases : callable
+        The cases of an instance. Without a case the bound is *simple*.
+    exact : bool
+        Whether a solution of the one case is a partition and its objective the bottleneck.
+    """
+
+    name: str
+    summary: str
+    reference: str
+    cases: Callable[[ScaledInstance], Sequence[Case]]
+    exact: bool = False

@@ -1,0 +1,73 @@
+"""What every solver is told, and what it answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = ["Controls", "Outcome", "SolverNotAvailableError", "Termination"]
+
+Report = Callable[[float, float | None, float | None, int | None], None]
+
+
+class SolverNotAvailableError(Exception):
+    """The solver cannot run here; the message names the package to install."""
+
+
+class Termination(Enum):
+    """Why a solver stopped."""
+
+    OPTIMAL = "optimal"
+    INFEASIBLE = "infeasible"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Settings of one run of a solver.
+
+    Parameters
+    ----------
+    time_limit : float, optional
+        Seconds.
+    gap : float
+        Relative gap at which to stop.
+    threads, seed : int
+    tolerance : float
+        Feasibility and integrality tolerance where the solver lets it be chosen.
+    report : callable
+        Called now and then with seconds, incumbent, bound and nodes.
+    interrupted : threading.Event
+        Set by Ctrl-C.
+    """
+
+    time_limit: float | None = None
+    gap: float = 0.0
+    threads: int = 1
+    seed: int = 0
+    tolerance: float = 1e-7
+    report: Report = lambda seconds, incumbent, bound, nodes: None
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Answer of a solver.
+
+    Parameters
+    ----------
+    termination : Termination
+    bound : float, optional
+        Proved dual bound as the solver states it; None if it has none.
+    has_solution : bool
+        Whether a feasible solution is left in the variables of the model.
+    log : str
+        What the solver printed.
+    """
+
+    termination: Termination
+    bound: float | None = None
+    has_solution: bool = False
+    log: str = ""

@@ -1,0 +1,243 @@
+"""Solvers driven through Pyomo's interfaces, the new one (SCIP, Gurobi) and the classic one (all others)."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyomo.environ as pyo
+from pyomo.common.errors import ApplicationError
+from pyomo.contrib.solver.common.factory import SolverFactory as NewSolverFactory
+from pyomo.contrib.solver.common.results import TerminationCondition
+from pyomo.contrib.solver.solvers.scip.scip_direct import ScipDirect
+from pyomo.opt import SolverStatus
+from pyomo.opt import TerminationCondition as ClassicTermination
+
+from mtpp_models.outcome import Controls, Outcome, SolverNotAvailableError, Termination
+
+__all__ = ["parse_gurobi_line", "parse_scip_line", "run_classic", "run_gurobi", "run_scip"]
+
+ProgressLine = tuple[float, float | None, float | None, int | None]
+
+
+def run_scip(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
+    """Solve with SCIP (PySCIPOpt)."""
+    options = {
+        "randomization/randomseedshift": controls.seed,
+        "numerics/feastol": controls.tolerance,
+        "lp/threads": controls.threads,
+    }
+    return _run_new(_ScipWithoutGil(), model, controls, options, parse_scip_line)
+
+
+def run_gurobi(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
+    """Solve with Gurobi (gurobipy)."""
+    options = {
+        "Seed": controls.seed,
+        "FeasibilityTol": controls.tolerance,
+        "IntFeasTol": controls.tolerance,
+        "Threads": controls.threads,
+    }
+    import gurobipy
+
+    try:
+        return _run_new(NewSolverFactory("gurobi_direct"), model, controls, options, parse_gurobi_line)
+    except gurobipy.GurobiError as error:  # such as a model that the free licence is too small for
+        raise SolverNotAvailableError(f"Gurobi cannot solve this model: {error}. Choose another solver.") from error
+
+
+class _ScipWithoutGil(ScipDirect):
+    """SCIP that lets Python run while it optimises.
+
+    Pyomo captures the log through a pipe that a Python thread reads. With the lock held by the solver the
+    pipe fills at 64 KiB and both wait for ever.
+    """
+
+    def _create_solver_model(self, model: Any, config: Any) -> tuple[Any, Any, bool]:
+        scip, loader, has_objective = super()._create_solver_model(model, config)
+        return _NoGil(scip), loader, has_objective
+
+
+class _NoGil:
+    def __init__(self, scip: Any) -> None:
+        self._scip = scip
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scip, name)
+
+    def optimize(self) -> None:
+        self._scip.optimizeNogil()
+
+
+def _run_new(
+    solver: Any,
+    model: pyo.ConcreteModel,
+    controls: Controls,
+    options: Mapping[str, Any],
+    parse: Callable[[str], ProgressLine | None],
+) -> Outcome:
+    results = solver.solve(
+        model,
+        load_solutions=False,
+        raise_exception_on_nonoptimal_result=False,
+        time_limit=controls.time_limit,
+        rel_gap=controls.gap,
+        abs_gap=0.0,
+        warmstart_discrete_vars=_has_start(model),
+        solver_options=dict(options),
+        tee=[_ProgressStream(controls, parse)],
+    )
+    condition = results.termination_condition
+    if condition == TerminationCondition.interrupted:
+        controls.interrupted.set()
+    if condition in (TerminationCondition.provenInfeasible, TerminationCondition.infeasibleOrUnbounded):
+        return Outcome(Termination.INFEASIBLE, log=results.solver_log or "")
+    has_solution = results.incumbent_objective is not None
+    if has_solution:
+        results.solution_loader.load_vars()
+    optimal = condition == TerminationCondition.convergenceCriteriaSatisfied
+    return Outcome(
+        Termination.OPTIMAL if optimal else Termination.STOPPED,
+        _finite(results.objective_bound),
+        has_solution,
+        results.solver_log or "",
+    )
+
+
+class _ProgressStream(io.TextIOBase):
+    """A text stream that reports each line of a log that it understands."""
+
+    def __init__(self, controls: Controls, parse: Callable[[str], ProgressLine | None]) -> None:
+        self._controls, self._parse, self._tail = controls, parse, ""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        *lines, self._tail = (self._tail + text).split("\n")
+        for line in lines:
+            if (progress := self._parse(line)) is not None:
+                self._controls.report(*progress)
+        return len(text)
+
+
+def parse_scip_line(line: str) -> ProgressLine | None:
+    """Seconds, incumbent, bound and nodes of one row of SCIP's table, or None.
+
+    Examples
+    --------
+    >>> parse_scip_line(" 1.2s| 7 | 8 | 91 | 2.3 | 9M | 6 | 60 | 20 | 20 | 0 | 0 | 0 | 6 | 9.4e+02 | 1.9e+03 | 9%| unk")
+    (1.2, 1900.0, 940.0, 7)
+    """
+    cells = [cell.strip() for cell in line.split("|")]
+    if len(cells) < _SCIP_CELLS or (seconds := re.search(r"([\d.]+)s?$", cells[0])) is None or not cells[1].isdigit():
+        return None
+    return float(seconds[1]), _number(cells[15]), _number(cells[14]), int(cells[1])
+
+
+_SCIP_CELLS = 17
+
+
+def parse_gurobi_line(line: str) -> ProgressLine | None:
+    """Seconds, incumbent, bound and nodes of one row of Gurobi's table, or None.
+
+    Examples
+    --------
+    >>> parse_gurobi_line("H   12    10                    1963.0  941.5  52.0%  45.1    3s")
+    (3.0, 1963.0, 941.5, 12)
+    """
+    row = re.match(r"^[H*\s]\s*(\d+)\s+\d+\s.*?(\S+)\s+(\S+)\s+(?:[\d.]+%|-)\s+\S+\s+(\d+)s\s*$", line)
+    return row and (float(row[4]), _number(row[2]), _number(row[3]), int(row[1]))
+
+
+def run_classic(
+    name: str,
+    option_names: Callable[[Controls], Mapping[str, Any]] | None,
+    model: pyo.ConcreteModel,
+    controls: Controls,
+) -> Outcome:
+    """Solve with an interface of `pyomo.environ.SolverFactory`.
+
+    Parameters
+    ----------
+    name : str
+        As Pyomo knows it.
+    option_names : callable, optional
+        Solver options for the controls. Without it only the time limit is passed on, as Pyomo's keyword.
+    model : pyomo.environ.ConcreteModel
+    controls : Controls
+
+    Returns
+    -------
+    Outcome
+    """
+    solver = pyo.SolverFactory(name)
+    keywords: dict[str, Any] = {}
+    if option_names is not None:
+        solver.options.update(option_names(controls))
+    elif controls.time_limit is not None:
+        keywords["timelimit"] = controls.time_limit
+    if solver.warm_start_capable() and _has_start(model):
+        keywords["warmstart"] = True
+    with tempfile.TemporaryDirectory() as folder:
+        log_file = Path(folder, "log")
+        if name in _WRITES_LOG_FILE:
+            keywords["logfile"] = str(log_file)
+        try:
+            results = solver.solve(model, load_solutions=False, **keywords)
+        except (ApplicationError, ValueError) as error:
+            if controls.interrupted.is_set():  # the solver was stopped too and left no result
+                return Outcome(Termination.STOPPED, log=str(error))
+            raise SolverNotAvailableError(f"Solver {name} failed: {_first_line(error)} Choose another one.") from error
+        log = log_file.read_text(errors="replace") if log_file.exists() else ""
+    condition = results.solver.termination_condition
+    if condition in (ClassicTermination.infeasible, ClassicTermination.infeasibleOrUnbounded):
+        return Outcome(Termination.INFEASIBLE, log=log)
+    optimal = condition == ClassicTermination.optimal
+    has_solution = len(results.solution) > 0
+    if has_solution:
+        results.solver.status = SolverStatus.ok  # else Pyomo warns about solutions at the time limit
+        model.solutions.load_from(results)
+    bound = _finite(results.problem.lower_bound)
+    if bound is None and name == "glpk":
+        bound = _last_glpk_bound(log)
+    return Outcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, has_solution, log)
+
+
+_WRITES_LOG_FILE = ("cbc", "glpk")
+
+
+def _last_glpk_bound(log: str) -> float | None:
+    """GLPK states its bound in the log alone, as in ``mip = 2.1e+00 >= 1.7e+00  19.0%``."""
+    found = re.findall(r">=\s+(\S+)", log)
+    return _finite(_number(found[-1])) if found else None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _has_start(model: pyo.ConcreteModel) -> bool:
+    integers = [v for v in model.component_data_objects(pyo.Var) if v.is_integer() and not v.fixed]
+    return bool(integers) and all(v.value is not None for v in integers)
+
+
+def _finite(value: Any) -> float | None:
+    """None for the many ways in which solvers say that they have no bound."""
+    number = None if value is None else float(value)
+    return number if number is not None and math.isfinite(number) and abs(number) < _NO_BOUND else None
+
+
+_NO_BOUND = 1e20
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

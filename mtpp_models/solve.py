@@ -1,0 +1,229 @@
+"""Solve a formulation and keep only what is proved."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import NamedTuple
+
+import numpy as np
+import pyomo.environ as pyo
+
+from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
+from mtpp_models.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.outcome import Controls, Outcome, Termination
+from mtpp_models.registry import find_model
+from mtpp_models.simple import simple
+from mtpp_models.solvers import Solver, find_solver
+
+__all__ = ["Progress", "solve"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A moment of a running solve, in the time unit of the instance.
+
+    Parameters
+    ----------
+    case : str
+        The case that is being solved.
+    seconds : float
+        Since the case was started.
+    incumbent, bound : float, optional
+        Objective of the best solution of the case and its dual bound, as the solver states them.
+    nodes : int, optional
+        Branch-and-bound nodes.
+    """
+
+    case: str
+    seconds: float
+    incumbent: float | None
+    bound: float | None
+    nodes: int | None
+
+
+def solve(
+    instance: Instance,
+    model: str | Formulation = "exact",
+    *,
+    solver: str = "highs",
+    time_limit: float | None = None,
+    gap: float = 0.0,
+    threads: int = 1,
+    seed: int = 0,
+    start: Partition | None = None,
+    relaxation: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Prove a lower bound on the bottleneck, and with the exact model find a partition.
+
+    Parameters
+    ----------
+    instance : Instance
+    model : str or Formulation
+        A name of `MODELS`.
+    solver : str
+        A name of `SOLVERS` or one that Pyomo knows.
+    time_limit : float, optional
+        Seconds for all cases together. A case that is not solved to its end counts with its dual bound, one
+        that is not started with *simple*.
+    gap : float
+        Relative gap at which a solver may stop.
+    threads, seed : int
+    start : Partition, optional
+        Warm start, also the unit in which the model is scaled.
+    relaxation : bool
+        Solve the linear relaxation instead; the method is then called "…-lp".
+    on_progress : callable, optional
+        Receives a `Progress` now and then.
+
+    Returns
+    -------
+    Result
+        The bound is never above the optimum: a solver's dual bound less its margin, or *simple*. The partition is
+        the better of `start` and what the exact model found. Ctrl-C returns what is proved so far.
+
+    Raises
+    ------
+    InputError
+        If an option is out of its range or the model is unknown.
+    SolverNotAvailableError
+        If the solver cannot run here.
+    FalseCertificateError
+        If a bound exceeds a bottleneck, which is a bug.
+    """
+    formulation = find_model(model)
+    _check(instance, time_limit, gap, threads, start)
+    begin = time.monotonic()
+    name = f"{formulation.name}-lp" if relaxation else formulation.name
+    data = ScaledInstance.near(instance, start)
+    cases = formulation.cases(data)
+    if not cases:
+        bound = Bound(simple(instance), name)
+        return Result(name, instance, start, bound, {"solve": time.monotonic() - begin})
+    driver = find_solver(solver)
+    answers = []
+    with _interruptible() as interrupted:
+        controls = Controls(gap=gap, threads=threads, seed=seed, interrupted=interrupted)
+        for number, case in enumerate(cases):
+            left = None if time_limit is None else time_limit - (time.monotonic() - begin)
+            if interrupted.is_set() or (left is not None and left <= 0):
+                break
+            controls = replace(
+                controls,
+                time_limit=None if left is None else left / (len(cases) - number),
+                report=_reporter(case, data.unit, on_progress),
+            )
+            answers.append(_solve_case(case, data, driver, controls, start, relaxation))
+        stopped = interrupted.is_set()
+    # A case that was not started has proved nothing beyond *simple*.
+    floor, finished = simple(instance), len(answers) == len(cases)
+    proved = min(answer.bound for answer in answers) if finished else floor
+    bound = Bound(max(floor, proved), name, finished and all(answer.optimal for answer in answers))
+    found = [answer.partition for answer in answers] if formulation.exact else []
+    best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
+    seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
+    log = "\n".join(answer.log for answer in answers)
+    if math.isinf(bound.value):
+        raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
+    return Result(name, instance, best, bound, seconds, f"{driver.name} {driver.version()}", log, stopped)
+
+
+_SHORTEST = 0.01
+_INTEGRAL = 1e-4
+
+
+def _check(instance: Instance, time_limit: float | None, gap: float, threads: int, start: Partition | None) -> None:
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"The time limit is {time_limit}; it must be positive.")
+    if not 0 <= gap < 1:
+        raise InputError(f"The gap is {gap}; it must be at least 0 and below 1.")
+    if threads < 1:
+        raise InputError(f"There are {threads} threads; use 1 or more.")
+    if start is not None and start.instance.key != instance.key:
+        raise InputError("The start belongs to another instance; give a partition of this one.")
+
+
+def _reporter(
+    case: Case, unit: float, on_progress: Callable[[Progress], None] | None
+) -> Callable[[float, float | None, float | None, int | None], None]:
+    def report(seconds: float, incumbent: float | None, bound: float | None, nodes: int | None) -> None:
+        if on_progress is not None:
+            incumbent, bound = (None if value is None else value * unit for value in (incumbent, bound))
+            on_progress(Progress(case.name, seconds, incumbent, bound, nodes))
+
+    return report
+
+
+class _Answer(NamedTuple):
+    """What one case proves, in the time unit of the instance, and its seconds in each phase."""
+
+    bound: float
+    optimal: bool
+    partition: Partition | None
+    log: str
+    build: float
+    solve: float
+
+
+def _solve_case(
+    case: Case, data: ScaledInstance, solver: Solver, controls: Controls, start: Partition | None, relaxation: bool
+) -> _Answer:
+    begin = time.monotonic()
+    model = case.model(start, relaxation=relaxation)
+    built = time.monotonic()
+    if controls.time_limit is not None:
+        controls = replace(controls, time_limit=max(_SHORTEST, controls.time_limit - (built - begin)))
+    outcome = solver.run(model, controls)
+    return _Answer(
+        bound=_proved(outcome, solver) * data.unit,
+        optimal=outcome.termination is not Termination.STOPPED,
+        partition=_read_partition(model, data.instance) if outcome.has_solution else None,
+        log=outcome.log,
+        build=built - begin,
+        solve=time.monotonic() - built,
+    )
+
+
+def _proved(outcome: Outcome, solver: Solver) -> float:
+    """Bound of one case: infinite if it is infeasible, else what the solver states, less its margin."""
+    if outcome.termination is Termination.INFEASIBLE:
+        return math.inf
+    if outcome.bound is None:
+        return 0.0
+    return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
+
+
+def _read_partition(model: pyo.ConcreteModel, instance: Instance) -> Partition | None:
+    """The partition that y encodes, or None if it is not one; its cost is computed anew."""
+    # A variable that no constraint mentions comes back without a value; either would do.
+    y = np.array([[model.y[v, b].value or 0.0 for b in model.B] for v in model.V])
+    if not np.abs(y - np.round(y)).max() <= _INTEGRAL:
+        return None
+    with contextlib.suppress(InputError):
+        return Partition(instance, len(model.B) - np.round(y).sum(axis=1))
+    return None
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Turn Ctrl-C into an event, where this is the main thread."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        event.set()
+
+    previous = signal.signal(signal.SIGINT, handle)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, previous)

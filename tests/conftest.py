@@ -1,0 +1,50 @@
+"""What every test may ask for: a solver, the published data, reproducible examples."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# The same examples in every run and no deadline; `pytest --hypothesis-profile default` looks for new ones.
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--solver",
+        action="append",
+        default=[],
+        metavar="NAME[,NAME]",
+        help="solvers for the tests that take one; may be repeated (default: all that are installed)",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that takes a `solver` once per solver."""
+    if "solver" in metafunc.fixturenames:
+        metafunc.parametrize("solver", _solvers(metafunc.config))
+
+
+def _solvers(config: pytest.Config) -> list[str]:
+    from mtpp_models import available_solvers  # here, so that the other tests do not wait for it
+
+    installed = available_solvers()
+    asked = [name for names in config.getoption("--solver") for name in names.split(",")]
+    for name in asked:
+        if name not in installed:
+            raise pytest.UsageError(f"--solver {name} is not available; installed are {', '.join(installed)}.")
+    return asked or list(installed)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """Folder of the published profile graphs."""
+    folder = os.environ.get("MTPP_DATA")
+    if not folder:
+        pytest.skip("MTPP_DATA is not set; it names the folder of the published profile graphs")
+    if not Path(folder).is_dir():
+        pytest.fail(f"MTPP_DATA names {folder}, which is not a folder")
+    return Path(folder)

@@ -1,0 +1,92 @@
+"""Hypothesis strategies for tiny computation graphs, instances and partitions."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import strategies as st
+
+from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
+
+_MODERATE = (
+    st.just(0.0),
+    st.just(3.0),
+    st.integers(0, 9).map(float),
+    st.floats(0.0, 10.0, allow_subnormal=False).map(lambda x: round(x, 6)),
+)
+_HUGE_RATIO = st.sampled_from([0.0, 1e-9, 1.0, 1e9])
+
+
+@st.composite
+def graphs(draw: st.DrawFn, max_nodes: int = 7, huge_ratio: bool = True) -> ComputationGraph:
+    """A random graph: several outputs per node or none, unread tensors, shared parameters, any weights.
+
+    Weights are all zero, all equal, whole numbers, floats or, with `huge_ratio`, from 1e-9 to 1e9.
+    """
+    n = draw(st.integers(1, max_nodes))
+    numbers = draw(st.sampled_from((*_MODERATE, _HUGE_RATIO) if huge_ratio else _MODERATE))
+    sizes = draw(st.sampled_from((*_MODERATE, _HUGE_RATIO) if huge_ratio else _MODERATE))
+    order = draw(st.permutations(range(n)))
+    density = draw(st.sampled_from([0, 1, 2, 4]))
+    outputs, edges = [], []
+    for position, u in enumerate(order):
+        later = order[position + 1 :]
+        count = draw(st.sampled_from([1, 1, 1, 2, 0]))
+        outputs.append((u, draw(st.lists(sizes, min_size=count, max_size=count))))
+        for output in range(count):
+            if later and density:
+                readers = draw(st.lists(st.sampled_from(later), max_size=density, unique=True))
+                edges += [(u, v, output) for v in readers]
+    parameters = tuple(
+        SharedParameter(f"p{i}", draw(sizes), tuple(draw(st.lists(st.integers(0, n - 1), min_size=1, unique=True))))
+        for i in range(draw(st.sampled_from([0, 0, 1, 2])))
+    )
+    return ComputationGraph.from_edges(
+        edges,
+        draw(st.lists(numbers, min_size=n, max_size=n)),
+        [size for _, size in sorted(outputs)],
+        draw(st.lists(sizes, min_size=n, max_size=n)),
+        parameters=parameters,
+    )
+
+
+@st.composite
+def instances(
+    draw: st.DrawFn, max_nodes: int = 7, max_k: int = 4, huge_ratio: bool = True, overflow: bool | None = None
+) -> Instance:
+    """A random graph on a random platform.
+
+    `overflow` True gives finite memory, with or without an activation buffer, False infinite memory, and None either.
+    """
+    graph = draw(graphs(max_nodes, huge_ratio))
+    finite = draw(st.booleans()) if overflow is None else overflow
+    memory = draw(st.sampled_from([0.0, 1.0, 5.0, 12.5, 40.0])) if finite else math.inf
+    buffer = draw(st.sampled_from([None, 0.0, 2.0, 10.0]))
+    bandwidth = draw(st.sampled_from([1.0, 0.25, 3.0, 1e3]))
+    return Instance(graph, Platform(draw(st.integers(1, max_k)), bandwidth, memory, buffer))
+
+
+@st.composite
+def orders(draw: st.DrawFn, graph: ComputationGraph) -> list[int]:
+    """A random topological order."""
+    waiting = {v: {int(u) for u in graph.edges[graph.edges[:, 1] == v, 0]} for v in range(graph.n)}
+    order: list[int] = []
+    while waiting:
+        v = draw(st.sampled_from(sorted(v for v, before in waiting.items() if not before)))
+        del waiting[v]
+        for before in waiting.values():
+            before.discard(v)
+        order.append(v)
+    return order
+
+
+@st.composite
+def partitions(draw: st.DrawFn, max_nodes: int = 7, overflow: bool | None = None) -> Partition:
+    """A random instance with a random partition, run in a random order."""
+    instance = draw(instances(max_nodes, overflow=overflow))
+    graph = instance.graph
+    block = [0] * graph.n
+    for v in draw(orders(graph)):
+        lowest = max((block[u] for u in graph.edges[graph.edges[:, 1] == v, 0]), default=0)
+        block[v] = draw(st.integers(lowest, instance.k - 1))
+    return Partition(instance, block, draw(orders(graph)))

@@ -1,0 +1,78 @@
+"""The shape of the house: who may import whom, how large a room may be, what a file may name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from instances.siblings import SIBLINGS, check_siblings
+
+ROOT = Path(__file__).resolve().parent.parent
+MAX_LINES = 320
+MACHINE_PATH = re.compile(r"(?<![\w.~*-])/(?:work|tmp|root|home|Users)/")
+REGISTRY_HOST = re.compile(r"pypi\.(?:org|python)|pythonhosted\.org|anaconda\.org")
+
+
+def sources() -> Iterator[Path]:
+    for package in SIBLINGS:
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def project_files() -> Iterator[Path]:
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".coverage")
+    for folder in (*SIBLINGS, "tests", "notebooks", "docs", ".ci"):
+        yield from (path for path in (ROOT / folder).rglob("*") if path.is_file() and "cache" not in str(path.parent))
+
+
+def modules() -> Iterator[str]:
+    """All modules but `__main__`, which runs when imported."""
+    for package in SIBLINGS:
+        yield package
+        for found in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+            if not found.name.endswith("__main__"):
+                yield found.name
+
+
+def test_imports_follow_the_contract() -> None:
+    """The layers of pyproject.toml hold."""
+    command = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    run = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_packages_come_from_one_folder() -> None:
+    """The sibling guard accepts the packages under test, and they are those of this folder."""
+    check_siblings()
+    assert Path(importlib.import_module("instances").__file__ or "").parent.parent == ROOT
+
+
+@pytest.mark.parametrize("name", list(modules()))
+def test_public_names_exist(name: str) -> None:
+    """`__all__` names only what is there, each once."""
+    module = importlib.import_module(name)
+    public = getattr(module, "__all__", [])
+    assert [entry for entry in public if not hasattr(module, entry)] == []
+    assert len(set(public)) == len(public)
+
+
+def test_files_are_short() -> None:
+    """A file that outgrows the ceiling hides a noun."""
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources()}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_files_name_no_machine_and_no_registry() -> None:
+    """The project works wherever it is cloned and from whichever index its packages come."""
+    offenders = []
+    for path in project_files():
+        for number, line in enumerate(path.read_text(errors="ignore").splitlines(), start=1):
+            if MACHINE_PATH.search(line) or REGISTRY_HOST.search(line):
+                offenders.append(f"{path.relative_to(ROOT)}:{number}")
+    assert offenders == []

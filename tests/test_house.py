@@ -1,0 +1,124 @@
+"""What README, packaging and sibling guard promise is true."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from instances import load_graph
+from instances.siblings import SIBLINGS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+def blocks(language: str) -> list[str]:
+    """Fenced blocks of the README."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[str]:
+    """Command lines of `mtpp` in the README, without their comments."""
+    lines = "".join(blocks("sh")).splitlines()
+    return [line.split(" #")[0].strip() for line in lines if line.startswith("mtpp ")]
+
+
+def python(*arguments: str, path: list[Path], cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a fresh interpreter in another folder, with `path` in front of what is installed."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["heuristics", "mtpp_models"])
+def test_a_foreign_sibling_is_refused(name: str, tmp_path: Path) -> None:
+    """Another package of the same name in front of ours is named, with its folder, when `experiments` starts."""
+    foreign = tmp_path / "foreign" / name
+    foreign.mkdir(parents=True)
+    (foreign / "__init__.py").touch()
+    run = python("-c", "import experiments", path=[foreign.parent, ROOT], cwd=tmp_path)
+    assert run.returncode == 1
+    message = run.stderr.strip().splitlines()[-1]
+    assert message.startswith("ImportError: ")
+    assert f"{name!r}" in message
+    assert str(foreign) in message
+
+
+def test_a_missing_sibling_is_named(tmp_path: Path) -> None:
+    """A copy of `instances` alone says which package it lacks."""
+    (tmp_path / "instances").mkdir()
+    (tmp_path / "instances" / "__init__.py").touch()
+    shutil.copy(ROOT / "instances" / "siblings.py", tmp_path / "instances")
+    guard = "from instances.siblings import check_siblings; check_siblings()"
+    run = python("-S", "-c", guard, path=[tmp_path], cwd=tmp_path)  # -S: without installed packages
+    message = run.stderr.strip().splitlines()[-1]
+    assert message.startswith("ImportError: ")
+    assert "'heuristics'" in message
+    assert "is not there" in message
+
+
+def test_packaging_knows_the_four_packages() -> None:
+    """Wheel, types, import contract and guard speak of the same packages, each marked as typed."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert set(tool["hatch"]["build"]["targets"]["wheel"]["packages"]) == set(SIBLINGS)
+    assert set(tool["mypy"]["packages"]) == set(SIBLINGS)
+    assert set(tool["importlinter"]["root_packages"]) == set(SIBLINGS)
+    assert all((ROOT / package / "py.typed").is_file() for package in SIBLINGS)
+
+
+def test_version_is_the_same_everywhere() -> None:
+    """Packaging, changelog and citation agree."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_readme_commands_parse() -> None:
+    """Every command line of the README has a verb, options and values that the command line accepts."""
+    from experiments.cli import app
+
+    assert len(commands()) >= 5
+    group = get_command(app)
+    for command in commands():
+        _, verb, *arguments = shlex.split(command)
+        group.commands[verb].make_context(verb, arguments)
+
+
+def test_readme_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The example prints a certificate; here with one second for the solver."""
+    (example,) = blocks("python")
+    exec(compile(example.replace("time_limit=60", "time_limit=1"), "README.md", "exec"), {})
+    assert "ratio" in capsys.readouterr().out
+
+
+def test_readme_graph_file_is_read(tmp_path: Path) -> None:
+    """The file shown in the README is a graph."""
+    (text,) = blocks("json")
+    path = tmp_path / "tiny.json"
+    path.write_text(text)
+    graph = load_graph(path)
+    assert graph.n == len(json.loads(text)["nodes"])
+    assert graph.m == 2
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_point_to_what_exists(page: str) -> None:
+    """Relative links, make targets, tests and notebooks that a page mentions exist."""
+    text = (ROOT / page).read_text()
+    paths = re.findall(r"\]\((?!https?:)([^)#]+)\)", text) + re.findall(r"`((?:tests|notebooks)/\w[\w./]*)`", text)
+    paths += [f"tests/{name}" for name in re.findall(r"`(test_\w+\.py|strategies\.py)`", text)]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"`make (\w+)`", text)) <= targets

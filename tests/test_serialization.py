@@ -1,0 +1,248 @@
+"""Graph and partition files: exact round trips, and a clear line for everything that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from strategies import graphs, partitions
+
+from instances import (
+    ComputationGraph,
+    InputError,
+    Instance,
+    Partition,
+    Platform,
+    SharedParameter,
+    read_graph,
+    read_partition,
+    save_graph,
+    save_partition,
+)
+
+# A file that is written anew in each example may stay in the folder of the test.
+anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@anew
+@given(graph=graphs())
+def test_graphs_survive_a_round_trip_bit_by_bit(graph: ComputationGraph, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    save_graph(graph, path)
+    again = read_graph(path)
+    assert again.content_hash == graph.content_hash
+    assert again.parameters == graph.parameters
+    save_graph(again, tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+
+
+@anew
+@given(partition=partitions())
+def test_partitions_survive_a_round_trip(partition: Partition, tmp_path: Path) -> None:
+    path = tmp_path / "partition.json"
+    save_partition(partition, path)
+    again = read_partition(path, partition.instance)
+    assert again.block.tolist() == partition.block.tolist()
+    assert again.order.tolist() == partition.order.tolist()
+    assert again.bottleneck == partition.bottleneck
+
+
+def sample() -> ComputationGraph:
+    return ComputationGraph.from_edges(
+        [(0, 1, 1), (0, 2, 0), (1, 2)],
+        [0.1, 1 / 3, 1e-300],
+        [[1e17, 5], 2.5, []],
+        [0, 7, 0],
+        names=("größe", "b", "b"),
+        parameters=(SharedParameter("table", 0.3, (0, 2)),),
+        time_unit="ms",
+        name="sample",
+        source="by hand",
+        attributes={"batch": 8, "note": ["x", None, True]},
+    )
+
+
+def test_names_units_and_attributes_survive(tmp_path: Path) -> None:
+    save_graph(sample(), tmp_path / "g.json")
+    again = read_graph(tmp_path / "g.json")
+    for field in ("names", "parameters", "time_unit", "name", "source", "attributes"):
+        assert getattr(again, field) == getattr(sample(), field)
+
+
+def test_the_partition_file_says_what_it_answers(tmp_path: Path) -> None:
+    graph = sample()
+    save_partition(Partition(Instance(graph, Platform(3, math.inf)), [0, 1, 1]), tmp_path / "p.json")
+    document = json.loads((tmp_path / "p.json").read_text())
+    assert document == {
+        "format": "mtpp-partition/1",
+        "graph": "sample",
+        "graph_hash": graph.content_hash,
+        "k": 3,
+        "block": [0, 1, 1],
+        "order": [0, 1, 2],
+        "bandwidth": None,
+        "memory": None,
+        "activation_buffer": None,
+        "bottleneck": 1 / 3 + 1e-300,
+        "stages": [["größe"], ["b", "b"], []],
+    }
+
+
+def graph_file(**changes: Any) -> dict[str, Any]:
+    nodes = [{"name": "a", "work": 1, "param_bytes": 0, "output_bytes": 4}, {"work": 2.5}]
+    return {"format": "mtpp-graph/1", "nodes": nodes, "edges": [[0, 1]], **changes}
+
+
+def test_only_format_nodes_work_and_edges_are_required(tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    path.write_text(json.dumps(graph_file(edges=[[0, 1], [0, 1, 0]])), encoding="utf-8-sig")
+    graph = read_graph(path)
+    assert (graph.n, graph.m, graph.names, graph.time_unit) == (2, 1, ("a", "1"), "s")
+    assert graph.tensors.bytes.tolist() == [4, 0]
+
+
+def node(**changes: Any) -> dict[str, Any]:
+    return graph_file(nodes=[{"work": 1}, {"work": 1, **changes}])
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (node(wrok=1), ", nodes[1]: unknown field 'wrok'; known fields are work, name, param_bytes, output_bytes."),
+        (graph_file(edge=[]), ": unknown field 'edge'; known fields are format, nodes, edges, name,"),
+        (graph_file(format="mtpp-graph/2"), ", format: unknown format 'mtpp-graph/2'; expected 'mtpp-graph/1'."),
+        (graph_file(format=1), ", format: expected a string, found 1."),
+        ({"nodes": [], "edges": []}, ": missing field 'format'."),
+        ({"format": "mtpp-graph/1", "nodes": []}, ": missing field 'edges'."),
+        (graph_file(nodes=[{"name": "a"}]), ", nodes[0]: missing field 'work'."),
+        (graph_file(nodes=[]), ": The graph has no node"),
+        (graph_file(nodes={}), ", nodes: expected a list […], found {}."),
+        (graph_file(nodes=[3]), ", nodes[0]: expected an object {…}, found 3."),
+        ([1, 2], ": expected an object {…}, found [1, 2]."),
+        (node(work="1"), ', nodes[1].work: expected a number, found "1".'),
+        (node(work=True), ", nodes[1].work: expected a number, found true."),
+        (node(work=None), ", nodes[1].work: expected a number, found null."),
+        (node(work=-1), ": Node 1 (1): work is -1.0"),
+        (node(work=10**400), ", nodes[1].work: the number is too large"),
+        (node(output_bytes=[1, "2"]), ', nodes[1].output_bytes[1]: expected a number, found "2".'),
+        (node(output_bytes=None), ", nodes[1].output_bytes: expected a number, found null."),
+        (node(name=5), ", nodes[1].name: expected a string, found 5."),
+        (graph_file(edges=[[0, 1], [0]]), ", edges[1]: an edge has 2 or 3 numbers"),
+        (graph_file(edges=[[0, 1, 0, 0]]), ", edges[0]: an edge has 2 or 3 numbers"),
+        (graph_file(edges=[[0, 1.5]]), ", edges[0][1]: expected a whole number, found 1.5."),
+        (graph_file(edges=[["a", 1]]), ', edges[0][0]: expected a whole number, found "a".'),
+        (graph_file(edges=[[0, True]]), ", edges[0][1]: expected a whole number, found true."),
+        (graph_file(edges=[[0, 10**30]]), ", edges[0][1]: the whole number is too large."),
+        (graph_file(edges=[[0, 2]]), ": Edge 0 -> 2: node 2 does not exist"),
+        (graph_file(edges=[[0, 1, 3]]), ": Edge 0 -> 1 reads output 3 of node 0"),
+        (graph_file(edges=[[0, 0]]), ": Edge 0 -> 0 (a) is a self-loop"),
+        (graph_file(edges=[[0, 1], [1, 0]]), ": The edges contain a cycle: 0 (a) -> 1 (1) -> 0 (a)"),
+        (graph_file(parameters=[{"name": "p", "bytes": 1}]), ", parameters[0]: missing field 'users'."),
+        (graph_file(parameters=[{"name": "p", "bytes": 1, "users": [5]}]), ": Parameter p: user 5 does not exist"),
+        (graph_file(attributes=[]), ", attributes: expected an object {…}, found []."),
+        (graph_file(time_unit=None), ", time_unit: expected a string, found null."),
+    ],
+)
+def test_a_bad_graph_file_is_refused_by_place(document: Any, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError) as caught:
+        read_graph(path)
+    assert str(caught.value).startswith(f"{path}{message}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b" \n", "the file is empty"),
+        (b'{"format": "mtpp-graph/1", "nodes": [', "not valid JSON at line 1, column 38"),
+        (b"\xff\xfe\x00", "byte 0 is not UTF-8"),
+        (b'{"format": "mtpp-graph/1", "nodes": [{"work": NaN}], "edges": []}', "NaN is not a JSON number"),
+        (b'{"format": "mtpp-graph/1", "nodes": [{"work": -Infinity}], "edges": []}', "-Infinity is not a JSON number"),
+        (b'{"format": "mtpp-graph/1", "nodes": [{"work": 1e999}], "edges": []}', "nodes[0].work: the number is too"),
+        (b'{"format": "mtpp-graph/1", "nodes": [{"work": 1, "work": 2}], "edges": []}', "field 'work' is given twice"),
+        (b"[" * 100_000, "cannot be read as JSON"),
+    ],
+)
+def test_a_file_that_is_not_json_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "graph.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_graph(path)
+    assert str(caught.value).startswith(str(path))
+    assert message in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_graph(tmp_path / "nothing.json")
+    with pytest.raises(InputError, match="this is a folder"):
+        read_graph(tmp_path)
+    with pytest.raises(InputError, match="cannot be written"):
+        save_graph(sample(), tmp_path / "nowhere" / "g.json")
+    with pytest.raises(InputError, match="cannot be written"):
+        save_graph(sample(), tmp_path)
+
+
+@pytest.mark.parametrize("value", [math.nan, {1, 2}, "\ud800"])
+def test_a_failed_write_leaves_the_earlier_file(value: object, tmp_path: Path) -> None:
+    path = tmp_path / "g.json"
+    save_graph(sample(), path)
+    before = path.read_bytes()
+    bad = ComputationGraph.from_edges([], [1], attributes={"x": value})
+    with pytest.raises(InputError, match="cannot be written as JSON"):
+        save_graph(bad, path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def pair(work: float = 1) -> Instance:
+    graph = ComputationGraph.from_edges([(0, 1)], [work, 1], [1, 0], names=("a", "b"), name="pair")
+    return Instance(graph, Platform(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block": [1, 0]}, ": Edge 0 -> 1 (a -> b) points backwards, from block 1 to block 0."),
+        ({"block": [0, 2]}, ": Node 1 (b) is in block 2; blocks run from 0 to 1."),
+        ({"block": [0]}, ": The partition has 1 blocks for 2 nodes; give one per node."),
+        ({"block": [0, 0.5]}, ", block[1]: expected a whole number, found 0.5."),
+        ({"block": [0, 10**30]}, ", block[1]: the whole number is too large."),
+        ({"block": None}, ", block: expected a list […], found null."),
+        ({"k": 3}, ": the partition has k = 3, but k = 2 was asked for"),
+        ({"k": "2"}, ', k: expected a whole number, found "2".'),
+        ({"order": [1, 0]}, ": Edge 0 -> 1 points backwards in the order."),
+        ({"graph_hash": "0123456789"}, ": the partition was made for another graph ('pair', hash 01234567)"),
+        ({"blocks": []}, ": unknown field 'blocks'; known fields are format, k, block, graph,"),
+        ({"bottleneck": "1"}, ', bottleneck: expected a number, found "1".'),
+        ({"stages": ["a"]}, ', stages[0]: expected a list […], found "a".'),
+        ({"format": "mtpp-graph/1"}, ", format: unknown format 'mtpp-graph/1'; expected 'mtpp-partition/1'."),
+    ],
+)
+def test_a_bad_partition_file_is_refused_by_place(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    save_partition(Partition(pair(), [0, 1]), path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(InputError) as caught:
+        read_partition(path, pair())
+    assert str(caught.value).startswith(f"{path}{message}")
+
+
+def test_a_partition_of_another_graph_is_refused(tmp_path: Path) -> None:
+    save_partition(Partition(pair(), [0, 1]), tmp_path / "p.json")
+    with pytest.raises(InputError, match="made for another graph"):
+        read_partition(tmp_path / "p.json", pair(work=2))
+
+
+def test_a_partition_needs_only_k_and_blocks_and_is_priced_anew(tmp_path: Path) -> None:
+    """A bottleneck written in the file is never believed."""
+    path = tmp_path / "p.json"
+    path.write_text('{"format": "mtpp-partition/1", "graph": "pair", "k": 2, "block": [0, 1], "bottleneck": 0.5}')
+    assert read_partition(path, pair()).bottleneck == 2
