@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         return app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
-    except KeyboardInterrupt:
-        return _complain("stopped.", INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        return _complain(f"stopped; {stop or 'nothing is known yet.'}", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
         return NOTHING

@@ -41,12 +41,25 @@ class BoundSettings:
         Relative gap at which a solver may stop.
     threads : int
         Threads of the solver.
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range.
     """
 
     solver: str = "highs"
     time_limit: float | None = None
     gap: float = 0.0
     threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise InputError(f"The time limit is {self.time_limit}; it must be positive.")
+        if not 0 <= self.gap < 1:
+            raise InputError(f"The gap is {self.gap}; it must be at least 0 and below 1.")
+        if self.threads < 1:
+            raise InputError(f"There are {self.threads} threads; use 1 or more.")
 
 
 @dataclass(frozen=True, eq=False)

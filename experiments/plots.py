@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from instances import Bound, Partition
@@ -198,6 +198,9 @@ def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = 
         )
     if end > 3:
         ax.set_xscale("log")
+        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlim(1, end)
     ax.set_ylim(0, 1.02)
     ax.set_xlabel("bottleneck over best bound")

@@ -140,7 +140,9 @@ def run_jobs(
                 pool.shutdown(wait=False)
                 pool = workers.executor()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for future in running:
+            future.cancel()
+        pool.shutdown(wait=False)
     return [log.runs[key] for key in wanted]
 
 

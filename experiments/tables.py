@@ -61,12 +61,11 @@ class Table:
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows of text."""
         body = []
-        for label, values in self.cells.iterrows():
-            row = [str(label)]
-            for k, value in values.items():
-                percent = "" if self.solved is None else f" ({float(self.solved.at[label, k]):.0f} %)"
-                row.append(_cell(float(value)) + percent)
-            body.append(row)
+        for i, label in enumerate(self.cells.index):
+            cells = [_cell(float(value)) for value in self.cells.iloc[i]]
+            if self.solved is not None:
+                cells = [f"{c} ({p:.0f} %)" for c, p in zip(cells, self.solved.iloc[i], strict=True)]
+            body.append([str(label), *cells])
         return ["", *(f"k={k}" for k in self.cells.columns)], body
 
 

@@ -65,8 +65,11 @@ def make_tables(
     find_solver(solver)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    with RunLog(out) as log, _workers(jobs, cluster) as workers:
-        runs = _run(planned, log, workers)
+    try:
+        with _workers(jobs, cluster) as workers, RunLog(out) as log:
+            runs = _run(planned, log, workers)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"{out} holds the runs that are done; the same call makes the rest.") from None
     frame = tables.run_frame(runs)
     for caption, note, text in _sections(frame, style):
         print(f"{caption}\n\n{text}\n{f'{chr(10)}{note}{chr(10)}' if note else ''}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from instances.errors import InputError
 from instances.tensors import FloatArray, IntArray, SharedParameter, Tensors, compressed_rows
 
 __all__ = ["ComputationGraph"]
+
 
 @dataclass(frozen=True, eq=False)
 class ComputationGraph:
@@ -110,13 +112,13 @@ class ComputationGraph:
         >>> graph.n, graph.m
         (3, 2)
         """
-        work_array = np.atleast_1d(np.array(work, dtype=np.float64))
+        work_array = _numbers(work, "work")
         n = len(work_array)
         if output_bytes is None:
             output_bytes = np.zeros(n)
         if len(output_bytes) != n:
             raise InputError(f"There are {n} work values but {len(output_bytes)} output sizes; give one per node.")
-        sizes = [np.atleast_1d(np.asarray(size, dtype=np.float64)) for size in output_bytes]
+        sizes = [_numbers(size, f"output_bytes of node {v}") for v, size in enumerate(output_bytes)]
         counts = np.array([len(size) for size in sizes], dtype=np.int64)
         first = np.concatenate(([0], np.cumsum(counts)))
         tensor_of = np.empty((0, 2), dtype=np.int64)
@@ -129,7 +131,7 @@ class ComputationGraph:
             start=np.searchsorted(tensor_of[:, 0], np.arange(first[-1] + 1)),
             consumers=tensor_of[:, 1].copy(),
         )
-        params = np.zeros(n) if param_bytes is None else np.array(param_bytes, dtype=np.float64)
+        params = np.zeros(n) if param_bytes is None else _numbers(param_bytes, "param_bytes")
         return cls(work_array, params, tensors, **attributes)
 
     @property
@@ -212,7 +214,7 @@ class ComputationGraph:
         return result
 
     @classmethod
-    def from_networkx(cls, graph: nx.DiGraph[Hashable], **attributes: Any) -> ComputationGraph:
+    def from_networkx(cls, graph: nx.DiGraph[Any], **attributes: Any) -> ComputationGraph:
         """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes.
 
         Missing attributes count as 0; the nodes of `graph` become the names.
@@ -251,6 +253,11 @@ class ComputationGraph:
                     raise InputError(f"Parameter {parameter.name}: user {user} {_range(self.n)}")
 
     def _check_edges(self) -> None:
+        tensor_and_consumer = np.column_stack((self.edge_tensor, self.tensors.consumers))
+        if not np.array_equal(tensor_and_consumer, np.unique(tensor_and_consumer, axis=0)):
+            raise InputError(
+                "The consumers of a tensor are not sorted or not distinct; use ComputationGraph.from_edges."
+            )
         for u, v in self.edges[((self.edges < 0) | (self.edges >= self.n)).any(axis=1)][:1]:
             raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < self.n else v} {_range(self.n)}")
         for u, _ in self.edges[self.edges[:, 0] == self.edges[:, 1]][:1]:
@@ -273,8 +280,21 @@ def _range(n: int) -> str:
     return f"does not exist; indices run from 0 to {n - 1}."
 
 
+def _numbers(values: ArrayLike, label: str) -> FloatArray:
+    try:
+        array = np.atleast_1d(np.array(values, dtype=np.float64))
+    except (TypeError, ValueError):
+        raise InputError(f"The {label} holds something that is not a number; give numbers.") from None
+    if array.ndim > 1:
+        raise InputError(f"The {label} has {array.ndim} dimensions; give a plain list.")
+    return array
+
+
 def _tensor_and_consumer(edge: Sequence[int], first: IntArray, n: int) -> tuple[int, int]:
-    u, v, output = (*edge, 0) if len(edge) == 2 else edge
+    try:
+        u, v, output = map(operator.index, edge if len(edge) == 3 else (*edge, 0))
+    except (TypeError, ValueError):
+        raise InputError(f"Edge {edge} is not (u, v) or (u, v, output) in whole numbers.") from None
     if not (0 <= u < n and 0 <= v < n):
         raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < n else v} {_range(n)}")
     if not 0 <= output < first[u + 1] - first[u]:

@@ -110,7 +110,8 @@ class Partition:
     @cached_property
     def block_costs(self) -> FloatArray:
         """(k,) cost of each block, eq. (3)."""
-        return np.sum(self.costs, axis=0)
+        receive, work, overflow, send = self.costs
+        return receive + work + overflow + send
 
     @cached_property
     def bottleneck(self) -> float:
@@ -157,6 +158,7 @@ def _sums(block: IntArray, values: FloatArray, k: int) -> FloatArray:
 
 def _integers(values: ArrayLike, label: str) -> IntArray:
     array = np.array(values)
-    if array.size and not (array.dtype.kind in "iu" or np.array_equal(array, np.round(array))):
+    whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and np.array_equal(array, np.round(array)))
+    if array.size and not whole:
         raise InputError(f"The {label} must be whole numbers.")
     return array.astype(np.int64)

@@ -42,8 +42,9 @@ class Platform:
     activation_buffer: float | None = None
 
     def __post_init__(self) -> None:
-        if self.k < 1 or self.k != int(self.k):
+        if not (math.isfinite(self.k) and self.k >= 1 and self.k == int(self.k)):
             raise InputError(f"k is {self.k}; the number of blocks must be a whole number, 1 or more.")
+        object.__setattr__(self, "k", int(self.k))
         if not self.bandwidth > 0:
             raise InputError(f"bandwidth is {self.bandwidth}; it must be positive.")
         if not self.memory >= 0:
@@ -101,4 +102,4 @@ class Instance:
 
     def with_k(self, k: int) -> Instance:
         """The same question for another number of blocks."""
-        return replace(self, platform=replace(self.platform, k=k))
+        return self if k == self.k else replace(self, platform=replace(self.platform, k=k))

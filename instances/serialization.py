@@ -80,6 +80,8 @@ def graph_from_document(document: Value) -> ComputationGraph:
     _check_format(document, GRAPH_FORMAT)
     fields = document.members(("format", "nodes", "edges"), _GRAPH_OPTIONAL)
     nodes = [node.members(("work",), _NODE_OPTIONAL) for node in fields["nodes"].items()]
+    if not nodes:
+        fields["nodes"].fail("the graph has no node; give at least one.")
     attributes = fields.get("attributes", Value({}, document.file))
     attributes.open_members(())
     texts = {key: fields[key].text() for key in ("name", "source", "time_unit") if key in fields}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import pyomo.environ as pyo
 
 from instances import Instance, Partition
@@ -13,6 +15,8 @@ from instances.tensors import IntArray
 from mtpp_models.simple import simple
 
 __all__ = ["Case", "Formulation", "ScaledInstance"]
+
+_OUT_OF_REACH = 1e3
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ class ScaledInstance:
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
         """Scale by the bottleneck of `start`, else by a time that is near the optimum."""
-        times = (start.bottleneck if start is not None else 0.0, simple(instance), float(instance.tensor_time.sum()))
+        share = _one_block(instance) / instance.k
+        times = (start.bottleneck if start is not None else 0.0, simple(instance), share)
         return cls(instance, next((time for time in times if time > 0), 1.0))
 
     @property
@@ -53,8 +58,14 @@ class ScaledInstance:
 
     @cached_property
     def cut_time(self) -> dict[int, float]:
-        """output_bytes / B of each tensor."""
-        return {t: float(self.instance.tensor_time[t]) / self.unit for t in self.tensors}
+        """output_bytes / B of each tensor.
+
+        What no solution within reach pays is capped, so that the coefficients stay within what solvers accept:
+        all nodes in one block cut nothing, and lower costs keep a bound valid.
+        """
+        one_block = _one_block(self.instance)
+        times = np.minimum(self.instance.tensor_time, _OUT_OF_REACH * one_block if one_block > 0 else math.inf)
+        return {t: float(times[t]) / self.unit for t in self.tensors}
 
     @cached_property
     def reads(self) -> list[tuple[int, int, int]]:
@@ -158,3 +169,9 @@ class Formulation:
     reference: str
     cases: Callable[[ScaledInstance], Sequence[Case]]
     exact: bool = False
+
+
+def _one_block(instance: Instance) -> float:
+    """Bottleneck of the partition that cuts nothing, with the peak of the models."""
+    platform = replace(instance.platform, activation_buffer=instance.platform.activation_buffer or 0.0)
+    return Partition(replace(instance, platform=platform), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck

@@ -102,7 +102,8 @@ def _pass_model(highs: highspy.Highs, compiled: Any) -> None:
     lp.a_matrix_.value_ = compiled.A.data
     kinds = highspy.HighsVarType
     lp.integrality_ = [kinds.kInteger if v.is_integer() else kinds.kContinuous for v in compiled.columns]
-    highs.passModel(lp)
+    if highs.passModel(lp) == highspy.HighsStatus.kError:
+        raise InputError("HiGHS refuses the model, its numbers span too wide a range; check units of work and bytes.")
 
 
 def _report(event: Any, controls: Controls) -> None:

@@ -20,7 +20,7 @@ from pyomo.opt import TerminationCondition as ClassicTermination
 
 from mtpp_models.outcome import Controls, Outcome, SolverNotAvailableError, Termination
 
-__all__ = ["parse_gurobi_line", "parse_scip_line", "run_classic", "run_gurobi", "run_scip"]
+__all__ = ["ScipWithoutGil", "parse_gurobi_line", "parse_scip_line", "run_classic", "run_gurobi", "run_scip"]
 
 ProgressLine = tuple[float, float | None, float | None, int | None]
 
@@ -32,7 +32,7 @@ def run_scip(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
         "numerics/feastol": controls.tolerance,
         "lp/threads": controls.threads,
     }
-    return _run_new(_ScipWithoutGil(), model, controls, options, parse_scip_line)
+    return _run_new(ScipWithoutGil(), model, controls, options, parse_scip_line)
 
 
 def run_gurobi(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
@@ -51,7 +51,7 @@ def run_gurobi(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
         raise SolverNotAvailableError(f"Gurobi cannot solve this model: {error}. Choose another solver.") from error
 
 
-class _ScipWithoutGil(ScipDirect):
+class ScipWithoutGil(ScipDirect):
     """SCIP that lets Python run while it optimises.
 
     Pyomo captures the log through a pipe that a Python thread reads. With the lock held by the solver the

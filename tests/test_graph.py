@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -35,7 +36,9 @@ from instances import ComputationGraph, InputError, Instance, Platform, SharedPa
         ([], [1], {"parameters": (SharedParameter("p", 1, (0, 4)),)}, "Parameter p: user 4 does not exist"),
     ],
 )
-def test_a_bad_graph_is_refused(edges: list, work: list, rest: dict, message: str) -> None:
+def test_a_bad_graph_is_refused(
+    edges: list[tuple[int, ...]], work: list[float], rest: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message) as caught:
         ComputationGraph.from_edges(edges, work, **rest)
     assert "\n" not in str(caught.value)
@@ -81,13 +84,20 @@ def test_networkx_attributes_become_weights() -> None:
     digraph = nx.DiGraph([("a", "b")])
     digraph.nodes["a"].update(work=2.0, output_bytes=3.0)
     graph = ComputationGraph.from_networkx(digraph, name="pair")
-    assert (graph.work.tolist(), graph.tensors.bytes.tolist(), graph.names, graph.name) == ([2, 0], [3, 0], ("a", "b"), "pair")
+    assert (graph.work.tolist(), graph.tensors.bytes.tolist(), graph.names, graph.name) == (
+        [2, 0],
+        [3, 0],
+        ("a", "b"),
+        "pair",
+    )
 
 
 def test_the_hash_covers_what_costs_depend_on_and_nothing_else() -> None:
     def build(work: float = 1, size: float = 2, shared: float = 3, name: str = "x") -> str:
         parameters = (SharedParameter("p", shared, (0, 1)),)
-        return ComputationGraph.from_edges([(0, 1)], [work, 1], [size, 0], name=name, parameters=parameters).content_hash
+        return ComputationGraph.from_edges(
+            [(0, 1)], [work, 1], [size, 0], name=name, parameters=parameters
+        ).content_hash
 
     assert build() == build(name="y")
     assert len({build(), build(work=9), build(size=9), build(shared=9)}) == 4
@@ -117,7 +127,7 @@ def test_graphs_cannot_be_changed_and_copy_what_they_get() -> None:
         ({"k": 2, "bandwidth": 1, "activation_buffer": -1}, "activation_buffer is -1"),
     ],
 )
-def test_a_bad_platform_is_refused(platform: dict[str, float], message: str) -> None:
+def test_a_bad_platform_is_refused(platform: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         Platform(**platform)
 

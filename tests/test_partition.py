@@ -14,7 +14,9 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 
 def slow_tensors(graph: ComputationGraph) -> list[tuple[int, float, set[int]]]:
     """Producer, bytes and readers of each tensor."""
-    tensors = [(int(u), float(size), set()) for u, size in zip(graph.tensors.producer, graph.tensors.bytes, strict=True)]
+    tensors: list[tuple[int, float, set[int]]] = [
+        (int(u), float(size), set()) for u, size in zip(graph.tensors.producer, graph.tensors.bytes, strict=True)
+    ]
     for t in range(len(tensors)):
         for position in range(int(graph.tensors.start[t]), int(graph.tensors.start[t + 1])):
             tensors[t][2].add(int(graph.tensors.consumers[position]))
@@ -27,7 +29,7 @@ def slow_io(graph: ComputationGraph, senders: set[int], readers: set[int], bandw
 
 
 def slow_peak(graph: ComputationGraph, nodes: set[int], order: list[int]) -> float:
-    """Run the nodes one by one; load what a step reads, keep what it writes, drop what nobody in `nodes` reads again."""
+    """Run the nodes one by one: load what a step reads, keep what it writes, drop what `nodes` will not read again."""
     tensors = slow_tensors(graph)
     still_to_run = set(nodes)
     in_memory: set[int] = set()

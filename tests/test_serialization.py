@@ -119,7 +119,7 @@ def node(**changes: Any) -> dict[str, Any]:
         ({"nodes": [], "edges": []}, ": missing field 'format'."),
         ({"format": "mtpp-graph/1", "nodes": []}, ": missing field 'edges'."),
         (graph_file(nodes=[{"name": "a"}]), ", nodes[0]: missing field 'work'."),
-        (graph_file(nodes=[]), ": The graph has no node"),
+        (graph_file(nodes=[]), ", nodes: the graph has no node; give at least one."),
         (graph_file(nodes={}), ", nodes: expected a list […], found {}."),
         (graph_file(nodes=[3]), ", nodes[0]: expected an object {…}, found 3."),
         ([1, 2], ": expected an object {…}, found [1, 2]."),

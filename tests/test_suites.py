@@ -76,6 +76,6 @@ def test_profiles_are_in_seconds(data: Path) -> None:
 
 
 def test_an_unknown_suite_lists_the_names() -> None:
-    with pytest.raises(InputError, match="did you mean quick.*quick, regal-style, real, profiles"):
+    with pytest.raises(InputError, match=r"did you mean quick.*quick, regal-style, real, profiles"):
         find_suite("quik")
     assert find_suite("real") is SUITES["real"]

@@ -1,0 +1,47 @@
+"""Linear and integer optimum of every formulation on a few instances, in golden.json.
+
+The linear values document which formulation is tighter. ``make golden`` writes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from instances import Instance, Platform
+from instances.synthetic import TOYS, regal_style
+from mtpp_models import MODELS, solve
+
+FILE = Path(__file__).with_name("golden.json")
+
+INSTANCES = {
+    "four-blocks": TOYS["four-blocks"]()[0],
+    "independent-jobs": TOYS["independent-jobs"]()[0],
+    "misleading-edge": TOYS["misleading-edge"]()[0],
+    "barabasi-albert-14, k = 3": Instance(regal_style("barabasi-albert", 14, seed=0), Platform(3, 1.0)),
+    "watts-strogatz-12, k = 4": Instance(regal_style("watts-strogatz", 12, seed=0), Platform(4, 1.0)),
+    "watts-strogatz-12, k = 3, memory 100 and buffer 60": Instance(
+        regal_style("watts-strogatz", 12, seed=0), Platform(3, 1.0, memory=100.0, activation_buffer=160.0)
+    ),
+}
+
+
+def values(name: str, model: str) -> dict[str, float]:
+    """Bound of the linear relaxation and of the model itself."""
+    bounds = [solve(INSTANCES[name], model, relaxation=relaxation).bound for relaxation in (True, False)]
+    assert all(bound is not None and bound.optimal for bound in bounds)
+    return {kind: bound.value for kind, bound in zip(("lp", "mip"), bounds, strict=True) if bound}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", INSTANCES)
+def test_golden_values(name: str, model: str) -> None:
+    golden = json.loads(FILE.read_text())
+    assert values(name, model) == pytest.approx(golden[name][model], rel=1e-6)
+
+
+if __name__ == "__main__":
+    golden = {name: {model: values(name, model) for model in MODELS} for name in INSTANCES}
+    FILE.write_text(json.dumps(golden, indent=1) + "\n")

@@ -1,0 +1,156 @@
+"""The formulations as Pyomo models: their sizes, their starts, their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from hypothesis import assume, given, settings
+from strategies import partitions
+
+from heuristics import HEURISTICS
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
+from instances.synthetic import regal_style
+from mtpp_models import MODELS, ScaledInstance, solve, write_model
+from mtpp_models.highs import run_highs
+from mtpp_models.outcome import Controls, Termination
+
+
+@pytest.fixture(scope="module")
+def instance() -> Instance:
+    return Instance(regal_style("erdos-renyi", 30, seed=2), Platform(4, 1.0))
+
+
+@pytest.fixture(scope="module")
+def start(instance: Instance) -> Partition:
+    return HEURISTICS["random-100"].run(instance, np.random.default_rng(0))
+
+
+def fixed_objective(model: pyo.ConcreteModel) -> float | None:
+    """Optimum with y fixed to its start, or None if there is none."""
+    for variable in model.y.values():
+        variable.fix()
+    outcome = run_highs(model, Controls())
+    if outcome.termination is Termination.INFEASIBLE:
+        return None
+    assert outcome.termination is Termination.OPTIMAL
+    return float(pyo.value(model.objective))
+
+
+@settings(max_examples=60)
+@given(partitions(max_nodes=6, huge_ratio=False))
+def test_exact_with_y_fixed_to_a_start_costs_what_the_partition_costs(partition: Partition) -> None:
+    platform = partition.instance.platform
+    if np.isfinite(platform.memory) and platform.activation_buffer is None:
+        return  # the model takes the peak as 0 there
+    data = ScaledInstance(partition.instance, unit=2.0)
+    tensors = partition.instance.tensor_time
+    assume(all(2.0 * data.cut_time[t] == tensors[t] for t in data.tensors))  # none is capped
+    (case,) = MODELS["exact"].cases(data)
+    assert fixed_objective(case.model(partition)) == pytest.approx(
+        max(partition.bottleneck, _empty_block(partition)) / 2, rel=1e-6, abs=1e-6
+    )
+
+
+def _empty_block(partition: Partition) -> float:
+    """What the model charges an empty block: the part of the buffer that exceeds the memory."""
+    platform = partition.instance.platform
+    return max(0.0, (platform.activation_buffer or 0.0) - platform.memory) / platform.bandwidth
+
+
+@pytest.mark.parametrize("name", ["bottleneck", "bottleneck-no-dag", "bottleneck-no-cut-io"])
+def test_three_superblocks_with_y_fixed_cost_what_the_block_of_most_work_costs(
+    name: str, instance: Instance, start: Partition
+) -> None:
+    (case,) = MODELS[name].cases(ScaledInstance(instance, unit=1.0))
+    middle = start.costs.work.argmax()
+    expected = start.costs.work[middle] if name == "bottleneck-no-cut-io" else start.block_costs[middle]
+    assert fixed_objective(case.model(start)) == pytest.approx(expected)
+
+
+def test_guess_the_bottleneck_with_y_fixed_costs_the_bottleneck_at_its_own_position(
+    instance: Instance, start: Partition
+) -> None:
+    cases = MODELS["guess-the-bottleneck"].cases(ScaledInstance(instance, unit=1.0))
+    r = int(start.block_costs.argmax())
+    assert len(cases) == instance.k
+    assert fixed_objective(cases[r].model(start)) == pytest.approx(start.bottleneck)
+
+
+def test_theorem_4_1_sizes_of_the_exact_model(instance: Instance) -> None:
+    """O(nk) variables and O(mk) constraints; rows that cannot bind at the first or last block are left out."""
+    (case,) = MODELS["exact"].cases(ScaledInstance(instance, unit=1.0))
+    model, n, m, k = case.model(), instance.graph.n, instance.graph.m, instance.k
+    tensors = len(np.unique(instance.graph.edge_tensor))
+    free = [v for v in model.component_data_objects(pyo.Var) if not v.fixed]
+    assert len(free) == n * (k - 1) + tensors * k + 1
+    rows = {c.name: len(c) for c in model.component_objects(pyo.Constraint)}
+    assert rows == {
+        "monotone": n * (k - 2),
+        "dag": m * (k - 1),
+        "enters": m * (k - 1),
+        "leaves": m * (k - 1),
+        "slowest": k,
+    }
+
+
+def test_corollary_4_3_three_superblocks_do_not_grow_with_k(instance: Instance) -> None:
+    sizes = []
+    for k in (4, 64):
+        (case,) = MODELS["bottleneck"].cases(ScaledInstance(instance.with_k(k), unit=1.0))
+        sizes.append(sum(1 for _ in case.model().component_data_objects(pyo.Constraint)))
+    assert sizes[0] == sizes[1]
+
+
+def test_each_constraint_names_its_equation(instance: Instance) -> None:
+    (case,) = MODELS["exact"].cases(ScaledInstance(instance, unit=1.0))
+    docs = {c.name: c.doc for c in case.model().component_objects(pyo.Constraint)}
+    assert [docs[name][:4].strip() for name in ("slowest", "dag", "enters", "leaves")] == ["(6)", "(8)", "(9)", "(10)"]
+
+
+def test_a_shared_parameter_counts_once_in_a_block() -> None:
+    """Both users in one block overflow by 2 bytes, apart by 2 bytes each."""
+    graph = ComputationGraph.from_edges([], [1, 1], parameters=(SharedParameter("w", 6.0, (0, 1)),))
+    result = solve(Instance(graph, Platform(2, 1.0, memory=4.0, activation_buffer=0.0)), "exact")
+    assert result.partition is not None
+    assert result.partition.bottleneck == 3.0
+    assert result.proved
+
+
+def test_the_relaxation_has_a_method_of_its_own(instance: Instance) -> None:
+    linear, whole = solve(instance, "bottleneck", relaxation=True), solve(instance, "bottleneck")
+    assert linear.bound is not None
+    assert whole.bound is not None
+    assert linear.bound.method == "bottleneck-lp"
+    assert linear.bound.value <= whole.bound.value
+
+
+@pytest.mark.parametrize("suffix", [".lp", ".mps"])
+def test_a_written_model_has_the_same_optimum(tmp_path: Path, suffix: str) -> None:
+    import highspy
+
+    instance = Instance(regal_style("watts-strogatz", 12, seed=0), Platform(3, 1.0))
+    (file,) = write_model(instance, "exact", tmp_path / f"model{suffix}")
+    highs = highspy.Highs()
+    highs.setOptionValue("log_to_console", False)
+    highs.readModel(str(file))
+    highs.run()
+    result = solve(instance, "exact")
+    assert result.partition is not None
+    unit = ScaledInstance.near(instance, None).unit
+    assert highs.getInfo().objective_function_value * unit == pytest.approx(result.partition.bottleneck, rel=1e-4)
+
+
+def test_each_case_is_a_file(tmp_path: Path, instance: Instance) -> None:
+    files = write_model(instance, "guess-the-bottleneck", tmp_path / "guess.lp")
+    assert [file.name for file in files] == ["guess-1.lp", "guess-2.lp", "guess-3.lp", "guess-4.lp"]
+    assert "c_e_slowest_" in files[1].read_text()
+
+
+@pytest.mark.parametrize(("name", "model"), [("model.txt", "exact"), ("model.lp", "simple"), ("model.lp", "exakt")])
+def test_bad_exports_are_refused_in_one_line(tmp_path: Path, instance: Instance, name: str, model: str) -> None:
+    with pytest.raises(InputError) as error:
+        write_model(instance, model, tmp_path / name)
+    assert "\n" not in str(error.value)

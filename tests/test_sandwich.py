@@ -1,0 +1,106 @@
+"""Every bound ≤ exact = brute force ≤ every heuristic."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from brute_force import best_partition
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import instances
+
+from heuristics import HEURISTICS, Limits
+from instances import Instance, Partition, certify
+from instances.synthetic import TOYS
+from mtpp_models import MODELS, solve
+
+FEW = Limits(evaluations=20)
+
+
+def optimum(instance: Instance) -> float:
+    """Brute force. Without a fixed buffer the peak counts as 0, as in every model."""
+    platform = instance.platform
+    if instance.has_overflow and platform.activation_buffer is None:
+        instance = replace(instance, platform=replace(platform, activation_buffer=0.0))
+    return best_partition(instance).bottleneck
+
+
+def check_sandwich(instance: Instance, start: Partition | None) -> None:
+    value = optimum(instance)
+    for name in MODELS:
+        for relaxation in (False, True):
+            result = solve(instance, name, start=start, relaxation=relaxation)
+            assert result.bound is not None
+            assert result.bound.optimal
+            assert result.bound.value <= value * (1 + 1e-9), result.method
+    exact = solve(instance, "exact", start=start)
+    assert exact.bound is not None
+    assert exact.bound.value == pytest.approx(value, rel=2e-6)
+    for heuristic in HEURISTICS.values():
+        partition = heuristic.run(instance, np.random.default_rng(0), FEW)
+        assert partition.bottleneck >= value * (1 - 1e-9), heuristic.name
+
+
+@settings(max_examples=40)
+@given(instances(max_nodes=6, huge_ratio=False, overflow=False))
+def test_sandwich(instance: Instance) -> None:
+    check_sandwich(instance, start=None)
+
+
+@settings(max_examples=40)
+@given(instances(max_nodes=6, huge_ratio=False, overflow=True))
+def test_sandwich_with_overflow(instance: Instance) -> None:
+    check_sandwich(instance, start=None)
+
+
+@settings(max_examples=40)
+@given(instances(max_nodes=6, huge_ratio=False), st.integers(0, 3))
+def test_sandwich_with_a_start(instance: Instance, seed: int) -> None:
+    check_sandwich(instance, HEURISTICS["random-1"].run(instance, np.random.default_rng(seed)))
+
+
+@settings(max_examples=60)
+@given(instances(max_nodes=5, overflow=False))
+def test_bounds_hold_for_numbers_of_any_size(instance: Instance) -> None:
+    """Weights from 1e-9 to 1e9 in one graph; bounds may be weak, never false."""
+    best = best_partition(instance)
+    for name in MODELS:
+        certify(best, solve(instance, name))
+
+
+@pytest.mark.parametrize("toy", TOYS)
+def test_exact_finds_the_known_optimum_of_a_toy(toy: str) -> None:
+    instance, value = TOYS[toy]()
+    result = solve(instance, "exact")
+    assert result.proved
+    assert result.partition is not None
+    assert result.partition.bottleneck == pytest.approx(value)
+
+
+def test_guess_the_bottleneck_stays_below_17_on_the_four_block_toy() -> None:
+    """With (14) besides the equation the model would claim 19, above the optimum."""
+    instance, value = TOYS["four-blocks"]()
+    result = solve(instance, "guess-the-bottleneck")
+    assert result.bound is not None
+    assert result.bound.value <= value
+
+
+@settings(max_examples=25)
+@given(instances(max_nodes=6, huge_ratio=False, overflow=False))
+def test_the_hierarchy_of_the_paper(instance: Instance) -> None:
+    """simple ≤ no-dag, no-cut-io ≤ bottleneck ≤ exact, and guess-the-bottleneck ≤ exact."""
+    bound = {name: result.bound.value for name in MODELS if (result := solve(instance, name)).bound}
+    slack = 1 + 3e-6
+    for weaker, stronger in (
+        ("simple", "bottleneck-no-dag"),
+        ("simple", "bottleneck-no-cut-io"),
+        ("bottleneck-no-dag", "bottleneck"),
+        ("bottleneck-no-cut-io", "bottleneck"),
+        ("bottleneck", "exact"),
+        ("guess-the-bottleneck", "exact"),
+    ):
+        assert bound[weaker] <= bound[stronger] * slack, (weaker, stronger)
+    assert math.isfinite(bound["exact"])

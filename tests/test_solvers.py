@@ -1,0 +1,219 @@
+"""Solvers: the same optimum from all, starts that arrive, limits and Ctrl-C that leave what is proved."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mtpp_models
+from heuristics import HEURISTICS
+from instances import FalseCertificateError, InputError, Instance, Partition, Platform
+from instances.readers import load_graph
+from instances.synthetic import regal_style
+from mtpp_models import MODELS, ScaledInstance, SolverNotAvailableError, available_solvers, solve
+from mtpp_models.outcome import Controls, Outcome, Termination
+from mtpp_models.pyomo_solvers import ScipWithoutGil
+from mtpp_models.solvers import SOLVERS, Solver
+
+
+@pytest.fixture(scope="module")
+def small() -> Instance:
+    return Instance(regal_style("watts-strogatz", 14, seed=0), Platform(3, 1.0))
+
+
+@pytest.fixture(scope="module")
+def large() -> Instance:
+    """Too hard for every solver within seconds, small enough for Gurobi's free licence at k = 5."""
+    return Instance(regal_style("barabasi-albert", 70, seed=0), Platform(5, 1.0))
+
+
+@pytest.fixture(scope="module")
+def start(large: Instance) -> Partition:
+    return HEURISTICS["brkga-100"].run(large, np.random.default_rng(0))
+
+
+def test_every_solver_proves_the_same_optimum(solver: str, small: Instance) -> None:
+    result, reference = solve(small, "exact", solver=solver), solve(small, "exact")
+    assert result.proved
+    assert result.partition is not None
+    assert reference.partition is not None
+    assert result.partition.bottleneck == pytest.approx(reference.partition.bottleneck, rel=1e-6)
+    assert result.solver is not None
+    assert result.solver.startswith(solver)
+
+
+@pytest.mark.parametrize("model", ["bottleneck", "guess-the-bottleneck"])
+def test_every_solver_proves_the_same_bound(solver: str, model: str, small: Instance) -> None:
+    result, reference = solve(small, model, solver=solver).bound, solve(small, model).bound
+    assert result is not None
+    assert reference is not None
+    assert result.value == pytest.approx(reference.value, rel=3e-6)
+
+
+def test_a_time_limit_leaves_a_proved_bound(solver: str, large: Instance, start: Partition) -> None:
+    if solver == "gurobi":
+        pytest.skip("Gurobi's free licence is limited to 2000 variables and constraints")
+    result = solve(large, "exact", solver=solver, time_limit=3, start=start)
+    assert result.bound is not None
+    assert result.partition is not None
+    assert not result.bound.optimal
+    assert result.bound.value <= result.partition.bottleneck <= start.bottleneck
+
+
+START_LINES = {
+    "highs": "MIP start solution is feasible",
+    "scip": "feasible solution found by completesol heuristic",
+    "gurobi": "Loaded user MIP start",
+    "cbc": "MIPStart provided solution",
+}
+
+
+def test_the_start_reaches_the_solver(solver: str, small: Instance) -> None:
+    if solver not in START_LINES:
+        pytest.skip(f"{solver} takes no start")
+    start = HEURISTICS["random-1"].run(small, np.random.default_rng(0))
+    assert START_LINES[solver] in solve(small, "exact", solver=solver, start=start).log
+
+
+@pytest.mark.parametrize("model", ["bottleneck", "bottleneck-no-dag", "bottleneck-no-cut-io", "exact"])
+def test_highs_accepts_the_start_of_every_model(model: str, large: Instance, start: Partition) -> None:
+    assert START_LINES["highs"] in solve(large, model, start=start, time_limit=2).log
+
+
+@pytest.mark.parametrize("name", ["highs", "scip"])
+def test_progress_is_live_and_in_the_units_of_the_instance(name: str, large: Instance, start: Partition) -> None:
+    if name not in available_solvers():
+        pytest.skip(f"{name} is not installed")
+    seen: list[mtpp_models.Progress] = []
+    result = solve(large, "exact", solver=name, time_limit=4, start=start, on_progress=seen.append)
+    assert result.bound is not None
+    assert seen[-1].incumbent == pytest.approx(start.bottleneck, rel=0.2)
+    assert seen[-1].bound is not None
+    assert 0.5 < seen[-1].bound / result.bound.value < 1.001
+    assert seen[-1].nodes is not None
+
+
+def test_scip_survives_a_log_longer_than_a_pipe(large: Instance) -> None:
+    """Pyomo's interface stood still for ever once the log had filled a pipe of 64 KiB."""
+    if "scip" not in available_solvers():
+        pytest.skip("scip is not installed")
+    (case,) = MODELS["exact"].cases(ScaledInstance.near(large, None))
+    talkative = {"display/freq": 1, "display/headerfreq": 1, "limits/nodes": 400, "separating/maxroundsroot": 0}
+    results = ScipWithoutGil().solve(
+        case.model(),
+        load_solutions=False,
+        raise_exception_on_nonoptimal_result=False,
+        solver_options=talkative,
+    )
+    assert len(results.solver_log) > 2**16
+
+
+# Pyomo swallows what is printed while SCIP runs, so the script speaks through a stream of its own.
+CTRL_C = """
+import os, sys
+out = os.fdopen(os.dup(1), "w")
+from instances import Instance, Platform
+from instances.synthetic import regal_style
+from mtpp_models import solve
+instance = Instance(regal_style("barabasi-albert", 70, seed=0), Platform(5, 1.0))
+def show(progress):
+    print("running", file=out, flush=True)
+result = solve(instance, "exact", solver=sys.argv[1], time_limit=100, on_progress=show)
+print("interrupted", result.interrupted, "bound", result.bound.value)
+"""
+
+
+@pytest.mark.parametrize("name", ["highs", "scip"])
+def test_ctrl_c_returns_what_is_proved(name: str, large: Instance) -> None:
+    if name not in available_solvers():
+        pytest.skip(f"{name} is not installed")
+    root = Path(mtpp_models.__file__).parents[1]
+    run = subprocess.Popen(
+        [sys.executable, "-c", CTRL_C, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=root
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "running\n"
+    run.send_signal(signal.SIGINT)
+    out, err = run.communicate(timeout=90)
+    assert err == ""
+    words = out.split()
+    assert words[words.index("interrupted") + 1] == "True"
+    simple = solve(large, "simple").bound
+    assert simple is not None
+    assert float(words[-1]) >= simple.value
+
+
+def test_an_unknown_solver_is_refused_with_the_names_of_others(small: Instance) -> None:
+    with pytest.raises(SolverNotAvailableError, match=r"Solver hihgs is not available: .*highs"):
+        solve(small, solver="hihgs")
+
+
+def test_a_missing_solver_names_its_package(small: Instance) -> None:
+    missing = [name for name in SOLVERS if name not in available_solvers()]
+    if not missing:
+        pytest.skip("every solver is installed")
+    with pytest.raises(SolverNotAvailableError, match=f"install {SOLVERS[missing[0]].package.split()[0]}"):
+        solve(small, solver=missing[0])
+
+
+def test_a_model_beyond_a_limited_licence_is_one_line(large: Instance) -> None:
+    if "gurobi" not in available_solvers():
+        pytest.skip("gurobi is not installed")
+    if os.environ.get("GRB_LICENSE_FILE"):
+        pytest.skip("a full licence of Gurobi is set up")
+    with pytest.raises(SolverNotAvailableError, match=r"^Gurobi cannot solve this model: .*\.$"):
+        solve(large.with_k(40), "exact", solver="gurobi", time_limit=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"time_limit": 0}, "time limit is 0"),
+        ({"time_limit": float("nan")}, "time limit is nan"),
+        ({"gap": 1.5}, "gap is 1.5"),
+        ({"threads": 0}, "0 threads"),
+        ({"model": "exakt"}, "no model called 'exakt'"),
+    ],
+)
+def test_bad_options_are_refused(small: Instance, options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        solve(small, **options)
+
+
+def test_a_start_of_another_instance_is_refused(small: Instance, start: Partition) -> None:
+    with pytest.raises(InputError, match="another instance"):
+        solve(small, start=start)
+
+
+def test_a_solver_that_lies_is_found_out(small: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dual bound above a partition's cost raises, and infeasibility of an exact model too."""
+    start = HEURISTICS["random-1"].run(small, np.random.default_rng(0))
+    for outcome in (Outcome(Termination.OPTIMAL, bound=2.0), Outcome(Termination.INFEASIBLE)):
+        liar = Solver("liar", "none", lambda: "1", lambda model, controls, outcome=outcome: outcome, 0.0)
+        monkeypatch.setitem(SOLVERS, "liar", liar)
+        with pytest.raises(FalseCertificateError):
+            solve(small, solver="liar", start=start)
+
+
+def test_controls_default_to_an_exact_run() -> None:
+    assert (Controls().gap, Controls().threads, Controls().time_limit) == (0.0, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("file", "optimum"), [("bert24_layer_inference", 47.478953), ("gnmt_layer_inference", 93.194348)]
+)
+def test_published_optima_at_k_2(data: Path, file: str, optimum: float) -> None:
+    """SPEC-MTPP section 4: costs exactly as in the files."""
+    graph = load_graph(data / "msr" / f"{file}.json", communication="cost")
+    instance = Instance(graph, Platform(2, bandwidth=1.0))
+    start = HEURISTICS["random-100"].run(instance, np.random.default_rng(0))
+    result = solve(instance, "exact", start=start, time_limit=300)
+    assert result.proved
+    assert result.partition is not None
+    assert result.partition.bottleneck == pytest.approx(optimum, abs=5e-7)

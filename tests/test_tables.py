@@ -1,0 +1,172 @@
+"""Tables against numbers computed by hand, and their renderings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from experiments.rendering import FORMATS
+from experiments.tables import (
+    bound_table,
+    certificate_table,
+    geometric_mean,
+    heuristic_table,
+    instance_rows,
+    profile_ratios,
+    run_frame,
+    running_times,
+)
+from instances import InputError
+
+
+def run(
+    instance: str, k: int, method: str, value: float | None, *, optimal: bool = True, **other: Any
+) -> dict[str, Any]:
+    """A run as a file holds it; `value` is None for a failed one."""
+    heuristic = method in ("kahn", "random-1")
+    return {
+        "key": f"{instance}{k}{method}{other}",
+        "question": f"{instance}-{k}",
+        "instance": instance,
+        "k": k,
+        "n": 10,
+        "m": 20,
+        "communication_over_work": 0.5,
+        "method": method,
+        "kind": "heuristic" if heuristic else "model",
+        "bottleneck": value if heuristic else None,
+        "bound": None if heuristic else value,
+        "optimal": None if heuristic or value is None else optimal,
+        "seconds": 1.5,
+        "error": "boom" if value is None else None,
+        "solver": None if heuristic else "highs",
+        "time_limit": None,
+        "parameters": {},
+        "seed": 0,
+        "version": "1",
+        **other,
+    }
+
+
+#: Two instances at k = 2 and one at k = 4. Instance a: simple 10, partitions 40 and 20; b: simple 5, partition 5.
+RUNS = [
+    run("a", 2, "exact", 16.0, optimal=False),
+    run("a", 2, "random-1", 20.0),
+    run("a", 2, "kahn", 40.0),
+    run("a", 2, "simple", 10.0),
+    run("a", 2, "bottleneck", 12.5),
+    run("b", 2, "simple", 5.0),
+    run("b", 2, "kahn", 5.0),
+    run("b", 2, "random-1", None),
+    run("b", 2, "bottleneck", None),
+    run("b", 2, "exact", 5.0),
+    run("a", 4, "simple", 8.0),
+    run("a", 4, "kahn", 18.0),
+    run("a", 4, "bottleneck", 8.0),
+    run("a", 4, "exact", 7.0, optimal=False),
+]
+
+
+def test_heuristics_over_simple() -> None:
+    """Means over instances: kahn 40/10 and 5/5 give 2; a missing partition leaves its cell empty."""
+    table = heuristic_table(run_frame(RUNS))
+    header, rows = table.rows()
+    assert header == ["", "k=2", "k=4"]
+    assert rows == [["kahn", "2.000", "2.250"], ["random-1", "–", "–"]]
+    assert table.note == "Geometric mean over the instances (k=2: 2, k=4: 1). 2 of 6 runs are missing."
+
+
+def test_bounds_over_simple() -> None:
+    """A missing bound counts as simple and as not solved; rows are in order of effort."""
+    _, rows = bound_table(run_frame(RUNS)).rows()
+    assert rows == [
+        ["simple", "1.000 (100 %)", "1.000 (100 %)"],
+        ["bottleneck", f"{math.sqrt(1.25):.3f} (50 %)", "1.000 (100 %)"],
+        ["exact", f"{math.sqrt(1.6):.3f} (50 %)", "0.875 (0 %)"],
+    ]
+
+
+def test_best_over_best_only_falls() -> None:
+    """Each row takes one more bound into account, also where it is weaker than an earlier one."""
+    table = certificate_table(run_frame(RUNS))
+    assert list(table.cells.index) == ["simple", "+ bottleneck", "+ exact"]
+    assert table.cells[2].tolist() == pytest.approx([math.sqrt(2), math.sqrt(1.6), math.sqrt(1.25)])
+    assert table.cells[4].tolist() == pytest.approx([2.25, 2.25, 2.25])
+
+
+def test_without_any_partition_the_certificate_is_missing() -> None:
+    """An instance without partition empties its column."""
+    table = certificate_table(run_frame([run("a", 2, "simple", 1.0), run("a", 2, "kahn", None)]))
+    assert table.rows()[1] == [["simple", "–"]]
+
+
+def test_all_zero_work_has_ratio_one() -> None:
+    """0 over 0 is 1 in every table."""
+    frame = run_frame([run("z", 2, method, 0.0) for method in ("simple", "kahn", "exact")])
+    for table in (heuristic_table(frame), bound_table(frame), certificate_table(frame)):
+        assert (table.cells == 1.0).all(axis=None)
+
+
+def test_something_over_zero_is_infinite() -> None:
+    """A positive bottleneck over a zero bound is shown as infinite."""
+    frame = run_frame([run("z", 2, "simple", 0.0), run("z", 2, "kahn", 1.0)])
+    assert heuristic_table(frame).rows()[1] == [["kahn", "∞"]]
+
+
+def test_configurations_of_one_method_are_different_rows() -> None:
+    """Runs of two solvers are told apart by name, and only where they differ; relaxations come first."""
+    runs = [run("a", 2, method, 1.0) for method in ("simple", "kahn", "exact", "exact-lp")]
+    frame = run_frame([*runs, run("a", 2, "exact", 1.0, solver="scip")])
+    assert list(bound_table(frame).cells.index) == ["simple", "exact-lp", "exact solver=highs", "exact solver=scip"]
+
+
+def test_simple_is_required() -> None:
+    """Without the reference there is no table."""
+    with pytest.raises(InputError, match="'simple'"):
+        run_frame([run("a", 2, "kahn", 1.0)])
+    with pytest.raises(InputError, match="no run"):
+        run_frame([])
+
+
+def test_data_of_the_figures() -> None:
+    """Figures show runs that ended, and ratios to the best bound."""
+    frame = run_frame(RUNS)
+    assert running_times(frame) == {"simple": [1.5] * 3, "bottleneck": [1.5] * 2, "exact": [1.5] * 3}
+    ratios = profile_ratios(frame)
+    assert ratios["kahn"] == pytest.approx([40 / 16, 1.0, 18 / 8])
+    assert ratios["random-1"] == pytest.approx([20 / 16, math.nan], nan_ok=True)
+
+
+def test_instances_are_listed_once() -> None:
+    """Every instance says n, m and communication over work."""
+    assert instance_rows(run_frame(RUNS)) == (
+        ["instance", "n", "m", "comm/work"],
+        [["a", "10", "20", "0.500"], ["b", "10", "20", "0.500"]],
+    )
+
+
+def test_geometric_mean() -> None:
+    """Hand-computed, with the conventions for infinite and missing values."""
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+    assert geometric_mean([1.0, math.inf]) == math.inf
+    assert math.isnan(geometric_mean([1.0, math.nan]))
+
+
+@pytest.mark.parametrize(
+    ("style", "expected"),
+    [
+        ("txt", "name     k=2\na_b   50 % –"),
+        ("md", "| name | k=2 |\n| :-- | --: |\n| a_b | 50 % – |"),
+        ("csv", "name,k=2\na_b,50 % –"),
+        (
+            "tex",
+            "\\begin{tabular}{lr}\n\\toprule\nname & k=2 \\\\\n\\midrule\n"
+            "a\\_b & 50 \\% -- \\\\\n\\bottomrule\n\\end{tabular}",
+        ),
+    ],
+)
+def test_renderings(style: str, expected: str) -> None:
+    """One table in each format."""
+    assert FORMATS[style](["name", "k=2"], [["a_b", "50 % –"]]) == expected
