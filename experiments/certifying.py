@@ -10,9 +10,9 @@ from threading import Event
 import numpy as np
 
 import instances
-from experiments.interrupts import InterruptibleLimits, catch_interrupt
-from heuristics import HEURISTICS
+from heuristics import HEURISTICS, Limits
 from instances import InputError, Instance, Partition, Result
+from instances.interrupts import catch_interrupt
 from mtpp_models import MODELS, Progress, solve
 from mtpp_models.solvers import find_solver
 
@@ -180,7 +180,7 @@ def search(
     if method not in HEURISTICS:
         raise InputError(f"There is no heuristic called {method!r}; choose one of {', '.join(HEURISTICS)}.")
     begin = time.monotonic()
-    limits = InterruptibleLimits(seconds=seconds, target=target, interrupted=interrupted)
+    limits = Limits(seconds=seconds, target=target, interrupted=interrupted)
     partition = HEURISTICS[method].run(instance, rng, limits)
     spent = {"search": time.monotonic() - begin}
     return Result(method, instance, partition, seconds=spent, interrupted=interrupted.is_set())

@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         return app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
-    except KeyboardInterrupt as stop:
-        return _complain(f"stopped; {stop or 'nothing is known yet.'}", INTERRUPTED)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
         return NOTHING
@@ -120,9 +120,9 @@ def partition(
     import numpy as np
 
     from experiments.certifying import search
-    from experiments.interrupts import catch_interrupt
     from experiments.progress import LiveLine
     from experiments.reports import partition_row, print_rows
+    from instances.interrupts import catch_interrupt
     from instances.serialization import save_partition
 
     rows = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -34,7 +36,7 @@ class LiveLine:
         self._label = label
         self._moment: Progress | None = None
         self._begin = self._printed = time.monotonic()
-        self._console = Console(stderr=True)
+        self._console = _console()
         self._live = Live(get_renderable=self._text, console=self._console, transient=True, refresh_per_second=4)
 
     def show(self, moment: Progress) -> None:
@@ -71,6 +73,15 @@ class LiveLine:
         return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
 
 
+def _console() -> Console:
+    """A console on stderr that still speaks while Pyomo redirects the descriptors to read a solver's log."""
+    try:
+        stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
+    except (OSError, ValueError):
+        return Console(stderr=True)  # stderr is not a file, as in tests
+    return Console(file=stream)
+
+
 class RunBar:
     """How many runs of a table are made, with the time left; a context manager.
 
@@ -83,7 +94,7 @@ class RunBar:
     def __init__(self, total: int) -> None:
         self._total, self._done, self._failed = total, 0, 0
         self._begin = self._printed = time.monotonic()
-        self._console = Console(stderr=True)
+        self._console = _console()
         columns = (BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn(), TextColumn("left"))
         self._bar = Bar(
             *columns,

@@ -69,7 +69,8 @@ def make_tables(
         with _workers(jobs, cluster) as workers, RunLog(out) as log:
             runs = _run(planned, log, workers)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"{out} holds the runs that are done; the same call makes the rest.") from None
+        print(f"Stopped; {out} holds the runs that are done, and the same call makes the rest.", file=sys.stderr)
+        raise
     frame = tables.run_frame(runs)
     for caption, note, text in _sections(frame, style):
         print(f"{caption}\n\n{text}\n{f'{chr(10)}{note}{chr(10)}' if note else ''}")

@@ -9,15 +9,17 @@ and slice that one order. The number of blocks plays no part in the search.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from heuristics.arrays import KernelArrays
 from heuristics.brkga import BRKGAParameters, evolve
 from heuristics.kernels import edge_lengths
 from heuristics.limits import Limits
 from heuristics.orders import kahn
 from heuristics.slicing import slice_order
 from instances import Instance, Partition
+from instances.arrays import KernelArrays
 
 __all__ = ["linear_arrangement"]
 
@@ -44,6 +46,6 @@ def linear_arrangement(
     graph = instance.graph
     weight = graph.tensors.bytes[graph.edge_tensor] if weighted else np.ones(graph.m)
     arrays, edges = KernelArrays.of(instance), graph.edges
-    without_target = Limits(limits.seconds, limits.evaluations)
+    without_target = replace(limits, target=None)
     best = evolve(lambda keys: edge_lengths(keys, edges, weight, arrays), graph.n, rng, without_target, parameters)
     return slice_order(instance, kahn(graph, best))

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heuristics.arrays import KernelArrays
 from heuristics.kernels import decode
 from heuristics.limits import Limits
 from heuristics.orders import kahn
 from heuristics.slicing import slice_order
 from instances import InputError, Instance, Partition
+from instances.arrays import KernelArrays
 from instances.tensors import FloatArray
 
 __all__ = ["BRKGAParameters", "brkga", "evolve"]

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import njit
 
-from heuristics.arrays import KernelArrays
+from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["decode", "edge_lengths", "kahn_kernel", "segment_costs_kernel", "slice_kernel"]

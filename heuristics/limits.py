@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ class Limits:
         Number of partitions evaluated. The same seed and evaluations give the same answer.
     target : float, optional
         A bottleneck that is good enough, such as a proved bound.
+    interrupted : threading.Event, optional
+        Ends the search when it is set.
 
     Raises
     ------
@@ -32,6 +35,7 @@ class Limits:
     seconds: float | None = None
     evaluations: int | None = None
     target: float | None = None
+    interrupted: threading.Event | None = None
     _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -41,9 +45,12 @@ class Limits:
             raise InputError(f"The limit is {self.evaluations} evaluations; allow at least 1.")
 
     def reached(self, bottleneck: float) -> bool:
-        """Whether time is up or `bottleneck` is good enough."""
-        in_time = self.seconds is None or time.monotonic() - self._started < self.seconds
-        return not in_time or (self.target is not None and bottleneck <= self.target)
+        """Whether to stop with what is found: time is up, `bottleneck` is good enough, or somebody asked to."""
+        if self.interrupted is not None and self.interrupted.is_set():
+            return True
+        if self.seconds is not None and time.monotonic() - self._started >= self.seconds:
+            return True
+        return self.target is not None and bottleneck <= self.target
 
     def allow(self, evaluations: int) -> int:
         """Cap a number of evaluations."""

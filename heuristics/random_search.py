@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from heuristics.arrays import KernelArrays
 from heuristics.kernels import decode
 from heuristics.limits import Limits
 from heuristics.orders import kahn
 from heuristics.slicing import slice_order
 from instances import Instance, Partition
+from instances.arrays import KernelArrays
 
 __all__ = ["random_search"]
 

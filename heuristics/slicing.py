@@ -26,9 +26,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from heuristics.arrays import KernelArrays
 from heuristics.kernels import segment_costs_kernel, slice_kernel
 from instances import Instance, Partition
+from instances.arrays import KernelArrays
 from instances.tensors import FloatArray
 
 __all__ = ["segment_costs", "slice_order", "slice_order_for_all_k"]

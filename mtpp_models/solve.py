@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import FrameType
 from typing import NamedTuple
 
 import numpy as np
 import pyomo.environ as pyo
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
+from instances.interrupts import catch_interrupt
 from mtpp_models.formulation import Case, Formulation, ScaledInstance
 from mtpp_models.outcome import Controls, Outcome, Termination
 from mtpp_models.registry import find_model
@@ -109,7 +107,7 @@ def solve(
         return Result(name, instance, start, bound, {"solve": time.monotonic() - begin})
     driver = find_solver(solver)
     answers = []
-    with _interruptible() as interrupted:
+    with catch_interrupt() as interrupted:
         controls = Controls(gap=gap, threads=threads, seed=seed, interrupted=interrupted)
         for number, case in enumerate(cases):
             left = None if time_limit is None else time_limit - (time.monotonic() - begin)
@@ -209,21 +207,3 @@ def _read_partition(model: pyo.ConcreteModel, instance: Instance) -> Partition |
     with contextlib.suppress(InputError):
         return Partition(instance, len(model.B) - np.round(y).sum(axis=1))
     return None
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into an event, where this is the main thread."""
-    event = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield event
-        return
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        event.set()
-
-    previous = signal.signal(signal.SIGINT, handle)
-    try:
-        yield event
-    finally:
-        signal.signal(signal.SIGINT, previous)

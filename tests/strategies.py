@@ -81,9 +81,7 @@ def orders(draw: st.DrawFn, graph: ComputationGraph) -> list[int]:
 
 
 @st.composite
-def partitions(
-    draw: st.DrawFn, max_nodes: int = 7, huge_ratio: bool = True, overflow: bool | None = None
-) -> Partition:
+def partitions(draw: st.DrawFn, max_nodes: int = 7, huge_ratio: bool = True, overflow: bool | None = None) -> Partition:
     """A random instance with a random partition, run in a random order."""
     instance = draw(instances(max_nodes, huge_ratio=huge_ratio, overflow=overflow))
     graph = instance.graph

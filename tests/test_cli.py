@@ -411,6 +411,23 @@ def test_ctrl_c_prints_what_is_known(verb: str, folder: Path) -> None:
     assert json.loads(Path("o.json").read_text())["format"].startswith("mtpp-")
 
 
+def test_ctrl_c_keeps_the_runs_of_a_table(folder: Path) -> None:
+    """An interrupted table says how to go on, and its file is whole."""
+    root = Path(experiments.__file__).parent.parent
+    command = [sys.executable, "-m", "experiments", "table", "resnet152", "-k", "8", "--methods", "kahn,exact"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    while process.poll() is None and not (Path("runs.jsonl").exists() and Path("runs.jsonl").read_bytes()):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (130, "")
+    assert "the same call makes the rest" in err
+    assert "Traceback" not in err
+    assert all("schema" in json.loads(line) for line in Path("runs.jsonl").read_text().splitlines())
+
+
 def test_units() -> None:
     """Rates are bytes per second, sizes bytes."""
     assert parse_bandwidth("200Gbps") == parse_bandwidth("25GB/s") == parse_bandwidth("25e9") == 25e9

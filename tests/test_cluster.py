@@ -49,3 +49,14 @@ def test_no_scheduler_is_an_input_error() -> None:
     """An address where nobody answers is refused in one line."""
     with pytest.raises(InputError, match="no scheduler answers"), cluster_workers("nonsense://nowhere:1"):
         pass
+
+
+def test_workers_with_several_threads_are_refused() -> None:
+    """Two solvers in one process would get in each other's way."""
+    options = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        pytest.raises(InputError, match="--nthreads 1"),
+        cluster_workers(cluster.scheduler_address),
+    ):
+        pass

@@ -51,9 +51,8 @@ def test_block_costs_are_the_costs_of_the_partition() -> None:
     assert bar_heights(ax, "work") == [3, 0, 7]
     assert bar_heights(ax, "send") == partition.costs.send.tolist()
     assert bar_heights(ax, "receive") == partition.costs.receive.tolist()
-    tops = [
-        max(patch.get_y() + patch.get_height() for c in ax.containers for patch in [c.patches[b]]) for b in range(3)
-    ]
+    columns = zip(*(c.patches for c in bars(ax).values()), strict=True)
+    tops = [max(patch.get_y() + patch.get_height() for patch in column) for column in columns]
     assert tops == pytest.approx(partition.block_costs.tolist())
     assert {"bottleneck 10 s", "bound 4 s (exact)"} <= set(legend(ax))
     assert "overflow" not in legend(ax)

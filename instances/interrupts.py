@@ -6,23 +6,9 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import FrameType
 
-from heuristics import Limits
-
-__all__ = ["InterruptibleLimits", "catch_interrupt"]
-
-
-@dataclass(frozen=True)
-class InterruptibleLimits(Limits):
-    """Limits that are also reached when `interrupted` is set."""
-
-    interrupted: threading.Event = field(default_factory=threading.Event)
-
-    def reached(self, bottleneck: float) -> bool:
-        """Whether to stop with what is found."""
-        return self.interrupted.is_set() or super().reached(bottleneck)
+__all__ = ["catch_interrupt"]
 
 
 @contextmanager

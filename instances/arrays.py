@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from instances import Instance
+from instances.problem import Instance
 from instances.tensors import FloatArray, IntArray, compressed_rows
 
 __all__ = ["KernelArrays"]
