@@ -19,6 +19,7 @@ class KernelArrays(NamedTuple):
     tensor_time: FloatArray
     tensor_bytes: FloatArray
     readers: IntArray
+    producer: IntArray
     output_start: IntArray
     input_start: IntArray
     input_tensor: IntArray
@@ -46,6 +47,7 @@ class KernelArrays(NamedTuple):
             instance.tensor_time,
             graph.tensors.bytes,
             np.diff(graph.tensors.start),
+            graph.tensors.producer,
             graph.output_start,
             *graph.inputs,
             *graph.successors,

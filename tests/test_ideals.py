@@ -1,0 +1,108 @@
+"""Dynamic programming over ideals: exact wherever it answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from brute_force import best_partition
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import instances
+
+from heuristics import HEURISTICS
+from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances.readers import load_graph
+from instances.synthetic import TOYS
+from mtpp_models.ideals import IdealLimits, count_ideals, solve_ideals
+
+
+def grid(rows: int, columns: int) -> ComputationGraph:
+    edges = [(i * columns + j, i * columns + j + 1) for i in range(rows) for j in range(columns - 1)]
+    edges += [(i * columns + j, (i + 1) * columns + j) for i in range(rows - 1) for j in range(columns)]
+    return ComputationGraph.from_edges(edges, np.ones(rows * columns))
+
+
+@pytest.mark.parametrize(
+    ("graph", "count"),
+    [
+        (ComputationGraph.from_edges([(v, v + 1) for v in range(99)], np.ones(100)), 101),
+        (ComputationGraph.from_edges([], np.ones(12)), 2**12),
+        (grid(4, 5), 126),  # lattice paths: (4 + 5) choose 4
+        (grid(9, 9), 48620),
+    ],
+)
+def test_ideals_are_counted(graph: ComputationGraph, count: int) -> None:
+    assert count_ideals(graph, 50_000) == count
+    assert count_ideals(graph, count - 1) is None
+
+
+@settings(max_examples=150)
+@given(instances(max_nodes=6, huge_ratio=False), st.integers(0, 3))
+def test_ideals_find_and_prove_the_optimum_for_every_k_at_once(instance: Instance, seed: int) -> None:
+    if instance.has_overflow and instance.platform.activation_buffer is None:
+        instance = Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))
+    rng = np.random.default_rng(seed)
+    starts = [HEURISTICS["random-1"].run(instance.with_k(k), rng) for k in range(1, instance.k + 1)]
+    results = solve_ideals(starts)
+    assert results is not None
+    for result in results:
+        assert result.proved
+        assert result.partition is not None
+        assert result.partition.bottleneck == pytest.approx(best_partition(result.instance).bottleneck, abs=1e-9)
+
+
+@settings(max_examples=60)
+@given(instances(max_nodes=5, overflow=True))
+def test_the_bound_holds_under_the_true_peak(instance: Instance) -> None:
+    best = best_partition(instance)
+    [result] = solve_ideals([best]) or []
+    assert result.bound is not None
+    assert result.bound.value <= best.bottleneck
+
+
+@pytest.mark.parametrize("toy", TOYS)
+def test_ideals_solve_the_toys_from_one_block(toy: str) -> None:
+    instance, optimum = TOYS[toy]()
+    [result] = solve_ideals([Partition(instance, np.zeros(instance.graph.n, dtype=int))]) or []
+    assert result.partition is not None
+    assert result.partition.bottleneck == pytest.approx(optimum)
+    assert result.proved
+
+
+def test_a_limit_gives_no_answer_instead_of_a_wrong_one() -> None:
+    instance = Instance(grid(6, 6), Platform(4, 1.0))
+    start = Partition(instance, np.zeros(36, dtype=int))
+    assert solve_ideals([start], IdealLimits(ideals=100)) is None
+    assert solve_ideals([start], IdealLimits(pairs=100)) is None
+
+
+def test_starts_of_different_graphs_are_refused() -> None:
+    starts = [Partition(Instance(grid(2, n), Platform(2, 1.0)), np.zeros(2 * n, dtype=int)) for n in (2, 3)]
+    with pytest.raises(InputError, match="different questions"):
+        solve_ideals(starts)
+
+
+PUBLISHED = {
+    "bert24_layer_inference": (47.478953, 24.916906, 14.203906, 7.195906),
+    "gnmt_layer_inference": (93.194348, 47.160658, 25.849555, 24.788104),
+    "bert_l-3_operator_inference": (33.256680, 27.186146, 27.186146, 27.186146),
+    "bert_l-6_operator_inference": (46.285429, 27.186146, 27.186146, 27.186146),
+}
+
+
+@pytest.mark.parametrize("file", PUBLISHED)
+def test_published_optima(data: Path, file: str) -> None:
+    """SPEC-MTPP section 4: costs exactly as in the files, k = 2, 4, 8, 16."""
+    from instances.contraction import reduce_instance
+
+    graph = load_graph(data / "msr" / f"{file}.json", communication="cost")
+    reduced = reduce_instance(Instance(graph, Platform(16, bandwidth=1.0)))
+    rng = np.random.default_rng(0)
+    starts = [HEURISTICS["random-100"].run(reduced.instance.with_k(k), rng) for k in (2, 4, 8, 16)]
+    results = solve_ideals(starts)
+    assert results is not None
+    bottlenecks = [reduced.expand(result.partition).bottleneck for result in results if result.partition]
+    assert bottlenecks == pytest.approx(PUBLISHED[file], abs=5e-7)
+    assert all(result.proved for result in results)
