@@ -1,0 +1,93 @@
+"""Every notebook runs from beginning to end, and is committed as executed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat", reason="the extra 'notebooks' is not installed")
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
+MOST_CODE_CELLS = 12
+# A path from the root of a file system: after a blank, a quote or a bracket, so that neither 1/k nor </td> is one.
+MACHINE_PATH = re.compile(r"""(?:^|[\s"'(\[=])(?:(?:/[\w.~-]+){2,}|~/\w|[A-Za-z]:\\)""", flags=re.MULTILINE)
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def code_cells(path: Path) -> list[nbformat.NotebookNode]:
+    """Cells with code, of a valid notebook."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Everything that a reader sees as text: sources, streams, tables; not pictures."""
+    for cell in nbformat.read(path, as_version=4).cells:
+        yield cell.source
+        for output in cell.get("outputs", []):
+            yield output.get("text", "")
+            yield from (data for kind, data in output.get("data", {}).items() if kind.startswith("text/"))
+
+
+def test_there_are_notebooks() -> None:
+    """The tests below have something to look at."""
+    assert NOTEBOOKS
+
+
+@pytest.mark.notebooks
+@each_notebook
+def test_runs(path: Path, tmp_path: Path) -> None:
+    """No cell fails, and none needs a file of the folder that it runs in or leaves one behind there."""
+    pytest.importorskip("ipykernel", reason="the extra 'notebooks' is not installed")
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    client.execute()
+    assert list(tmp_path.iterdir()) == []
+
+
+@each_notebook
+def test_is_committed_as_executed(path: Path) -> None:
+    """Cells are numbered from 1 without a gap; among the outputs is a picture, and neither an error nor a warning."""
+    cells = code_cells(path)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    outputs = [output for cell in cells for output in cell.outputs]
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert [output for output in outputs if output.output_type == "error"] == []
+    assert [output.text for output in outputs if output.get("name") == "stderr"] == []
+
+
+@each_notebook
+def test_belongs_to_no_machine(path: Path) -> None:
+    """No path of the machine that executed it; kernel and metadata are the general ones."""
+    assert [match.group() for text in texts(path) for match in MACHINE_PATH.finditer(text)] == []
+    notebook = nbformat.read(path, as_version=4)
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert [cell.metadata for cell in notebook.cells if cell.metadata] == []
+
+
+@each_notebook
+def test_is_short_and_begins_with_words(path: Path) -> None:
+    """A heading comes first, and the code fits into a few cells."""
+    first = nbformat.read(path, as_version=4).cells[0]
+    assert first.cell_type == "markdown"
+    assert first.source.startswith("# ")
+    assert len(code_cells(path)) <= MOST_CODE_CELLS
+
+
+@pytest.mark.parametrize("text", ["/usr/lib/python3/x.py", 'File "/srv/data/x"', "C:\\Users", "(~/x)"])
+def test_machine_paths_are_recognised(text: str) -> None:
+    """The search above finds what it looks for."""
+    assert MACHINE_PATH.search(text)
+
+
+@pytest.mark.parametrize("text", ["1/k", "</td></tr>", "bound / simple", "$\\tfrac{1}{B}$", "25 GB/s", "mtpp-graph/1"])
+def test_what_is_no_machine_path(text: str) -> None:
+    """The search above leaves ordinary text alone."""
+    assert not MACHINE_PATH.search(text)
