@@ -18,8 +18,12 @@ from dataclasses import dataclass, field
 from experiments.jobs import Job, Start, execute
 from experiments.runs import Run, RunLog
 from instances import InputError
+from instances.interrupts import catch_interrupt
 
 __all__ = ["Workers", "cluster_workers", "local_workers", "run_jobs"]
+
+
+_HEARTBEAT = 0.2
 
 
 @dataclass(frozen=True)
@@ -102,47 +106,56 @@ def run_jobs(
     -------
     list of dict
         One run per different job, old and new, in the order of `jobs`; a failed one carries an error text.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C; the runs that are done are in `log`.
     """
     wanted = {job.key: job for job in jobs}
     state = _State(log, wanted)
     pool = workers.executor()
     running: dict[Future[Run], Job] = {}
-    try:
-        while state.ready or state.suspects or running:
-            broken = False
-            alone = bool(state.suspects)
-            width = 1 if alone else workers.width
-            while not broken and (job := state.next(len(running), width)):
-                try:
-                    running[pool.submit(execute, job, state.start(job))] = job
-                except BrokenExecutor:
-                    state.suspects.append(job)
-                    broken = True
-            finished = wait(running, return_when=FIRST_COMPLETED).done if running else set()
-            for future in finished:
-                job = running.pop(future)
-                try:
-                    run = future.result()
-                except BrokenExecutor as error:
-                    broken = True
-                    if not alone:
+    # An exception from the signal itself could be raised, and lost, in whatever runs at that moment.
+    with catch_interrupt() as interrupted:
+        try:
+            while state.ready or state.suspects or running:
+                if interrupted.is_set():
+                    raise KeyboardInterrupt
+                broken = False
+                alone = bool(state.suspects)
+                width = 1 if alone else workers.width
+                while not broken and (job := state.next(len(running), width)):
+                    try:
+                        running[pool.submit(execute, job, state.start(job))] = job
+                    except BrokenExecutor:
                         state.suspects.append(job)
-                        continue
-                    run = job.record(error=f"The process died while it worked on this run ({error})")
-                except Exception as error:
-                    run = job.record(error=f"{type(error).__name__}: {error}")
-                log.append(run)
-                state.finish(job)
-                on_run(run)
-            if broken:
-                state.suspects += running.values()
-                running.clear()
-                pool.shutdown(wait=False)
-                pool = workers.executor()
-    finally:
-        for future in running:
-            future.cancel()
-        pool.shutdown(wait=False)
+                        broken = True
+                finished = wait(running, _HEARTBEAT, FIRST_COMPLETED).done if running else set()
+                for future in finished:
+                    job = running.pop(future)
+                    try:
+                        run = future.result()
+                    except BrokenExecutor as error:
+                        broken = True
+                        if not alone:
+                            state.suspects.append(job)
+                            continue
+                        run = job.record(error=f"The process died while it worked on this run ({error})")
+                    except Exception as error:
+                        run = job.record(error=f"{type(error).__name__}: {error}")
+                    log.append(run)
+                    state.finish(job)
+                    on_run(run)
+                if broken:
+                    state.suspects += running.values()
+                    running.clear()
+                    pool.shutdown(wait=False)
+                    pool = workers.executor()
+        finally:
+            for future in running:
+                future.cancel()
+            pool.shutdown(wait=False)
     return [log.runs[key] for key in wanted]
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from instances.errors import FalseCertificateError, InputError
 from instances.partition import Partition
@@ -39,11 +40,14 @@ class Bound:
         What proved it.
     optimal : bool
         Whether the method ran to its end, so that it cannot prove more.
+    witness : mapping
+        What lets others check the bound again, such as the nodes it rests on.
     """
 
     value: float
     method: str
     optimal: bool = True
+    witness: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,13 +81,22 @@ def add_tensor_cuts(m: pyo.ConcreteModel, data: ScaledInstance, blocks: Sequence
         return m.c[t, b] >= x(m, u, b) - m.y[v, b]
 
 
-def add_overflow(m: pyo.ConcreteModel, data: ScaledInstance, blocks: Sequence[int]) -> None:
-    """(2): the time to stream what does not fit; nothing is added where the memory is infinite."""
+def add_overflow(
+    m: pyo.ConcreteModel, data: ScaledInstance, blocks: Sequence[int], sizes: Sequence[int] | None = None
+) -> None:
+    """(2): the time to stream what does not fit; nothing is added where the memory is infinite.
+
+    A superblock of several blocks has the memory of all of them, less their buffers as far as they fit.
+    """
     if not data.has_overflow:
         return
     m.G = pyo.Set(initialize=range(len(data.shared_time)), doc="shared parameters g")
     m.U = pyo.Set(initialize=data.uses, dimen=2, doc="uses (g, v): node v uses g")
     m.z = pyo.Var(m.G, blocks, bounds=(0, 1), doc="block b holds g")
+    spare = {
+        b: data.spare_time if size == 1 else size * max(0.0, data.spare_time)
+        for b, size in zip(blocks, sizes or [1] * len(blocks), strict=True)
+    }
     m.overflow = pyo.Var(blocks, domain=pyo.NonNegativeReals, doc="(2) overflow of block b")
 
     @m.Constraint(m.U, blocks, doc="a block holds what its nodes use")
@@ -97,7 +106,7 @@ def add_overflow(m: pyo.ConcreteModel, data: ScaledInstance, blocks: Sequence[in
     @m.Constraint(blocks, doc="(2) linear overflow")
     def streams(m: pyo.ConcreteModel, b: int) -> NumericExpression:
         held = sum(data.param_time[v] * x(m, v, b) for v in m.V)
-        return m.overflow[b] >= held + sum(data.shared_time[g] * m.z[g, b] for g in m.G) - data.spare_time
+        return m.overflow[b] >= held + sum(data.shared_time[g] * m.z[g, b] for g in m.G) - spare[b]
 
 
 def add_block_costs(m: pyo.ConcreteModel, data: ScaledInstance, blocks: Sequence[int]) -> None:

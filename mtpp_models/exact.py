@@ -5,7 +5,7 @@ r"""The exact model of max-throughput partitioning (MTPP, Section 4.1, Figure 3)
     \min\; & \mathrm{bottleneck}                                            & (5) \\
     & \mathrm{bottleneck} \ge \mathrm{block}_b                & \forall b       (6)
 
-subject to (7) to (12) of `mtpp_models.constraints`. Theorem 4.1: O(nk) variables, O(mk) constraints,
+subject to (7) to (12) of `mtpp_models.constraints`: the coarse model in which every superblock is one block. Theorem 4.1: O(nk) variables, O(mk) constraints,
 O((n + m)k) nonzeros. More blocks than nodes never help, so k is at most n here.
 """
 
@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
 
 from instances import Partition
 from instances.tensors import IntArray
-from mtpp_models.constraints import add_assignment, add_block_costs, add_dag, add_overflow, add_tensor_cuts
+from mtpp_models.coarse import superblocks
 from mtpp_models.formulation import Case, Formulation, ScaledInstance
 
 __all__ = ["EXACT", "exact"]
@@ -35,20 +34,7 @@ def exact(data: ScaledInstance) -> pyo.ConcreteModel:
     pyomo.environ.ConcreteModel
         Its objective is the bottleneck in multiples of the unit of `data`.
     """
-    m = pyo.ConcreteModel("exact")
-    add_assignment(m, data, min(data.instance.k, data.n))
-    add_dag(m, data)
-    add_tensor_cuts(m, data, list(m.B))
-    add_overflow(m, data, list(m.B))
-    add_block_costs(m, data, list(m.B))
-    m.bottleneck = pyo.Var(domain=pyo.NonNegativeReals)
-    m.objective = pyo.Objective(expr=m.bottleneck, doc="(5)")
-
-    @m.Constraint(m.B, doc="(6) the bottleneck is the slowest block")
-    def slowest(m: pyo.ConcreteModel, b: int) -> NumericExpression:
-        return m.bottleneck >= m.block[b]
-
-    return m
+    return superblocks(data, [1] * min(data.instance.k, data.n))
 
 
 def _block_ranks(partition: Partition) -> IntArray:

@@ -23,7 +23,8 @@ import numpy as np
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.arrays import KernelArrays
 from instances.tensors import IntArray
-from mtpp_models.lattice import LIMIT_REACHED, Lattice, Words, cheapest_chains, enumerate_ideals
+from mtpp_models.chains import cheapest_chains
+from mtpp_models.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
 from mtpp_models.simple import simple
 
 __all__ = ["IDEALS", "IdealLimits", "count_ideals", "solve_ideals"]

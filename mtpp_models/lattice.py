@@ -1,11 +1,10 @@
-"""The ideals of a graph, and the dynamic program over them, compiled by numba.
+"""The ideals of a graph, compiled by numba.
 
 An ideal is a node set that holds all predecessors of its nodes. Sets are rows of 64-bit words.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
 
-__all__ = ["LIMIT_REACHED", "Lattice", "Words", "cheapest_chains", "enumerate_ideals"]
+__all__ = ["LIMIT_REACHED", "Lattice", "Words", "contains", "enumerate_ideals", "has", "meets"]
 
 Words = NDArray[np.uint64]
 LIMIT_REACHED = -1
@@ -51,12 +50,14 @@ _LOW = np.uint64(63)
 
 
 @njit(cache=True, inline="always")
-def _has(words: Words, v: int) -> bool:
+def has(words: Words, v: int) -> bool:
+    """Whether the set holds node v."""
     return (words[v >> 6] >> np.uint64(v & 63)) & _ONE == _ONE
 
 
 @njit(cache=True, inline="always")
-def _contains(words: Words, other: Words) -> bool:
+def contains(words: Words, other: Words) -> bool:
+    """Whether the set holds all of `other`."""
     for i in range(len(words)):  # noqa: SIM110 - numba has no all() and any() of generators
         if other[i] & ~words[i]:
             return False
@@ -107,14 +108,12 @@ def enumerate_ideals(
     larger = np.empty(w, dtype=np.uint64)
     while i < count:
         for v in range(n):
-            if not _has(ready[i], v):
+            if not has(ready[i], v):
                 continue
             larger[:] = ideals[i]
             larger[v >> 6] |= _ONE << np.uint64(v & 63)
             key = hashes[i] ^ salt[v]
-            slot = np.int64(key & np.uint64(len(slots) - 1))
-            while slots[slot] >= 0 and not _equal(ideals[slots[slot]], larger):
-                slot = (slot + 1) & (len(slots) - 1)
+            slot = _slot(slots, ideals, key, larger)
             j = slots[slot]
             if j < 0:
                 if count == limit:
@@ -127,13 +126,8 @@ def enumerate_ideals(
                     held, rest = _longer(held, capacity), _longer(rest, capacity)
                     slots = np.full(4 * capacity, -1)
                     for other in range(count):
-                        slot = np.int64(hashes[other] & np.uint64(len(slots) - 1))
-                        while slots[slot] >= 0:
-                            slot = (slot + 1) & (len(slots) - 1)
-                        slots[slot] = other
-                    slot = np.int64(key & np.uint64(len(slots) - 1))
-                    while slots[slot] >= 0:
-                        slot = (slot + 1) & (len(slots) - 1)
+                        slots[_slot(slots, ideals, hashes[other], ideals[other])] = other
+                    slot = _slot(slots, ideals, key, larger)
                 j = slots[slot] = count
                 count += 1
                 ideals[j] = larger
@@ -144,15 +138,15 @@ def enumerate_ideals(
                 rest[j] = rest[i] - arrays.param_bytes[v]
                 for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
                     g = arrays.shared[e]
-                    if not _meets(users[g], ideals[i]):
+                    if not meets(users[g], ideals[i]):
                         held[j] += arrays.shared_bytes[g]
-                    if _contains(larger, users[g]):
+                    if contains(larger, users[g]):
                         rest[j] -= arrays.shared_bytes[g]
                 ready[j] = ready[i]
                 ready[j, v >> 6] ^= _ONE << np.uint64(v & 63)
                 for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
                     s = arrays.successor[e]
-                    if _contains(larger, before[s]):
+                    if contains(larger, before[s]):
                         ready[j, s >> 6] |= _ONE << np.uint64(s & 63)
             if covers == len(node):
                 node, above = _longer(node, 2 * covers), _longer(above, 2 * covers)
@@ -162,6 +156,15 @@ def enumerate_ideals(
         i += 1
         start[i] = covers
     return count, Lattice(ideals[:count], work, cut, held, rest, start, node, above)
+
+
+@njit(cache=True)
+def _slot(slots: IntArray, ideals: Words, key: np.uint64, words: Words) -> int:
+    """Where the hash table holds this ideal, or a free place for it."""
+    slot = np.int64(key & np.uint64(len(slots) - 1))
+    while slots[slot] >= 0 and not _equal(ideals[slots[slot]], words):
+        slot = (slot + 1) & (len(slots) - 1)
+    return int(slot)
 
 
 @njit(cache=True)
@@ -194,129 +197,15 @@ def _cut_change(v: int, larger: Words, arrays: KernelArrays, readers: Words) -> 
             change += arrays.tensor_time[t]
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         t = arrays.input_tensor[e]
-        if _contains(larger, readers[t]):
+        if contains(larger, readers[t]):
             change -= arrays.tensor_time[t]
     return change
 
 
 @njit(cache=True)
-def cheapest_chains(
-    arrays: KernelArrays,
-    readers: Words,
-    users: Words,
-    lattice: Lattice,
-    upper: FloatArray,
-    steps: int,
-) -> tuple[int, FloatArray, IntArray]:
-    """Cheapest chains of ideals from the empty one to each ideal, in at most b blocks.
-
-    Parameters
-    ----------
-    upper : (k + 1,) floats
-        For each number of blocks, only bottlenecks below this are of interest; 0 where none is.
-    steps : int
-        Largest number of pairs (ideal, cover) to look at.
-
-    Returns
-    -------
-    tuple
-        Pairs looked at, or `LIMIT_REACHED`; ``best``, (c, k + 1), the smallest bottleneck of a chain, infinite where
-        it is of no interest; and the ideal before the last block of it, (c, k + 1).
-    """
-    ideals, work, cut, held, rest, start, node, above = lattice
-    count, k = len(ideals), len(upper) - 1
-    total = work[count - 1]
-    words = ideals.shape[1]
-    best = np.full((count, k + 1), math.inf)
-    before = np.full((count, k + 1), -1)
-    largest = upper.max()
-    best[0] = 0.0
-    for j in range(1, count):
-        cost = work[j] + cut[j] + _overflow(held[j], arrays)
-        if cost < largest:
-            best[j, 1:] = cost
-            before[j, 1:] = 0
-    stamp = np.full(count, -1)
-    received, kept, added = np.empty(count), np.empty(count), np.empty(count)
-    queue = np.empty(count, dtype=np.int64)
-    block = np.empty(words, dtype=np.uint64)
-    looked = 0
-    for i in range(1, count - 1):
-        # The last block reads what is cut behind i and sends nothing.
-        remaining = total - work[i]
-        closing = remaining + cut[i] + _overflow(rest[i], arrays)
-        for b in range(2, k + 1):
-            value = max(best[i, b - 1], closing)
-            if value < best[count - 1, b]:
-                best[count - 1, b] = value
-                before[count - 1, b] = i
-        # A block between needs one more behind it, and the blocks left must have room for the work left.
-        limit = 0.0
-        for b in range(3, k + 1):
-            fewest = 1
-            while fewest < b - 1 and best[i, fewest] >= upper[b]:
-                fewest += 1
-            if best[i, fewest] < upper[b] and remaining < (b - fewest) * upper[b]:
-                limit = max(limit, upper[b])
-        if limit == 0.0:
-            continue
-        stamp[i], received[i], kept[i], added[i] = i, 0.0, cut[i], 0.0
-        queue[0], size, head = i, 1, 0
-        while head < size:
-            inner = queue[head]
-            head += 1
-            for word in range(words):
-                block[word] = ideals[inner, word] & ~ideals[i, word]
-            for e in range(start[inner], start[inner + 1]):
-                j = above[e]
-                looked += 1
-                if stamp[j] == i or j == count - 1:
-                    continue
-                stamp[j] = i
-                v = node[e]
-                got, keep = received[inner], kept[inner]
-                for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
-                    t = arrays.input_tensor[f]
-                    if _has(ideals[i], arrays.producer[t]):
-                        if not _meets(readers[t], block):
-                            got += arrays.tensor_time[t]
-                        if _contains(ideals[j], readers[t]):
-                            keep -= arrays.tensor_time[t]
-                hold = added[inner] + arrays.param_bytes[v]
-                for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
-                    g = arrays.shared[f]
-                    if not _meets(users[g], block):
-                        hold += arrays.shared_bytes[g]
-                own = work[j] - work[i] + got + _overflow(hold, arrays)
-                if own >= limit:
-                    continue
-                received[j], kept[j], added[j] = got, keep, hold
-                queue[size] = j
-                size += 1
-                cost = own + max(0.0, cut[j] - keep)
-                if cost >= limit:
-                    continue
-                for b in range(2, k + 1):
-                    if best[j, b] <= cost:
-                        break
-                    value = max(best[i, b - 1], cost)
-                    if value < best[j, b]:
-                        best[j, b] = value
-                        before[j, b] = i
-        if looked > steps:
-            return LIMIT_REACHED, best, before
-    return looked, best, before
-
-
-@njit(cache=True)
-def _meets(a: Words, b: Words) -> bool:
+def meets(a: Words, b: Words) -> bool:
+    """Whether two sets have a node in common."""
     for i in range(len(a)):  # noqa: SIM110 - numba has no all() and any() of generators
         if a[i] & b[i]:
             return True
     return False
-
-
-@njit(cache=True, inline="always")
-def _overflow(held: float, arrays: KernelArrays) -> float:
-    """Linear overflow; without a fixed buffer the peak counts as 0, which keeps bounds valid."""
-    return max(0.0, held + arrays.activation_buffer - arrays.memory) / arrays.bandwidth

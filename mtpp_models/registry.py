@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from instances import InputError
+from mtpp_models.coarse import coarse
 from mtpp_models.exact import EXACT
 from mtpp_models.formulation import Formulation
 from mtpp_models.guess_bottleneck import GUESS_THE_BOTTLENECK
@@ -17,7 +18,18 @@ SIMPLE = Formulation(
 #: Name to formulation, in order of effort.
 MODELS = {
     model.name: model
-    for model in (SIMPLE, BOTTLENECK_NO_DAG, BOTTLENECK_NO_CUT_IO, BOTTLENECK, GUESS_THE_BOTTLENECK, EXACT)
+    for model in (
+        SIMPLE,
+        BOTTLENECK_NO_DAG,
+        BOTTLENECK_NO_CUT_IO,
+        BOTTLENECK,
+        GUESS_THE_BOTTLENECK,
+        coarse(2),
+        coarse(3),
+        coarse(4),
+        coarse(8),
+        EXACT,
+    )
 }
 
 
