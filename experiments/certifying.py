@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from threading import Event
 
 import numpy as np
@@ -110,7 +110,7 @@ def certify(
 
 def combine(answers: list[Result]) -> Result:
     """The best partition and the best bound of the answers."""
-    return replace(instances.certify(*answers), interrupted=any(answer.interrupted for answer in answers))
+    return instances.certify(*answers)
 
 
 def gather(

@@ -9,8 +9,6 @@ and slice that one order. The number of blocks plays no part in the search.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from heuristics.brkga import BRKGAParameters, evolve
@@ -46,6 +44,6 @@ def linear_arrangement(
     graph = instance.graph
     weight = graph.tensors.bytes[graph.edge_tensor] if weighted else np.ones(graph.m)
     arrays, edges = KernelArrays.of(instance), graph.edges
-    without_target = replace(limits, target=None)
+    without_target = limits.without_target()
     best = evolve(lambda keys: edge_lengths(keys, edges, weight, arrays), graph.n, rng, without_target, parameters)
     return slice_order(instance, kahn(graph, best))

@@ -54,6 +54,8 @@ class BRKGAParameters:
     inheritance: float = 0.7
 
     def __post_init__(self) -> None:
+        if not (0 <= self.elite <= 1 and 0 <= self.mutants <= 1 and 0 <= self.inheritance <= 1):
+            raise InputError(f"{self} has a fraction outside 0 to 1; choose it between.")
         if self.num_elite < 1 or self.num_elite + self.num_mutants >= self.population or self.generations < 1:
             raise InputError(f"{self} leaves no elite or no children; enlarge the population.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from dataclasses import dataclass, field
@@ -41,8 +42,8 @@ class Limits:
     def __post_init__(self) -> None:
         if self.seconds is not None and not self.seconds >= 0:
             raise InputError(f"The time limit is {self.seconds}; it must be 0 seconds or more.")
-        if self.evaluations is not None and self.evaluations < 1:
-            raise InputError(f"The limit is {self.evaluations} evaluations; allow at least 1.")
+        if self.evaluations is not None and not (self.evaluations >= 1 and self.evaluations == int(self.evaluations)):
+            raise InputError(f"The limit is {self.evaluations} evaluations; allow a whole number, at least 1.")
 
     def reached(self, bottleneck: float) -> bool:
         """Whether to stop with what is found: time is up, `bottleneck` is good enough, or somebody asked to."""
@@ -51,6 +52,12 @@ class Limits:
         if self.seconds is not None and time.monotonic() - self._started >= self.seconds:
             return True
         return self.target is not None and bottleneck <= self.target
+
+    def without_target(self) -> Limits:
+        """The same limits and clock, for a search that minimises something else."""
+        limits = copy.copy(self)
+        object.__setattr__(limits, "target", None)
+        return limits
 
     def allow(self, evaluations: int) -> int:
         """Cap a number of evaluations."""

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike
 from heuristics.kernels import segment_costs_kernel, slice_kernel
 from instances import Instance, Partition
 from instances.arrays import KernelArrays
+from instances.partition import check_order
 from instances.tensors import FloatArray
 
 __all__ = ["segment_costs", "slice_order", "slice_order_for_all_k"]
@@ -52,7 +53,7 @@ def segment_costs(instance: Instance, order: ArrayLike) -> FloatArray:
     ----------
     MTPP, Lemma 3.2.
     """
-    return segment_costs_kernel(np.asarray(order, dtype=np.int64), KernelArrays.of(instance))
+    return segment_costs_kernel(check_order(instance.graph, order), KernelArrays.of(instance))
 
 
 def slice_order(instance: Instance, order: ArrayLike) -> Partition:
@@ -98,7 +99,7 @@ def slice_order_for_all_k(instance: Instance, order: ArrayLike) -> list[Partitio
     list of Partition
         Entry ``b - 1`` answers the instance with b blocks.
     """
-    order = np.asarray(order, dtype=np.int64)
+    order = check_order(instance.graph, order)
     _, cut = slice_kernel(order, instance.k, KernelArrays.of(instance))
     partitions = []
     for k in range(1, instance.k + 1):

@@ -49,6 +49,10 @@ class Bound:
     optimal: bool = True
     witness: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.value < math.inf:
+            raise FalseCertificateError(f"{self.method} claims the bound {self.value}; please report this as a bug.")
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -171,12 +175,16 @@ def certify(*answers: Partition | Result) -> Result:
     results = [answer for answer in answers if isinstance(answer, Result)]
     partitions = [answer for answer in answers if isinstance(answer, Partition)]
     partitions += [result.partition for result in results if result.partition is not None]
-    bounds = [result.bound for result in results if result.bound is not None]
+    proof = max((r for r in results if r.bound), key=lambda r: r.bound.value if r.bound else 0.0, default=None)
+    seconds: dict[str, float] = {}
+    for result in results:
+        seconds[result.method] = seconds.get(result.method, 0.0) + sum(result.seconds.values())
     return Result(
         method="certify",
         instance=instance,
         partition=min(partitions, key=lambda partition: partition.bottleneck, default=None),
-        bound=max(bounds, key=lambda bound: bound.value, default=None),
-        seconds={result.method: sum(result.seconds.values()) for result in results},
-        solver=next((result.solver for result in results if result.solver is not None), None),
+        bound=None if proof is None else proof.bound,
+        seconds=seconds,
+        solver=None if proof is None else proof.solver,
+        interrupted=any(result.interrupted for result in results),
     )

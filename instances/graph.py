@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
-from instances.tensors import FloatArray, IntArray, SharedParameter, Tensors, compressed_rows
+from instances.tensors import FloatArray, IntArray, SharedParameter, Tensors, compressed_rows, freeze
 
 __all__ = ["ComputationGraph"]
 
@@ -62,16 +62,21 @@ class ComputationGraph:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "work", _numbers(self.work, "work"))
+        object.__setattr__(self, "param_bytes", _numbers(self.param_bytes, "param_bytes"))
         if len(self.work) == 0:
             raise InputError("The graph has no node; give at least one.")
         if not self.names:
             object.__setattr__(self, "names", tuple(str(v) for v in range(len(self.work))))
+        freeze(self.work, self.param_bytes)
         self._check_numbers()
         self._check_edges()
-        for array in (self.work, self.param_bytes, *vars(self.tensors).values()):
-            array.flags.writeable = False
         if len(self.topological_order) < self.n:
             raise InputError(f"The edges contain a cycle: {self._describe_cycle()}; remove one of these edges.")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(self.work, self.param_bytes)  # pickling forgets it
 
     @classmethod
     def from_edges(
@@ -116,6 +121,8 @@ class ComputationGraph:
         n = len(work_array)
         if output_bytes is None:
             output_bytes = np.zeros(n)
+        if np.isscalar(output_bytes):
+            raise InputError("The output_bytes must be a list with an entry per node.")
         if len(output_bytes) != n:
             raise InputError(f"There are {n} work values but {len(output_bytes)} output sizes; give one per node.")
         sizes = [_numbers(size, f"output_bytes of node {v}") for v, size in enumerate(output_bytes)]
@@ -205,19 +212,27 @@ class ComputationGraph:
         return digest.hexdigest()
 
     def to_networkx(self) -> nx.MultiDiGraph[int]:
-        """The graph for networkx: node attributes name, work, param_bytes; edge attributes tensor, bytes."""
+        """The graph for networkx, as `from_networkx` reads it; shared parameters are left out.
+
+        Nodes are indices with name, work, param_bytes and output_bytes (a list); edges carry the number of the output
+        that they read, and its bytes.
+        """
         result: nx.MultiDiGraph[int] = nx.MultiDiGraph(name=self.name)
+        first, sizes = self.output_start, self.tensors.bytes
         for v, name in enumerate(self.names):
-            result.add_node(v, name=name, work=float(self.work[v]), param_bytes=float(self.param_bytes[v]))
-        for (u, v), tensor in zip(self.edges.tolist(), self.edge_tensor.tolist(), strict=True):
-            result.add_edge(u, v, tensor=tensor, bytes=float(self.tensors.bytes[tensor]))
+            outputs = sizes[first[v] : first[v + 1]].tolist()
+            weights = {"work": float(self.work[v]), "param_bytes": float(self.param_bytes[v])}
+            result.add_node(v, name=name, **weights, output_bytes=outputs)
+        for (u, v), t in zip(self.edges.tolist(), self.edge_tensor.tolist(), strict=True):
+            result.add_edge(u, v, output=int(t - first[u]), bytes=float(sizes[t]))
         return result
 
     @classmethod
     def from_networkx(cls, graph: nx.DiGraph[Any], **attributes: Any) -> ComputationGraph:
         """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes.
 
-        Missing attributes count as 0; the nodes of `graph` become the names.
+        An edge may name the output that it reads as `output`. Missing attributes count as 0; where a node has no
+        name, the node itself is its name.
 
         Examples
         --------
@@ -227,8 +242,9 @@ class ComputationGraph:
         """
         index = {node: i for i, node in enumerate(graph)}
         columns = {key: [data.get(key, 0.0) for _, data in graph.nodes(data=True)] for key in _NODE_KEYS}
-        edges = [(index[u], index[v]) for u, v in graph.edges()]
-        return cls.from_edges(edges, **columns, names=tuple(map(str, graph)), **attributes)
+        edges = [(index[u], index[v], data.get("output", 0)) for u, v, data in graph.edges(data=True)]
+        names = tuple(str(data.get("name", node)) for node, data in graph.nodes(data=True))
+        return cls.from_edges(edges, **columns, names=names, **attributes)
 
     def _check_numbers(self) -> None:
         if not (len(self.param_bytes) == len(self.names) == self.n):
@@ -253,11 +269,8 @@ class ComputationGraph:
                     raise InputError(f"Parameter {parameter.name}: user {user} {_range(self.n)}")
 
     def _check_edges(self) -> None:
-        tensor_and_consumer = np.column_stack((self.edge_tensor, self.tensors.consumers))
-        if not np.array_equal(tensor_and_consumer, np.unique(tensor_and_consumer, axis=0)):
-            raise InputError(
-                "The consumers of a tensor are not sorted or not distinct; use ComputationGraph.from_edges."
-            )
+        for t in np.flatnonzero(self.tensors.producer >= self.n)[:1]:
+            raise InputError(f"Tensor {t}: producer {self.tensors.producer[t]} {_range(self.n)}")
         for u, v in self.edges[((self.edges < 0) | (self.edges >= self.n)).any(axis=1)][:1]:
             raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < self.n else v} {_range(self.n)}")
         for u, _ in self.edges[self.edges[:, 0] == self.edges[:, 1]][:1]:
@@ -282,7 +295,7 @@ def _range(n: int) -> str:
 
 def _numbers(values: ArrayLike, label: str) -> FloatArray:
     try:
-        array = np.atleast_1d(np.array(values, dtype=np.float64))
+        array = np.atleast_1d(np.array(values, dtype=np.float64)) + 0.0  # no negative zero: it would change hashes
     except (TypeError, ValueError):
         raise InputError(f"The {label} holds something that is not a number; give numbers.") from None
     if array.ndim > 1:

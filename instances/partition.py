@@ -17,17 +17,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
+from instances.graph import ComputationGraph
 from instances.memory import block_peaks
 from instances.problem import Instance
-from instances.tensors import FloatArray, IntArray
+from instances.tensors import FloatArray, IntArray, freeze
 
-__all__ = ["BlockCosts", "Partition"]
+__all__ = ["BlockCosts", "Partition", "check_order"]
 
 
 class BlockCosts(NamedTuple):
@@ -66,7 +67,7 @@ class Partition:
     def __init__(self, instance: Instance, block: ArrayLike, order: ArrayLike | None = None) -> None:
         graph = instance.graph
         block = _integers(block, "block")
-        order = graph.topological_order if order is None else _integers(order, "order")
+        order = graph.topological_order if order is None else check_order(graph, order)
         if block.shape != (graph.n,):
             raise InputError(f"The partition has {block.size} blocks for {graph.n} nodes; give one per node.")
         for v in np.flatnonzero((block < 0) | (block >= instance.k))[:1]:
@@ -78,16 +79,14 @@ class Partition:
                 f"Edge {u[e]} -> {v[e]} ({graph.names[u[e]]} -> {graph.names[v[e]]}) points backwards, "
                 f"from block {block[u[e]]} to block {block[v[e]]}."
             )
-        if not np.array_equal(np.sort(order), np.arange(graph.n)):
-            raise InputError(f"The order is not a permutation of the nodes 0 to {graph.n - 1}.")
-        position = np.argsort(order)
-        for e in np.flatnonzero(position[u] > position[v])[:1]:
-            raise InputError(f"Edge {u[e]} -> {v[e]} points backwards in the order.")
-        for array in (block, order):
-            array.flags.writeable = False
+        freeze(block, order)
         object.__setattr__(self, "instance", instance)
         object.__setattr__(self, "block", block)
         object.__setattr__(self, "order", order)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(self.block, self.order)  # pickling forgets it
 
     @cached_property
     def costs(self) -> BlockCosts:
@@ -152,12 +151,32 @@ class Partition:
         return np.maximum(0.0, self.param_bytes + self.peaks - platform.memory) / platform.bandwidth
 
 
+def check_order(graph: ComputationGraph, order: ArrayLike) -> IntArray:
+    """Return `order` as integers.
+
+    Raises
+    ------
+    InputError
+        If it is not a topological order of `graph`.
+    """
+    checked = _integers(order, "order")
+    if not np.array_equal(np.sort(checked), np.arange(graph.n)):
+        raise InputError(f"The order is not a permutation of the nodes 0 to {graph.n - 1}.")
+    position = np.argsort(checked)
+    for u, v in graph.edges[position[graph.edges[:, 0]] > position[graph.edges[:, 1]]][:1]:
+        raise InputError(f"Edge {u} -> {v} points backwards in the order.")
+    return checked
+
+
 def _sums(block: IntArray, values: FloatArray, k: int) -> FloatArray:
     return np.bincount(block, weights=values, minlength=k).astype(np.float64)
 
 
 def _integers(values: ArrayLike, label: str) -> IntArray:
-    array = np.array(values)
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise InputError(f"The {label} must be a plain list of whole numbers.") from None
     whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and np.array_equal(array, np.round(array)))
     if array.size and not whole:
         raise InputError(f"The {label} must be whole numbers.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import numbers
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -42,6 +43,13 @@ class Platform:
     activation_buffer: float | None = None
 
     def __post_init__(self) -> None:
+        given = {"k": self.k, "bandwidth": self.bandwidth, "memory": self.memory}
+        if self.activation_buffer is not None:
+            given["activation_buffer"] = self.activation_buffer
+        for name, value in given.items():  # one type for each, or equal platforms had different keys
+            if not isinstance(value, numbers.Real):
+                raise InputError(f"{name} is {value!r}; it must be a number.")
+            object.__setattr__(self, name, float(value) + 0.0)
         if not (math.isfinite(self.k) and self.k >= 1 and self.k == int(self.k)):
             raise InputError(f"k is {self.k}; the number of blocks must be a whole number, 1 or more.")
         object.__setattr__(self, "k", int(self.k))

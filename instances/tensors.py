@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FloatArray", "IntArray", "SharedParameter", "Tensors", "compressed_rows"]
+from instances.errors import InputError
+
+__all__ = ["FloatArray", "IntArray", "SharedParameter", "Tensors", "compressed_rows", "freeze"]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -26,13 +29,38 @@ class Tensors:
     start : (t + 1,) integers
         The consumers of tensor ``i`` are ``consumers[start[i]:start[i + 1]]``.
     consumers : (m,) integers
-        Nodes that read the tensors; a node appears at most once per tensor. A tensor may have none.
+        Nodes that read the tensors, sorted and once per tensor. A tensor may have none.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not fit together or are not sorted.
     """
 
     producer: IntArray
     bytes: FloatArray
     start: IntArray
     consumers: IntArray
+
+    def __post_init__(self) -> None:
+        kinds = {"producer": np.int64, "bytes": np.float64, "start": np.int64, "consumers": np.int64}
+        for name, kind in kinds.items():
+            object.__setattr__(self, name, np.array(getattr(self, name), dtype=kind))
+        freeze(*self.__dict__.values())
+        t, counts = len(self.producer), np.diff(self.start)
+        if not (len(self.bytes) == t == len(self.start) - 1 and (counts >= 0).all() and self.start[0] == 0):
+            raise InputError("The arrays of the tensors do not fit together; use ComputationGraph.from_edges.")
+        if self.start[-1] != len(self.consumers) or (np.diff(self.producer) < 0).any():
+            raise InputError("The tensors are not sorted by producer; use ComputationGraph.from_edges.")
+        pairs = np.column_stack((np.repeat(np.arange(t), counts), self.consumers))
+        if not np.array_equal(pairs, np.unique(pairs, axis=0)):
+            raise InputError("Consumers of a tensor must be distinct and sorted; use ComputationGraph.from_edges.")
+        if (self.producer < 0).any():
+            raise InputError("A tensor has a negative producer; nodes are numbered from 0.")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(*self.__dict__.values())  # pickling forgets it
 
 
 @dataclass(frozen=True)
@@ -52,6 +80,16 @@ class SharedParameter:
     name: str
     bytes: float
     users: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bytes", float(self.bytes) + 0.0)
+        object.__setattr__(self, "users", tuple(sorted({int(user) for user in self.users})))
+
+
+def freeze(*arrays: FloatArray | IntArray) -> None:
+    """Make arrays read-only."""
+    for array in arrays:
+        array.flags.writeable = False
 
 
 def compressed_rows(rows: IntArray, values: IntArray, n: int) -> tuple[IntArray, IntArray]:

@@ -25,7 +25,7 @@ from pyomo.core.expr import NumericExpression
 from instances import InputError, Partition
 from instances.tensors import IntArray
 from mtpp_models.constraints import add_assignment, add_block_costs, add_dag, add_overflow, add_tensor_cuts
-from mtpp_models.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.formulation import Case, Formulation, ScaledInstance, block_ranks
 
 __all__ = ["coarse", "equal_sizes", "superblocks"]
 
@@ -93,7 +93,7 @@ def coarse(j: int) -> Formulation:
         raise InputError(f"There are {j} superblocks; use 1 or more.")
 
     def cases(data: ScaledInstance) -> tuple[Case, ...]:
-        sizes = equal_sizes(data.instance.k, min(j, data.instance.k))
+        sizes = equal_sizes(data.k, min(j, data.k))
         return (Case(str(sizes), lambda: superblocks(data, sizes), lambda partition: merged(partition, sizes)),)
 
     return Formulation(f"coarse-{j}", f"{j} superblocks with capacities", "docs of this module", cases)
@@ -102,4 +102,4 @@ def coarse(j: int) -> Formulation:
 def merged(partition: Partition, sizes: Sequence[int]) -> IntArray:
     """Superblock of each node, counted from 1, when the blocks of a partition are merged in order."""
     home: IntArray = np.repeat(np.arange(1, len(sizes) + 1), sizes)
-    return home[partition.block]
+    return home[block_ranks(partition) - 1]

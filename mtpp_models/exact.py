@@ -5,19 +5,17 @@ r"""The exact model of max-throughput partitioning (MTPP, Section 4.1, Figure 3)
     \min\; & \mathrm{bottleneck}                                            & (5) \\
     & \mathrm{bottleneck} \ge \mathrm{block}_b                & \forall b       (6)
 
-subject to (7) to (12) of `mtpp_models.constraints`: the coarse model in which every superblock is one block. Theorem 4.1: O(nk) variables, O(mk) constraints,
-O((n + m)k) nonzeros. More blocks than nodes never help, so k is at most n here.
+subject to (7) to (12) of `mtpp_models.constraints`: the coarse model in which every superblock is one block.
+Theorem 4.1: O(nk) variables, O(mk) constraints, O((n + m)k) nonzeros. More blocks than nodes never help, so k is
+at most n here.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import pyomo.environ as pyo
 
-from instances import Partition
-from instances.tensors import IntArray
 from mtpp_models.coarse import superblocks
-from mtpp_models.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.formulation import Case, Formulation, ScaledInstance, block_ranks
 
 __all__ = ["EXACT", "exact"]
 
@@ -34,18 +32,13 @@ def exact(data: ScaledInstance) -> pyo.ConcreteModel:
     pyomo.environ.ConcreteModel
         Its objective is the bottleneck in multiples of the unit of `data`.
     """
-    return superblocks(data, [1] * min(data.instance.k, data.n))
-
-
-def _block_ranks(partition: Partition) -> IntArray:
-    """Blocks counted from 1, empty ones closed up, since the model has at most one block per node."""
-    return np.unique(partition.block, return_inverse=True)[1] + 1
+    return superblocks(data, [1] * data.k)
 
 
 EXACT = Formulation(
     "exact",
     "the exact mixed-integer program",
     "MTPP, Section 4.1, eq. (5)-(12)",
-    lambda data: (Case("exact", lambda: exact(data), _block_ranks),),
+    lambda data: (Case("exact", lambda: exact(data), block_ranks),),
     exact=True,
 )

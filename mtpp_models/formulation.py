@@ -14,7 +14,7 @@ from instances import Instance, Partition
 from instances.tensors import IntArray
 from mtpp_models.simple import simple
 
-__all__ = ["Case", "Formulation", "ScaledInstance"]
+__all__ = ["Case", "Formulation", "ScaledInstance", "as_modelled", "block_ranks"]
 
 _OUT_OF_REACH = 1e3
 
@@ -35,15 +35,21 @@ class ScaledInstance:
 
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
-        """Scale by the bottleneck of `start`, else by a time that is near the optimum."""
-        share = _one_block(instance) / instance.k
-        times = (start.bottleneck if start is not None else 0.0, simple(instance), share)
-        return cls(instance, next((time for time in times if time > 0), 1.0))
+        """Scale by what `start` costs in the models, else by a time that is near the optimum."""
+        if start is not None:
+            costs = Partition(as_modelled(instance), start.block, start.order)
+            return cls(instance, costs.bottleneck or 1.0)
+        return cls(instance, max(simple(instance), _one_block(instance) / instance.k) or 1.0)
 
     @property
     def n(self) -> int:
         """Number of nodes."""
         return self.instance.graph.n
+
+    @property
+    def k(self) -> int:
+        """Number of blocks; more than nodes never help."""
+        return min(self.instance.k, self.n)
 
     @cached_property
     def work(self) -> list[float]:
@@ -80,8 +86,13 @@ class ScaledInstance:
 
     @property
     def has_overflow(self) -> bool:
-        """Whether the memory is finite."""
-        return self.instance.has_overflow
+        """Whether a block can overflow, and by times that solvers can tell from the work.
+
+        Beside parameters of a million units, the tolerances of a solver are no longer small, and its bounds not safe;
+        a model without overflow is the weaker, safe one.
+        """
+        total = self._byte_time(self.instance.graph.parameter_total)
+        return self.instance.has_overflow and self.spare_time < total < _OUT_OF_REACH**2
 
     @cached_property
     def param_time(self) -> list[float]:
@@ -171,7 +182,17 @@ class Formulation:
     exact: bool = False
 
 
+def as_modelled(instance: Instance) -> Instance:
+    """The instance that the models speak of: without a fixed buffer the peak counts as 0."""
+    buffer = instance.platform.activation_buffer or 0.0
+    return replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
+
+
+def block_ranks(partition: Partition) -> IntArray:
+    """(n,) block of each node counted from 1, with the empty blocks at the end, so that none is above n."""
+    return np.unique(partition.block, return_inverse=True)[1] + 1
+
+
 def _one_block(instance: Instance) -> float:
-    """Bottleneck of the partition that cuts nothing, with the peak of the models."""
-    platform = replace(instance.platform, activation_buffer=instance.platform.activation_buffer or 0.0)
-    return Partition(replace(instance, platform=platform), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck
+    """Bottleneck, in the models, of the partition that cuts nothing."""
+    return Partition(as_modelled(instance), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck

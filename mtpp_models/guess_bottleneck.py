@@ -39,7 +39,7 @@ def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
     -------
     pyomo.environ.ConcreteModel
     """
-    k = data.instance.k
+    k = data.k
     m = pyo.ConcreteModel(f"guess-the-bottleneck, r = {r}")
     add_assignment(m, data, k=3)
     add_dag(m, data)
@@ -62,12 +62,12 @@ def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
 
 
 def _case(data: ScaledInstance, r: int) -> Case:
-    return Case(f"r = {r}", lambda: guess_the_bottleneck(data, r), lambda partition: around(partition, r - 1))
+    return Case(f"r = {r}", lambda: guess_the_bottleneck(data, r), lambda partition: around(partition, r))
 
 
 GUESS_THE_BOTTLENECK = Formulation(
     "guess-the-bottleneck",
     "one three-superblock model for each position of the slowest block",
     "MTPP, Section 4.3",
-    lambda data: tuple(_case(data, r) for r in range(1, data.instance.k + 1)),
+    lambda data: tuple(_case(data, r) for r in range(1, data.k + 1)),
 )

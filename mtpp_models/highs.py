@@ -123,7 +123,8 @@ def _read(highs: highspy.Highs, columns: list[Any], is_mip: bool, log: str) -> O
     # The objective of a linear program is a bound at its optimum alone.
     has_bound = is_mip or termination is Termination.OPTIMAL
     bound = info.mip_dual_bound if is_mip else info.objective_function_value
+    objective = info.objective_function_value if has_solution else None
     if has_solution:
         for variable, value in zip(columns, highs.getSolution().col_value, strict=True):
             variable.set_value(value, skip_validation=True)
-    return Outcome(termination, bound if has_bound and math.isfinite(bound) else None, has_solution, log)
+    return Outcome(termination, bound if has_bound and math.isfinite(bound) else None, objective, log)

@@ -61,13 +61,13 @@ class Outcome:
     termination : Termination
     bound : float, optional
         Proved dual bound as the solver states it; None if it has none.
-    has_solution : bool
-        Whether a feasible solution is left in the variables of the model.
+    objective : float, optional
+        Objective of the solution that is left in the variables of the model; None if there is none.
     log : str
         What the solver printed.
     """
 
     termination: Termination
     bound: float | None = None
-    has_solution: bool = False
+    objective: float | None = None
     log: str = ""

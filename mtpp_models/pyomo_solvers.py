@@ -6,6 +6,8 @@ import io
 import math
 import re
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -81,30 +83,30 @@ def _run_new(
     options: Mapping[str, Any],
     parse: Callable[[str], ProgressLine | None],
 ) -> Outcome:
-    results = solver.solve(
-        model,
-        load_solutions=False,
-        raise_exception_on_nonoptimal_result=False,
-        time_limit=controls.time_limit,
-        rel_gap=controls.gap,
-        abs_gap=0.0,
-        warmstart_discrete_vars=_has_start(model),
-        solver_options=dict(options),
-        tee=[_ProgressStream(controls, parse)],
-    )
+    with _ONE_AT_A_TIME:
+        results = solver.solve(
+            model,
+            load_solutions=False,
+            raise_exception_on_nonoptimal_result=False,
+            time_limit=controls.time_limit,
+            rel_gap=controls.gap,
+            abs_gap=0.0,
+            warmstart_discrete_vars=_has_start(model),
+            solver_options=dict(options),
+            tee=[_ProgressStream(controls, parse)],
+        )
     condition = results.termination_condition
     if condition == TerminationCondition.interrupted:
         controls.interrupted.set()
     if condition in (TerminationCondition.provenInfeasible, TerminationCondition.infeasibleOrUnbounded):
         return Outcome(Termination.INFEASIBLE, log=results.solver_log or "")
-    has_solution = results.incumbent_objective is not None
-    if has_solution:
+    if results.incumbent_objective is not None:
         results.solution_loader.load_vars()
     optimal = condition == TerminationCondition.convergenceCriteriaSatisfied
     return Outcome(
         Termination.OPTIMAL if optimal else Termination.STOPPED,
         _finite(results.objective_bound),
-        has_solution,
+        results.incumbent_objective,
         results.solver_log or "",
     )
 
@@ -188,15 +190,17 @@ def run_classic(
         log_file = Path(folder, "log")
         if name in _WRITES_LOG_FILE:
             keywords["logfile"] = str(log_file)
+        begin = time.monotonic()
         try:
-            results = solver.solve(model, load_solutions=False, **keywords)
-        except (ApplicationError, ValueError) as error:
-            if controls.interrupted.is_set():  # the solver was stopped too and left no result
+            with _ONE_AT_A_TIME:
+                results = solver.solve(model, load_solutions=False, **keywords)
+        except (ApplicationError, AttributeError, TypeError, ValueError) as error:
+            if controls.interrupted.is_set() or _time_is_up(begin, controls):  # it was stopped and left no result
                 return Outcome(Termination.STOPPED, log=str(error))
             raise SolverNotAvailableError(f"Solver {name} failed: {_first_line(error)} Choose another one.") from error
         log = log_file.read_text(errors="replace") if log_file.exists() else ""
     condition = results.solver.termination_condition
-    if condition in (ClassicTermination.infeasible, ClassicTermination.infeasibleOrUnbounded):
+    if condition == ClassicTermination.infeasible and not _time_is_up(begin, controls):  # CBC guesses when it is
         return Outcome(Termination.INFEASIBLE, log=log)
     optimal = condition == ClassicTermination.optimal
     has_solution = len(results.solution) > 0
@@ -206,7 +210,16 @@ def run_classic(
     bound = _finite(results.problem.lower_bound)
     if bound is None and name == "glpk":
         bound = _last_glpk_bound(log)
-    return Outcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, has_solution, log)
+    objective = float(pyo.value(model.objective, exception=False) or math.nan) if has_solution else None
+    return Outcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, objective, log)
+
+
+# Pyomo reads logs by redirecting the descriptors of the process, so threads would read each other's.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def _time_is_up(begin: float, controls: Controls) -> bool:
+    return controls.time_limit is not None and time.monotonic() - begin >= 0.9 * controls.time_limit
 
 
 _WRITES_LOG_FILE = ("cbc", "glpk")

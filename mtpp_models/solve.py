@@ -13,6 +13,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
+from instances.certificates import PROOF_TOLERANCE
 from instances.interrupts import catch_interrupt
 from mtpp_models.formulation import Case, Formulation, ScaledInstance
 from mtpp_models.outcome import Controls, Outcome, Termination
@@ -97,7 +98,7 @@ def solve(
         If a bound exceeds a bottleneck, which is a bug.
     """
     formulation = find_model(model)
-    _check(instance, time_limit, gap, threads, start)
+    _check(instance, time_limit, gap, threads, seed, start)
     begin = time.monotonic()
     name = f"{formulation.name}-lp" if relaxation else formulation.name
     data = ScaledInstance.near(instance, start)
@@ -105,6 +106,8 @@ def solve(
     if not cases:
         bound = Bound(simple(instance), name)
         return Result(name, instance, start, bound, {"solve": time.monotonic() - begin})
+    if (one_block := Partition(instance, np.zeros(instance.graph.n, dtype=np.int64))).bottleneck == 0:
+        return Result(name, instance, one_block, Bound(0.0, name), {"solve": time.monotonic() - begin})
     driver = find_solver(solver)
     answers = []
     with catch_interrupt() as interrupted:
@@ -123,27 +126,32 @@ def solve(
     # A case that was not started has proved nothing beyond *simple*.
     floor, finished = simple(instance), len(answers) == len(cases)
     proved = min(answer.bound for answer in answers) if finished else floor
+    if math.isinf(proved):
+        raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
     bound = Bound(max(floor, proved), name, finished and all(answer.optimal for answer in answers))
     found = [answer.partition for answer in answers] if formulation.exact else []
     best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
     log = "\n".join(answer.log for answer in answers)
-    if math.isinf(bound.value):
-        raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
     return Result(name, instance, best, bound, seconds, f"{driver.name} {driver.version()}", log, stopped)
 
 
 _SHORTEST = 0.01
 _INTEGRAL = 1e-4
+_MOST_THREADS = 64
 
 
-def _check(instance: Instance, time_limit: float | None, gap: float, threads: int, start: Partition | None) -> None:
-    if time_limit is not None and not time_limit > 0:
-        raise InputError(f"The time limit is {time_limit}; it must be positive.")
+def _check(
+    instance: Instance, time_limit: float | None, gap: float, threads: int, seed: int, start: Partition | None
+) -> None:
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise InputError(f"The time limit is {time_limit}; it must be positive and finite.")
     if not 0 <= gap < 1:
         raise InputError(f"The gap is {gap}; it must be at least 0 and below 1.")
-    if threads < 1:
-        raise InputError(f"There are {threads} threads; use 1 or more.")
+    if not 1 <= threads <= _MOST_THREADS:
+        raise InputError(f"There are {threads} threads; use 1 to {_MOST_THREADS}.")
+    if not 0 <= seed < 2**31:
+        raise InputError(f"The seed is {seed}; it must be at least 0 and below 2^31.")
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")
 
@@ -176,13 +184,15 @@ def _solve_case(
     begin = time.monotonic()
     model = case.model(start, relaxation=relaxation)
     built = time.monotonic()
+    if controls.interrupted.is_set():  # the solver would not hear of it
+        return _Answer(0.0, False, None, "", built - begin, 0.0)
     if controls.time_limit is not None:
         controls = replace(controls, time_limit=max(_SHORTEST, controls.time_limit - (built - begin)))
     outcome = solver.run(model, controls)
     return _Answer(
         bound=_proved(outcome, solver) * data.unit,
-        optimal=outcome.termination is not Termination.STOPPED,
-        partition=_read_partition(model, data.instance) if outcome.has_solution else None,
+        optimal=_ran_to_its_end(outcome),
+        partition=None if outcome.objective is None else _read_partition(model, data.instance),
         log=outcome.log,
         build=built - begin,
         solve=time.monotonic() - built,
@@ -196,6 +206,13 @@ def _proved(outcome: Outcome, solver: Solver) -> float:
     if outcome.bound is None:
         return 0.0
     return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
+
+
+def _ran_to_its_end(outcome: Outcome) -> bool:
+    """Whether no gap is left; a solver also says optimal where it stops at the gap that it was given."""
+    if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
+        return outcome.termination is Termination.INFEASIBLE
+    return outcome.objective - outcome.bound <= PROOF_TOLERANCE * max(1.0, abs(outcome.objective))
 
 
 def _read_partition(model: pyo.ConcreteModel, instance: Instance) -> Partition | None:

@@ -93,6 +93,8 @@ def _classic_version(name: str) -> str | None:
         if not solver.available(exception_flag=False):
             return None
         version = solver.version()
+    except (AttributeError, OSError):  # a plugin that is no solver of models by itself
+        return None
     finally:
         logger.setLevel(level)
     return ".".join(map(str, version)) if version else "unknown"
@@ -132,7 +134,7 @@ def _xpress(controls: Controls) -> dict[str, Any]:
     return {**options, **_limit("timelimit", controls)}
 
 
-#: Of solvers whose tolerances are known, and of those that keep their own.
+#: Of solvers that run with tolerances and gaps below it, and of those that keep their own.
 _MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
 
 _ALL = (

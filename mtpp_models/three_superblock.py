@@ -14,78 +14,72 @@ edges may point backwards; *no-cut-io* drops the tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyomo.environ as pyo
 
 from instances import Partition
 from instances.tensors import IntArray
 from mtpp_models.constraints import add_assignment, add_block_costs, add_dag, add_overflow, add_tensor_cuts, x
-from mtpp_models.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.formulation import Case, Formulation, ScaledInstance, block_ranks
 from mtpp_models.simple import simple
 
-__all__ = ["BOTTLENECK", "BOTTLENECK_NO_CUT_IO", "BOTTLENECK_NO_DAG", "around"]
-
-_REFERENCE = "MTPP, Section 4.2, eq. (14)"
+__all__ = ["BOTTLENECK", "BOTTLENECK_NO_CUT_IO", "BOTTLENECK_NO_DAG", "around", "bottleneck"]
 
 
-def bottleneck(data: ScaledInstance) -> pyo.ConcreteModel:
-    """Build the three-superblock relaxation, "bottleneck" in the tables."""
-    m = pyo.ConcreteModel("bottleneck")
+def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> pyo.ConcreteModel:
+    """Build the three-superblock relaxation, or one of its two relaxations.
+
+    Parameters
+    ----------
+    name : str
+        Name of the model.
+    data : ScaledInstance
+    dag : bool
+        Whether to keep (8).
+    cut_io : bool
+        Whether to keep the tensors.
+
+    Returns
+    -------
+    pyomo.environ.ConcreteModel
+    """
+    m = pyo.ConcreteModel(name)
     add_assignment(m, data, k=3)
-    add_dag(m, data)
-    add_tensor_cuts(m, data, [2])
-    _minimise_middle(m, data)
-    return m
-
-
-def bottleneck_no_dag(data: ScaledInstance) -> pyo.ConcreteModel:
-    """Build the relaxation without (8)."""
-    m = pyo.ConcreteModel("bottleneck-no-dag")
-    add_assignment(m, data, k=3)
-    add_tensor_cuts(m, data, [2])
-    _minimise_middle(m, data)
-    return m
-
-
-def bottleneck_no_cut_io(data: ScaledInstance) -> pyo.ConcreteModel:
-    """Build the relaxation without tensors."""
-    m = pyo.ConcreteModel("bottleneck-no-cut-io")
-    add_assignment(m, data, k=3)
-    add_dag(m, data)
-    _minimise_middle(m, data)
+    if dag:
+        add_dag(m, data)
+    if cut_io:
+        add_tensor_cuts(m, data, [2])
+    add_overflow(m, data, [2])
+    add_block_costs(m, data, [2])
+    m.objective = pyo.Objective(expr=m.block[2])
+    share = simple(data.instance) / data.unit
+    if share > 0:
+        middle = sum(data.work[v] / share * x(m, v, 2) for v in m.V)
+        # Rounding must not cut off a block whose work is exactly L.
+        m.share = pyo.Constraint(expr=middle >= 1 - 1e-7, doc="(14), over L")
     return m
 
 
 def around(partition: Partition, middle: int) -> IntArray:
-    """Superblock 1, 2 or 3 of each node, where block `middle` of the partition is superblock 2."""
-    return 2 + np.sign(partition.block - middle)
-
-
-def _minimise_middle(m: pyo.ConcreteModel, data: ScaledInstance) -> None:
-    add_overflow(m, data, [2])
-    add_block_costs(m, data, [2])
-    m.objective = pyo.Objective(expr=m.block[2])
-    middle_work = sum(data.work[v] * x(m, v, 2) for v in m.V)
-    # Rounding must not cut off a block whose work is exactly L.
-    m.share = pyo.Constraint(expr=middle_work >= simple(data.instance) / data.unit * (1 - 1e-9), doc="(14)")
+    """Superblock 1, 2 or 3 of each node, where the non-empty block number `middle`, from 1, is superblock 2."""
+    return 2 + np.sign(block_ranks(partition) - middle)
 
 
 def _around_most_work(partition: Partition) -> IntArray:
-    return around(partition, int(partition.costs.work.argmax()))
+    return 2 + np.sign(partition.block - partition.costs.work.argmax())
 
 
-def _formulation(
-    name: str, summary: str, build: Callable[[ScaledInstance], pyo.ConcreteModel], reference: str = _REFERENCE
-) -> Formulation:
-    return Formulation(name, summary, reference, lambda data: (Case(name, lambda: build(data), _around_most_work),))
+def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, cut_io: bool = True) -> Formulation:
+    def cases(data: ScaledInstance) -> tuple[Case, ...]:
+        return (Case(name, lambda: bottleneck(name, data, dag=dag, cut_io=cut_io), _around_most_work),)
+
+    return Formulation(name, summary, reference, cases)
 
 
-BOTTLENECK = _formulation("bottleneck", "cheapest block with its share of the work", bottleneck)
+BOTTLENECK = _formulation("bottleneck", "cheapest block with its share of the work", "MTPP, Section 4.2, eq. (14)")
 BOTTLENECK_NO_DAG = _formulation(
-    "bottleneck-no-dag", "the same, where edges may point backwards", bottleneck_no_dag, "MTPP, Section 5.4"
+    "bottleneck-no-dag", "the same, where edges may point backwards", "MTPP, Section 5.4", dag=False
 )
 BOTTLENECK_NO_CUT_IO = _formulation(
-    "bottleneck-no-cut-io", "the same, without communication", bottleneck_no_cut_io, "MTPP, Section 5.4"
+    "bottleneck-no-cut-io", "the same, without communication", "MTPP, Section 5.4", cut_io=False
 )
