@@ -31,19 +31,26 @@ class Step:
         Name of a heuristic or a model.
     share : float
         Between 0 and 1; a method of share 0 takes no time worth counting and always runs.
+    above : int
+        Runs only where k is larger.
     """
 
     method: str
     share: float
+    above: int = 0
 
 
-#: In order of effort; each runs only while a gap is left.
+#: In order of effort; each runs only while a gap is left. Superblocks help where there are more blocks than that.
 STEPS = (
     Step("simple", 0.0),
     Step("kahn", 0.0),
-    Step("brkga-100", 0.1),
-    Step("brkga-10000", 0.3),
-    Step("guess-the-bottleneck", 0.4),
+    Step("pinned", 0.0),
+    Step("local-search", 0.1),
+    Step("pinned", 0.0),
+    Step("ideals", 0.0),
+    Step("local-search", 0.1),
+    Step("coarse-2", 0.2, above=2),
+    Step("coarse-4", 0.5, above=4),
     Step("exact", 1.0),
 )
 
@@ -132,7 +139,7 @@ def gather(
     rng = np.random.default_rng(seed)
     answers = [] if start is None else [Result("start", instance, start)]
     with catch_interrupt() as interrupted:
-        for step in STEPS:
+        for step in (step for step in STEPS if instance.k > step.above):
             known = combine(answers) if answers else Result("nothing", instance)
             if interrupted.is_set() or known.interrupted or _close_enough(known, gap):
                 break

@@ -2,6 +2,7 @@
 
 from heuristics.brkga import BRKGAParameters, brkga
 from heuristics.limits import Limits
+from heuristics.local_search import local_search
 from heuristics.orders import kahn
 from heuristics.registry import HEURISTICS, Heuristic, HeuristicSpec
 from heuristics.slicing import segment_costs, slice_order, slice_order_for_all_k
@@ -14,6 +15,7 @@ __all__ = [
     "Limits",
     "brkga",
     "kahn",
+    "local_search",
     "segment_costs",
     "slice_order",
     "slice_order_for_all_k",

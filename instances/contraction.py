@@ -53,6 +53,8 @@ class Contraction:
 
     def expand(self, partition: Partition) -> Partition:
         """The same partition of the original graph; the cost is the same."""
+        if self.instance is self.original:
+            return partition
         topological = self.original.graph.topological_order
         position = np.argsort(partition.order)[self.group[topological]]
         order = topological[np.argsort(position, kind="stable")]
@@ -60,6 +62,8 @@ class Contraction:
 
     def restrict(self, partition: Partition) -> Partition:
         """A partition of the smaller graph that costs no more: each group goes where its anchor is."""
+        if self.instance is self.original:
+            return partition
         return Partition(self.instance.with_k(partition.instance.k), partition.block[self.anchor])
 
 

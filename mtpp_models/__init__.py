@@ -1,7 +1,7 @@
 """Lower bounds and exact optima: declarative models, and the solvers that run them."""
 
 from mtpp_models.export import write_model
-from mtpp_models.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.formulation import Algorithm, Case, Formulation, ScaledInstance
 from mtpp_models.outcome import SolverNotAvailableError
 from mtpp_models.registry import MODELS
 from mtpp_models.simple import simple
@@ -11,6 +11,7 @@ from mtpp_models.solvers import SOLVERS, available_solvers
 __all__ = [
     "MODELS",
     "SOLVERS",
+    "Algorithm",
     "Case",
     "Formulation",
     "Progress",

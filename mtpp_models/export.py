@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from instances import InputError, Instance, Partition
-from mtpp_models.formulation import Formulation, ScaledInstance
+from mtpp_models.formulation import Algorithm, Formulation, ScaledInstance
 from mtpp_models.registry import find_model
 
 __all__ = ["write_model"]
@@ -38,9 +38,9 @@ def write_model(
     formulation, path = find_model(model), Path(path)
     if path.suffix not in (".lp", ".mps"):
         raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
+    if isinstance(formulation, Algorithm):
+        raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
     cases = formulation.cases(ScaledInstance.near(instance, start))
-    if not cases:
-        raise InputError(f"The model {formulation.name} is a formula; there is nothing to write.")
     files = []
     for number, case in enumerate(cases, 1):
         file = path if len(cases) == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")

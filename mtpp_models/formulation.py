@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 import pyomo.environ as pyo
 
-from instances import Instance, Partition
+from instances import Instance, Partition, Result
 from instances.tensors import IntArray
 from mtpp_models.simple import simple
 
-__all__ = ["Case", "Formulation", "ScaledInstance", "as_modelled", "block_ranks"]
+__all__ = ["Algorithm", "Case", "Formulation", "ScaledInstance", "as_modelled", "block_ranks"]
 
 _OUT_OF_REACH = 1e3
 
@@ -162,6 +162,27 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Algorithm:
+    """A lower bound that needs no solver.
+
+    Parameters
+    ----------
+    name, summary, reference : str
+        As of a `Formulation`.
+    prove : callable
+        Maps a partition of the instance, the better the faster, to a result.
+    exact : bool
+        Whether its bound is the optimum when it runs to its end.
+    """
+
+    name: str
+    summary: str
+    reference: str
+    prove: Callable[[Partition], Result]
+    exact: bool = False
+
+
+@dataclass(frozen=True)
 class Formulation:
     """A lower bound on the bottleneck: the smallest optimum of its cases.
 
@@ -170,7 +191,7 @@ class Formulation:
     name, summary, reference : str
         What it is called, what it says in one line, where it is published.
     cases : callable
-        The cases of an instance. Without a case the bound is *simple*.
+        The cases of an instance.
     exact : bool
         Whether a solution of the one case is a partition and its objective the bottleneck.
     """

@@ -27,7 +27,7 @@ from mtpp_models.chains import cheapest_chains
 from mtpp_models.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
 from mtpp_models.simple import simple
 
-__all__ = ["IDEALS", "IdealLimits", "count_ideals", "solve_ideals"]
+__all__ = ["IDEALS", "IdealLimits", "count_ideals", "ideals", "solve_ideals"]
 
 #: Name of the method in results.
 IDEALS = "ideals"
@@ -113,6 +113,25 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
         value = max(simple(start.instance), float(min(upper[k], best[-1, k])) - margin)
         results.append(Result(IDEALS, start.instance, partition, Bound(value, IDEALS), seconds))
     return results
+
+
+def ideals(start: Partition) -> Result:
+    """The bound and partition of `solve_ideals` for one k; *simple*, not to its end, where the graph is too wide.
+
+    Parameters
+    ----------
+    start : Partition
+
+    Returns
+    -------
+    Result
+    """
+    begin = time.monotonic()
+    results = solve_ideals([start])
+    if results is not None:
+        return results[0]
+    bound = Bound(simple(start.instance), IDEALS, optimal=False)
+    return Result(IDEALS, start.instance, start, bound, {"solve": time.monotonic() - begin})
 
 
 def _stream_time(instance: Instance) -> float:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from instances import InputError
+from instances import Bound, InputError, Result
 from mtpp_models.coarse import coarse
 from mtpp_models.exact import EXACT
-from mtpp_models.formulation import Formulation
+from mtpp_models.formulation import Algorithm, Formulation
 from mtpp_models.guess_bottleneck import GUESS_THE_BOTTLENECK
+from mtpp_models.ideals import ideals
+from mtpp_models.pinned import pinned
+from mtpp_models.simple import simple
 from mtpp_models.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
 
 __all__ = ["MODELS", "find_model"]
 
-SIMPLE = Formulation(
-    "simple", "the larger of the heaviest node and the work per block", "MTPP, Lemma 4.2, eq. (13)", lambda _: ()
+_ALGORITHMS = (
+    Algorithm(
+        "simple",
+        "the larger of the heaviest node and the work per block",
+        "MTPP, Lemma 4.2, eq. (13)",
+        lambda start: Result("simple", start.instance, bound=Bound(simple(start.instance), "simple")),
+    ),
+    Algorithm("pinned", "minimum cut around each node", "docs of mtpp_models.pinned", pinned),
+    Algorithm("ideals", "dynamic program over ideals, for narrow graphs", "docs of mtpp_models.ideals", ideals, True),
 )
 
-#: Name to formulation, in order of effort.
-MODELS = {
+#: Name to model, in order of effort.
+MODELS: dict[str, Algorithm | Formulation] = {
     model.name: model
     for model in (
-        SIMPLE,
+        *_ALGORITHMS,
         BOTTLENECK_NO_DAG,
         BOTTLENECK_NO_CUT_IO,
         BOTTLENECK,
@@ -33,15 +43,15 @@ MODELS = {
 }
 
 
-def find_model(model: str | Formulation) -> Formulation:
-    """The formulation of a name; formulations pass through.
+def find_model(model: str | Algorithm | Formulation) -> Algorithm | Formulation:
+    """The model of a name; models pass through.
 
     Raises
     ------
     InputError
         If the name is unknown.
     """
-    if isinstance(model, Formulation):
+    if isinstance(model, (Algorithm, Formulation)):
         return model
     if model not in MODELS:
         raise InputError(f"There is no model called {model!r}; choose one of {', '.join(MODELS)}.")

@@ -14,8 +14,9 @@ import pyomo.environ as pyo
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.certificates import PROOF_TOLERANCE
+from instances.contraction import Contraction, reduce_instance
 from instances.interrupts import catch_interrupt
-from mtpp_models.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.formulation import Algorithm, Case, Formulation, ScaledInstance
 from mtpp_models.outcome import Controls, Outcome, Termination
 from mtpp_models.registry import find_model
 from mtpp_models.simple import simple
@@ -49,7 +50,7 @@ class Progress:
 
 def solve(
     instance: Instance,
-    model: str | Formulation = "exact",
+    model: str | Algorithm | Formulation = "exact",
     *,
     solver: str = "highs",
     time_limit: float | None = None,
@@ -58,6 +59,7 @@ def solve(
     seed: int = 0,
     start: Partition | None = None,
     relaxation: bool = False,
+    reduce: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Prove a lower bound on the bottleneck, and with the exact model find a partition.
@@ -65,8 +67,8 @@ def solve(
     Parameters
     ----------
     instance : Instance
-    model : str or Formulation
-        A name of `MODELS`.
+    model : str, Algorithm or Formulation
+        A name of `MODELS`, or a model; algorithms use neither solver nor limits.
     solver : str
         A name of `SOLVERS` or one that Pyomo knows.
     time_limit : float, optional
@@ -79,6 +81,8 @@ def solve(
         Warm start, also the unit in which the model is scaled.
     relaxation : bool
         Solve the linear relaxation instead; the method is then called "…-lp".
+    reduce : bool
+        Apply the lossless reductions first.
     on_progress : callable, optional
         Receives a `Progress` now and then.
 
@@ -97,31 +101,56 @@ def solve(
     FalseCertificateError
         If a bound exceeds a bottleneck, which is a bug.
     """
-    formulation = find_model(model)
+    chosen = find_model(model)
     _check(instance, time_limit, gap, threads, seed, start)
+    if not isinstance(chosen, Algorithm):
+        driver = find_solver(solver)
+        controls = Controls(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
+
+    def prove(instance: Instance, start: Partition | None) -> Result:
+        if isinstance(chosen, Algorithm):
+            return chosen.prove(start or _one_block(instance))
+        return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
+
+    if not reduce:
+        return prove(instance, start)
+    reduction = reduce_instance(instance)
+    result = prove(reduction.instance, None if start is None else reduction.restrict(start))
+    return _expanded(result, reduction, start)
+
+
+def _one_block(instance: Instance) -> Partition:
+    return Partition(instance, np.zeros(instance.graph.n, dtype=np.int64))
+
+
+def _solve_cases(
+    instance: Instance,
+    model: Formulation,
+    solver: Solver,
+    controls: Controls,
+    start: Partition | None,
+    relaxation: bool,
+    on_progress: Callable[[Progress], None] | None,
+) -> Result:
     begin = time.monotonic()
-    name = f"{formulation.name}-lp" if relaxation else formulation.name
-    data = ScaledInstance.near(instance, start)
-    cases = formulation.cases(data)
-    if not cases:
-        bound = Bound(simple(instance), name)
-        return Result(name, instance, start, bound, {"solve": time.monotonic() - begin})
-    if (one_block := Partition(instance, np.zeros(instance.graph.n, dtype=np.int64))).bottleneck == 0:
+    name = f"{model.name}-lp" if relaxation else model.name
+    if (one_block := _one_block(instance)).bottleneck == 0:
         return Result(name, instance, one_block, Bound(0.0, name), {"solve": time.monotonic() - begin})
-    driver = find_solver(solver)
+    data = ScaledInstance.near(instance, start)
+    cases = model.cases(data)
     answers = []
     with catch_interrupt() as interrupted:
-        controls = Controls(gap=gap, threads=threads, seed=seed, interrupted=interrupted)
         for number, case in enumerate(cases):
-            left = None if time_limit is None else time_limit - (time.monotonic() - begin)
+            left = None if controls.time_limit is None else controls.time_limit - (time.monotonic() - begin)
             if interrupted.is_set() or (left is not None and left <= 0):
                 break
-            controls = replace(
+            share = replace(
                 controls,
                 time_limit=None if left is None else left / (len(cases) - number),
                 report=_reporter(case, data.unit, on_progress),
+                interrupted=interrupted,
             )
-            answers.append(_solve_case(case, data, driver, controls, start, relaxation))
+            answers.append(_solve_case(case, data, solver, share, start, relaxation))
         stopped = interrupted.is_set()
     # A case that was not started has proved nothing beyond *simple*.
     floor, finished = simple(instance), len(answers) == len(cases)
@@ -129,11 +158,11 @@ def solve(
     if math.isinf(proved):
         raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
     bound = Bound(max(floor, proved), name, finished and all(answer.optimal for answer in answers))
-    found = [answer.partition for answer in answers] if formulation.exact else []
+    found = [answer.partition for answer in answers] if model.exact else []
     best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
     log = "\n".join(answer.log for answer in answers)
-    return Result(name, instance, best, bound, seconds, f"{driver.name} {driver.version()}", log, stopped)
+    return Result(name, instance, best, bound, seconds, f"{solver.name} {solver.version()}", log, stopped)
 
 
 _SHORTEST = 0.01
@@ -176,6 +205,17 @@ class _Answer(NamedTuple):
     log: str
     build: float
     solve: float
+
+
+def _expanded(result: Result, reduction: Contraction, start: Partition | None) -> Result:
+    """The same result for the original instance; `start` stays where it is as good."""
+    partition = None if result.partition is None else reduction.expand(result.partition)
+    if start is not None and partition is not None and start.bottleneck <= partition.bottleneck:
+        partition = start
+    bound = result.bound
+    if bound is not None and "nodes" in bound.witness:
+        bound = replace(bound, witness={"nodes": [int(reduction.anchor[v]) for v in bound.witness["nodes"]]})
+    return replace(result, instance=reduction.original, partition=partition, bound=bound)
 
 
 def _solve_case(
