@@ -17,7 +17,7 @@ help:
 
 table: .venv/table.stamp
 	@mkdir -p results
-	$(BIN)/mtpp table quick -k 2,4,8,16 --time-limit 2 --jobs $(JOBS) --out results/quick.jsonl --tables results/quick
+	$(BIN)/mtpp table quick -k 2,4,8,32 --time-limit 1.5 --jobs $(JOBS) --out results/quick.jsonl --tables results/quick
 
 test: .venv/test.stamp
 	$(BIN)/python -m pytest -q -n $(JOBS)

@@ -44,10 +44,10 @@ class Step:
 STEPS = (
     Step("simple", 0.0),
     Step("kahn", 0.0),
-    Step("pinned", 0.0),
+    Step("pinned", 0.1),
     Step("local-search", 0.1),
-    Step("pinned", 0.0),
-    Step("ideals", 0.0),
+    Step("pinned", 0.2),
+    Step("ideals", 0.7),
     Step("local-search", 0.1),
     Step("coarse-2", 0.2, above=2),
     Step("coarse-4", 0.5, above=4),

@@ -29,7 +29,7 @@ from instances.partition import Partition
 from instances.problem import Instance
 from instances.tensors import IntArray, SharedParameter
 
-__all__ = ["Contraction", "contract", "reduce_instance"]
+__all__ = ["Contraction", "contract", "merge", "reduce_instance"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,16 +113,38 @@ def contract(instance: Instance, moves: dict[int, int]) -> Contraction:
     InputError
         If the merged graph has a cycle.
     """
-    graph = instance.graph
+    n = instance.graph.n
     sources, targets = np.array(list(moves.items()), dtype=np.int64).reshape(-1, 2).T
-    links = coo_array((np.ones(len(sources)), (sources, targets)), shape=(graph.n, graph.n))
-    count, labels = connected_components(links, directed=False)
-    group: IntArray = np.asarray(labels, dtype=np.int64)
-    anchor = np.zeros(count, dtype=np.int64)
-    anchor[group] = np.arange(graph.n)
-    roots = np.setdiff1d(np.arange(graph.n), sources)
-    anchor[group[roots]] = roots
-    smaller = _merged_graph(graph, group, anchor)
+    links = coo_array((np.ones(len(sources)), (sources, targets)), shape=(n, n))
+    _, labels = connected_components(links, directed=False)
+    # The node that does not move comes last and so becomes the anchor.
+    return merge(instance, np.asarray(labels, dtype=np.int64), np.append(sources, np.setdiff1d(np.arange(n), sources)))
+
+
+def merge(instance: Instance, group: IntArray, precedence: IntArray | None = None) -> Contraction:
+    """Merge the nodes of each group.
+
+    Parameters
+    ----------
+    instance : Instance
+    group : (n,) integers
+        Number of each node's group, from 0 without a gap.
+    precedence : (n,) integers, optional
+        All nodes; the last one of a group is its anchor.
+
+    Returns
+    -------
+    Contraction
+
+    Raises
+    ------
+    InputError
+        If the merged graph has a cycle.
+    """
+    nodes = np.arange(instance.graph.n) if precedence is None else precedence
+    anchor = np.zeros(int(group.max()) + 1, dtype=np.int64)
+    anchor[group[nodes]] = nodes
+    smaller = _merged_graph(instance.graph, group, anchor)
     return Contraction(instance, replace(instance, graph=smaller), group, anchor)
 
 

@@ -9,54 +9,71 @@ from numba import njit
 
 from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
-from mtpp_models.lattice import LIMIT_REACHED, Lattice, Words, contains, has, meets
+from mtpp_models.lattice import Lattice, Words, contains, has, meets
 
-__all__ = ["cheapest_chains"]
+__all__ = ["extend_chains", "first_blocks"]
 
 
 @njit(cache=True)
-def cheapest_chains(
+def first_blocks(arrays: KernelArrays, lattice: Lattice, upper: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Chains of one block.
+
+    Parameters
+    ----------
+    arrays : KernelArrays
+    lattice : Lattice
+    upper : (k + 1,) floats
+        For each number of blocks, only bottlenecks below this are of interest; 0 where none is.
+
+    Returns
+    -------
+    tuple
+        ``best``, (c, k + 1), the smallest bottleneck of a chain in at most b blocks from the empty ideal, infinite
+        where it is of no interest; and the ideal before its last block, (c, k + 1).
+    """
+    count, k = len(lattice.ideals), len(upper) - 1
+    best = np.full((count, k + 1), math.inf)
+    before = np.full((count, k + 1), -1)
+    best[0] = 0.0
+    for j in range(1, count):
+        cost = lattice.work[j] + lattice.cut[j] + _overflow(lattice.held[j], arrays)
+        if cost < upper.max():
+            best[j, 1:] = cost
+            before[j, 1:] = 0
+    return best, before
+
+
+@njit(cache=True)
+def extend_chains(
     arrays: KernelArrays,
     readers: Words,
     users: Words,
     lattice: Lattice,
     upper: FloatArray,
+    first: int,
     steps: int,
-) -> tuple[int, FloatArray, IntArray]:
-    """Cheapest chains of ideals from the empty one to each ideal, in at most b blocks.
-
-    Parameters
-    ----------
-    upper : (k + 1,) floats
-        For each number of blocks, only bottlenecks below this are of interest; 0 where none is.
-    steps : int
-        Largest number of pairs (ideal, cover) to look at.
+    best: FloatArray,
+    before: IntArray,
+) -> int:
+    """Add a block behind the ideals from `first` on, in `best` and `before`, until `steps` covers were looked at.
 
     Returns
     -------
-    tuple
-        Pairs looked at, or `LIMIT_REACHED`; ``best``, (c, k + 1), the smallest bottleneck of a chain, infinite where
-        it is of no interest; and the ideal before the last block of it, (c, k + 1).
+    int
+        The ideal to go on with; past the last but one, all is done.
     """
-    ideals, work, cut, held, rest, start, node, above = lattice
+    ideals, work, cut, _, rest, start, node, above = lattice
     count, k = len(ideals), len(upper) - 1
     total = work[count - 1]
     words = ideals.shape[1]
-    best = np.full((count, k + 1), math.inf)
-    before = np.full((count, k + 1), -1)
-    largest = upper.max()
-    best[0] = 0.0
-    for j in range(1, count):
-        cost = work[j] + cut[j] + _overflow(held[j], arrays)
-        if cost < largest:
-            best[j, 1:] = cost
-            before[j, 1:] = 0
     stamp = np.full(count, -1)
     received, kept, added = np.empty(count), np.empty(count), np.empty(count)
     queue = np.empty(count, dtype=np.int64)
     block = np.empty(words, dtype=np.uint64)
     looked = 0
-    for i in range(1, count - 1):
+    for i in range(first, count - 1):
+        if looked > steps:
+            return i
         # The last block reads what is cut behind i and sends nothing.
         remaining = total - work[i]
         closing = remaining + cut[i] + _overflow(rest[i], arrays)
@@ -118,9 +135,7 @@ def cheapest_chains(
                     if value < best[j, b]:
                         best[j, b] = value
                         before[j, b] = i
-        if looked > steps:
-            return LIMIT_REACHED, best, before
-    return looked, best, before
+    return count - 1
 
 
 @njit(cache=True, inline="always")

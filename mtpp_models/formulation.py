@@ -170,7 +170,7 @@ class Algorithm:
     name, summary, reference : str
         As of a `Formulation`.
     prove : callable
-        Maps a partition of the instance, the better the faster, to a result.
+        Maps a partition of the instance, the better the faster, and a time limit in seconds to a result.
     exact : bool
         Whether its bound is the optimum when it runs to its end.
     """
@@ -178,7 +178,7 @@ class Algorithm:
     name: str
     summary: str
     reference: str
-    prove: Callable[[Partition], Result]
+    prove: Callable[[Partition, float | None], Result]
     exact: bool = False
 
 

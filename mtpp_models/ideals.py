@@ -5,7 +5,8 @@ is :math:`I_b \setminus I_{b-1}`. So
 
 .. math:: \mathrm{best}[J, b] = \min_{I \subseteq J} \max(\mathrm{best}[I, b - 1], f(J \setminus I)).
 
-Networks are narrow: theirs have tens to some ten thousand ideals, and one pass answers every k. A partition
+Networks are narrow: theirs have tens to some hundred thousand ideals, and one pass answers every k. Where they have
+many, the edges that no better partition cuts are contracted first, which leaves far fewer. A partition
 that is known bounds what is worth extending: a block whose work reaches its bottleneck is dropped, and an ideal
 from which the blocks left cannot hold the work left. Wide graphs have too many ideals; then there is no answer.
 
@@ -14,16 +15,21 @@ With finite memory and no activation buffer the peak counts as 0, as in every mo
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.arrays import KernelArrays
-from instances.tensors import IntArray
-from mtpp_models.chains import cheapest_chains
+from instances.contraction import merge
+from instances.interrupts import catch_interrupt
+from instances.tensors import FloatArray, IntArray
+from mtpp_models.chains import extend_chains, first_blocks
+from mtpp_models.joins import join
 from mtpp_models.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
 from mtpp_models.simple import simple
 
@@ -44,12 +50,23 @@ class IdealLimits:
     ----------
     ideals : int
         Largest number of ideals.
-    pairs : int
-        Largest number of pairs (ideal, block behind it) to look at.
+    seconds : float
+        Largest time for the dynamic program.
+    interrupted : threading.Event
+        Ends it when it is set.
     """
 
-    ideals: int = 500_000
-    pairs: int = 500_000_000
+    ideals: int = 1_000_000
+    seconds: float = 60.0
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+
+# Few enough that looking for joins would take longer.
+_FEW_IDEALS = 20_000
+# Entries of the table of the dynamic program, 16 bytes each.
+_LARGEST_TABLE = 2**26
+# A second or so of work between looks at the clock.
+_STEPS = 20_000_000
 
 
 def count_ideals(graph: ComputationGraph, limit: int) -> int | None:
@@ -91,47 +108,70 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
     instance = starts[0].instance
     if any(start.instance.with_k(instance.k).key != instance.key for start in starts):
         raise InputError("The starts belong to different questions; give one graph on one platform.")
-    lattice = _enumerate(instance, limits.ideals)
-    if lattice is None:
-        return None
     upper = np.zeros(max(start.instance.k for start in starts) + 1)
     for start in starts:
         upper[start.instance.k] = start.bottleneck
-    arrays = KernelArrays.of(instance)
-    _, readers, users = _node_sets(instance)
-    looked, best, before = cheapest_chains(arrays, readers, users, lattice, upper, limits.pairs)
-    if looked == LIMIT_REACHED:
+    most = min(limits.ideals, _LARGEST_TABLE // len(upper))
+    lattice = _enumerate(instance, min(_FEW_IDEALS, most))
+    joined = merge(instance, np.arange(instance.graph.n))
+    if lattice is None and most > _FEW_IDEALS and upper.max() > 0:
+        joined = join(instance, float(upper.max()))
+        lattice = _enumerate(joined.instance, most)
+    if lattice is None:
         return None
+    chains = _cheapest_chains(joined.instance, lattice, upper, begin, limits)
+    if chains is None:
+        return None
+    best, before = chains
     margin = _ROUNDING * float(instance.graph.work.sum() + instance.tensor_time.sum() + _stream_time(instance))
     seconds = {"solve": (time.monotonic() - begin) / len(starts)}
     results = []
     for start in starts:
         k, partition = start.instance.k, start
         if best[-1, k] < start.bottleneck:
-            found = _read_chain(start, lattice, before)
+            found = joined.expand(_read_chain(joined.instance.with_k(k), lattice, before))
             partition = min(start, found, key=lambda partition: partition.bottleneck)
         value = max(simple(start.instance), float(min(upper[k], best[-1, k])) - margin)
         results.append(Result(IDEALS, start.instance, partition, Bound(value, IDEALS), seconds))
     return results
 
 
-def ideals(start: Partition) -> Result:
-    """The bound and partition of `solve_ideals` for one k; *simple*, not to its end, where the graph is too wide.
+def _cheapest_chains(
+    instance: Instance, lattice: Lattice, upper: FloatArray, begin: float, limits: IdealLimits
+) -> tuple[FloatArray, IntArray] | None:
+    arrays = KernelArrays.of(instance)
+    _, readers, users = _node_sets(instance)
+    best, before = first_blocks(arrays, lattice, upper)
+    ideal, last = 1, len(lattice.ideals) - 1
+    while ideal < last:
+        if limits.interrupted.is_set() or time.monotonic() - begin > limits.seconds:
+            return None
+        ideal = extend_chains(arrays, readers, users, lattice, upper, ideal, _STEPS, best, before)
+    return best, before
+
+
+def ideals(start: Partition, time_limit: float | None = None) -> Result:
+    """The bound and partition of `solve_ideals` for one k; *simple*, not to its end, where a limit is reached.
 
     Parameters
     ----------
     start : Partition
+    time_limit : float, optional
+        Seconds for the dynamic program.
 
     Returns
     -------
     Result
     """
     begin = time.monotonic()
-    results = solve_ideals([start])
+    with catch_interrupt() as interrupted:
+        seconds = math.inf if time_limit is None else time_limit
+        results = solve_ideals([start], IdealLimits(seconds=seconds, interrupted=interrupted))
     if results is not None:
-        return results[0]
+        return replace(results[0], interrupted=interrupted.is_set())
     bound = Bound(simple(start.instance), IDEALS, optimal=False)
-    return Result(IDEALS, start.instance, start, bound, {"solve": time.monotonic() - begin})
+    spent = {"solve": time.monotonic() - begin}
+    return Result(IDEALS, start.instance, start, bound, spent, interrupted=interrupted.is_set())
 
 
 def _stream_time(instance: Instance) -> float:
@@ -162,9 +202,8 @@ def _words(rows: IntArray, nodes: IntArray, count: int, n: int) -> Words:
     return words
 
 
-def _read_chain(start: Partition, lattice: Lattice, before: IntArray) -> Partition:
+def _read_chain(instance: Instance, lattice: Lattice, before: IntArray) -> Partition:
     """Follow the chain backwards; each node lies in the first ideal that holds it."""
-    instance = start.instance
     block = np.zeros(instance.graph.n, dtype=np.int64)
     ideal, b = len(lattice.ideals) - 1, instance.k
     while ideal > 0:

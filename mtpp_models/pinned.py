@@ -29,6 +29,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from instances import Bound, ComputationGraph, Instance, Partition, Result
+from instances.interrupts import catch_interrupt
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["PIGEONHOLE", "PINNED", "BlockCuts", "pinned"]
@@ -93,13 +94,15 @@ class BlockCuts:
         first = self._graph.n + 2 * self._count
         return slice(first, first + self._graph.m)
 
-    def least_cost(self, nodes: Iterable[int]) -> float:
+    def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
         """L of the nodes and all between them, or the ceiling if that is smaller.
 
         Parameters
         ----------
         nodes : iterable of int
             At least one.
+        without : int, optional
+            A node that the block must not hold.
 
         Returns
         -------
@@ -113,8 +116,9 @@ class BlockCuts:
         pins = np.union1d(given, np.flatnonzero(behind & before))
         u, v = self._graph.edges[:, 0], self._graph.edges[:, 1]
         towards, away = before[v] | np.isin(v, pins), behind[u] | np.isin(u, pins)
-        tail = np.concatenate((self._tail, u[towards], v[away], np.full(len(pins), self._source)))
-        head = np.concatenate((self._head, v[towards], u[away], pins))
+        barred = np.array([] if without is None else [without], dtype=np.int64)
+        tail = np.concatenate((self._tail, u[towards], v[away], np.full(len(pins), self._source), barred))
+        head = np.concatenate((self._head, v[towards], u[away], pins, np.full(len(barred), self._sink)))
         capacity = np.concatenate((self._capacity, np.full(len(tail) - len(self._tail), _INFINITE)))
         matrix = csr_array((capacity, (tail, head)), shape=(self._gate + 1, self._gate + 1))
         matrix.data = np.minimum(matrix.data, _INFINITE).astype(np.int32)
@@ -125,13 +129,15 @@ class BlockCuts:
         return np.floor(np.minimum(values / self._ceiling, 1.0) * _UNIT).astype(np.int64)
 
 
-def pinned(start: Partition) -> Result:
+def pinned(start: Partition, time_limit: float | None = None) -> Result:
     """The largest of the minimum cuts around single nodes.
 
     Parameters
     ----------
     start : Partition
         A known partition; cuts stop at its bottleneck.
+    time_limit : float, optional
+        Seconds; after them, or at Ctrl-C, the largest cut so far is the bound.
 
     Returns
     -------
@@ -139,18 +145,22 @@ def pinned(start: Partition) -> Result:
         Its bound's witness names the node.
     """
     begin = time.monotonic()
-    value, node = 0.0, 0
-    if start.bottleneck > 0:
-        cuts = BlockCuts(start.instance, start.bottleneck)
+    value, node, finished = 0.0, 0, True
+    with catch_interrupt() as interrupted:
+        cuts = BlockCuts(start.instance, start.bottleneck or 1.0)
         alone = cuts.alone()
         for v in np.argsort(-alone).tolist():
             if alone[v] <= value:
                 break  # a block of v alone costs no more than what is proved
+            if interrupted.is_set() or (time_limit is not None and time.monotonic() - begin > time_limit):
+                finished = False
+                break
             least = cuts.least_cost([v])
             if least > value:
                 value, node = least, v
-    bound = Bound(value, PINNED, witness={"nodes": [node]})
-    return Result(PINNED, start.instance, start, bound, {"solve": time.monotonic() - begin})
+    bound = Bound(value, PINNED, finished, {"nodes": [node]})
+    seconds = {"solve": time.monotonic() - begin}
+    return Result(PINNED, start.instance, start, bound, seconds, interrupted=interrupted.is_set())
 
 
 def _reachability(graph: ComputationGraph) -> BoolArray:

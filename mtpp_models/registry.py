@@ -19,7 +19,7 @@ _ALGORITHMS = (
         "simple",
         "the larger of the heaviest node and the work per block",
         "MTPP, Lemma 4.2, eq. (13)",
-        lambda start: Result("simple", start.instance, bound=Bound(simple(start.instance), "simple")),
+        lambda start, _: Result("simple", start.instance, bound=Bound(simple(start.instance), "simple")),
     ),
     Algorithm("pinned", "minimum cut around each node", "docs of mtpp_models.pinned", pinned),
     Algorithm("ideals", "dynamic program over ideals, for narrow graphs", "docs of mtpp_models.ideals", ideals, True),
@@ -35,9 +35,7 @@ MODELS: dict[str, Algorithm | Formulation] = {
         BOTTLENECK,
         GUESS_THE_BOTTLENECK,
         coarse(2),
-        coarse(3),
         coarse(4),
-        coarse(8),
         EXACT,
     )
 }

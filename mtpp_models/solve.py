@@ -68,7 +68,7 @@ def solve(
     ----------
     instance : Instance
     model : str, Algorithm or Formulation
-        A name of `MODELS`, or a model; algorithms use neither solver nor limits.
+        A name of `MODELS`, or a model; algorithms use no solver.
     solver : str
         A name of `SOLVERS` or one that Pyomo knows.
     time_limit : float, optional
@@ -109,7 +109,7 @@ def solve(
 
     def prove(instance: Instance, start: Partition | None) -> Result:
         if isinstance(chosen, Algorithm):
-            return chosen.prove(start or _one_block(instance))
+            return chosen.prove(start or _one_block(instance), time_limit)
         return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
 
     if not reduce:

@@ -90,3 +90,26 @@ def partitions(draw: st.DrawFn, max_nodes: int = 7, huge_ratio: bool = True, ove
         lowest = max((block[u] for u in graph.edges[graph.edges[:, 1] == v, 0]), default=0)
         block[v] = draw(st.integers(lowest, instance.k - 1))
     return Partition(instance, block, draw(orders(graph)))
+
+
+@st.composite
+def heavy_overflows(draw: st.DrawFn) -> Instance:
+    """At most 4 nodes whose parameters, and maybe outputs, take up to 1e11 times as long to move as the work takes."""
+    unit = 10.0 ** draw(st.integers(3, 10))
+    small = st.integers(0, 9).map(float)
+    large = small.map(lambda x: x * unit) | st.sampled_from([1.0, 3.0, unit + 1.0])
+    n = draw(st.integers(1, 4))
+    pairs = [(u, v) for v in range(n) for u in range(v)]
+    edges = [pair for pair in pairs if draw(st.booleans())]
+    work, params, outputs = (
+        draw(st.lists(values, min_size=n, max_size=n))
+        for values in (small, large, draw(st.sampled_from([small, large])))
+    )
+    users = st.lists(st.integers(0, n - 1), min_size=1, unique=True)
+    parameters = tuple(
+        SharedParameter(f"p{i}", draw(large), tuple(draw(users))) for i in range(draw(st.integers(0, 1)))
+    )
+    graph = ComputationGraph.from_edges(edges, work, outputs, params, parameters=parameters)
+    memory = draw(st.sampled_from([0.0, 1.0, 5.0, 12.0, 20.0])) * unit
+    buffer = draw(st.sampled_from([0.0, 2.0, unit]))
+    return Instance(graph, Platform(draw(st.integers(2, 3)), 1.0, memory, buffer))

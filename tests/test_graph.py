@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import given
 from strategies import graphs
 
-from instances import ComputationGraph, InputError, Instance, Platform, SharedParameter
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 
 
 @pytest.mark.parametrize(
@@ -149,3 +151,76 @@ def test_the_key_tells_platforms_apart() -> None:
     instance = Instance(graph, Platform(2, 1))
     assert instance.key == Instance(graph, Platform(2, 1), name="other").key
     assert instance.key != instance.with_k(3).key
+
+
+@pytest.mark.parametrize("field", [{"k": 2.0}, {"bandwidth": 1}, {"memory": 5}, {"activation_buffer": 0}])
+def test_equal_numbers_of_any_type_are_one_question(field: dict[str, float]) -> None:
+    graph = ComputationGraph.from_edges([], [1, 1])
+    plain = Platform(2, 1.0, 5.0, 0.0)
+    same = replace(plain, **field)
+    assert same == plain
+    assert repr(same) == repr(plain)
+    assert Instance(graph, same).key == Instance(graph, plain).key
+    assert type(same.k) is int
+
+
+@pytest.mark.parametrize("field", [{"k": 3}, {"bandwidth": 2}, {"memory": 6}, {"activation_buffer": None}])
+def test_the_key_holds_every_field_of_the_platform(field: dict[str, float]) -> None:
+    graph = ComputationGraph.from_edges([], [1, 1])
+    plain = Platform(2, 1.0, 5.0, 0.0)
+    assert Instance(graph, replace(plain, **field)).key != Instance(graph, plain).key
+
+
+def test_the_hash_tells_apart_who_uses_what_and_who_reads_what() -> None:
+    def build(
+        users: tuple[int, ...] = (0, 1), edges: tuple[tuple[int, ...], ...] = ((0, 2),), params: float = 0
+    ) -> str:
+        shared = (SharedParameter("p", 3, users),)
+        return ComputationGraph.from_edges(
+            edges, [1, 1, 1], [[2, 2], [2], [0]], [params, 0, 0], parameters=shared
+        ).content_hash
+
+    different = [
+        build(),
+        build((0, 2)),
+        build((0, 1, 2)),
+        build(edges=((0, 1),)),
+        build(edges=((1, 2),)),
+        build(params=1),
+    ]
+    different += [build(edges=((0, 2, 1),)), build(edges=())]
+    assert len(set(different)) == len(different)
+    assert build((1, 0, 1)) == build((0, 1))
+
+
+def arrays_of(graph: ComputationGraph) -> list[np.ndarray]:
+    tensors = graph.tensors
+    return [graph.work, graph.param_bytes, tensors.producer, tensors.bytes, tensors.start, tensors.consumers]
+
+
+@given(graphs())
+def test_pickling_keeps_everything_and_arrays_read_only(graph: ComputationGraph) -> None:
+    """As it happens whenever a run is sent to another process."""
+    partition = Partition(Instance(graph, Platform(2, 1.0)), np.zeros(graph.n))
+    back = pickle.loads(pickle.dumps(partition))
+    copy = back.instance.graph
+    assert (copy.content_hash, copy.names, copy.parameters) == (graph.content_hash, graph.names, graph.parameters)
+    assert back.instance.key == partition.instance.key
+    assert back.bottleneck == partition.bottleneck
+    assert not any(array.flags.writeable for array in (*arrays_of(copy), back.block, back.order))
+
+
+@given(graphs())
+def test_networkx_and_back_is_the_same_graph(graph: ComputationGraph) -> None:
+    """Several outputs per node, tensors that nobody reads, parallel edges; shared parameters stay behind."""
+    alone = replace(graph, parameters=(), names=tuple(f"node {v}" for v in range(graph.n)))
+    back = ComputationGraph.from_networkx(alone.to_networkx())
+    assert back.content_hash == alone.content_hash
+    assert back.names == alone.names
+
+
+def test_minus_zero_is_zero() -> None:
+    assert (
+        ComputationGraph.from_edges([], [-0.0], [-0.0], [-0.0]).content_hash
+        == ComputationGraph.from_edges([], [0.0], [0.0], [0.0]).content_hash
+    )

@@ -75,7 +75,7 @@ def test_a_limit_gives_no_answer_instead_of_a_wrong_one() -> None:
     instance = Instance(grid(6, 6), Platform(4, 1.0))
     start = Partition(instance, np.zeros(36, dtype=int))
     assert solve_ideals([start], IdealLimits(ideals=100)) is None
-    assert solve_ideals([start], IdealLimits(pairs=100)) is None
+    assert solve_ideals([start], IdealLimits(seconds=0.0)) is None
 
 
 def test_starts_of_different_graphs_are_refused() -> None:

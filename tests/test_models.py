@@ -13,7 +13,7 @@ from strategies import partitions
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 from instances.synthetic import regal_style
-from mtpp_models import MODELS, ScaledInstance, solve, write_model
+from mtpp_models import MODELS, ScaledInstance, simple, solve, write_model
 from mtpp_models.highs import run_highs
 from mtpp_models.outcome import Controls, Termination
 
@@ -68,6 +68,18 @@ def test_three_superblocks_with_y_fixed_cost_what_the_block_of_most_work_costs(
     middle = start.costs.work.argmax()
     expected = start.costs.work[middle] if name == "bottleneck-no-cut-io" else start.block_costs[middle]
     assert fixed_objective(case.model(start)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("work", [0.1, 1 / 3, 0.7, 1.1e-9, 3e15 / 7])
+def test_rounding_does_not_cut_off_a_block_of_exactly_its_share(work: float) -> None:
+    """(14) beside sums that differ in their last digit."""
+    for n in range(2, 40):
+        instance = Instance(ComputationGraph.from_edges([], [work] * 2 * n), Platform(2, 1.0))
+        half = Partition(instance, [0] * n + [1] * n)
+        for unit in (simple(instance), 3.0 * work, 0.1 * work):
+            (case,) = MODELS["bottleneck"].cases(ScaledInstance(instance, unit))
+            share = case.model(half).share
+            assert pyo.value(share.lower) <= pyo.value(share.body) <= 1 + 1e-12
 
 
 def test_guess_the_bottleneck_with_y_fixed_costs_the_bottleneck_at_its_own_position(

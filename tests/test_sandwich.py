@@ -10,11 +10,11 @@ import pytest
 from brute_force import best_partition
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import instances
+from strategies import heavy_overflows, instances
 
 from heuristics import HEURISTICS, Limits
-from instances import Instance, Partition, certify
-from instances.synthetic import TOYS
+from instances import ComputationGraph, Instance, Partition, Platform, certify
+from instances.synthetic import TOYS, regal_style
 from mtpp_models import MODELS, solve
 
 FEW = Limits(evaluations=20)
@@ -104,3 +104,46 @@ def test_the_hierarchy_of_the_paper(instance: Instance) -> None:
     ):
         assert bound[weaker] <= bound[stronger] * slack, (weaker, stronger)
     assert math.isfinite(bound["exact"])
+
+
+def check_heavy_overflow(instance: Instance, solver: str, start: Partition | None) -> None:
+    value = optimum(instance)
+    for name in ("bottleneck", "exact"):
+        bound = solve(instance, name, solver=solver, start=start).bound
+        assert bound is not None
+        assert bound.value <= value * (1 + 1e-9), name
+
+
+@settings(max_examples=150)
+@given(heavy_overflows(), st.booleans())
+def test_bounds_hold_beside_a_huge_overflow(instance: Instance, warm: bool) -> None:
+    """Solvers' tolerances are relative to the largest numbers, and once grew to more than the work."""
+    start = HEURISTICS["random-1"].run(instance, np.random.default_rng(0)) if warm else None
+    check_heavy_overflow(instance, "highs", start)
+
+
+@settings(max_examples=12)
+@given(instance=heavy_overflows())
+def test_bounds_of_every_solver_hold_beside_a_huge_overflow(solver: str, instance: Instance) -> None:
+    check_heavy_overflow(instance, solver, None)
+
+
+def test_a_tensor_a_trillion_times_the_work_is_within_what_solvers_accept() -> None:
+    """Nobody cuts it, and its coefficient must not make the solver refuse the model."""
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], [1, 2, 3, 4], [1, 1e15, 1, 0])
+    instance = Instance(graph, Platform(2, bandwidth=1.0))
+    for name in ("bottleneck", "guess-the-bottleneck", "exact"):
+        for reduce in (False, True):
+            bound = solve(instance, name, reduce=reduce).bound
+            assert bound is not None
+            assert 5 <= bound.value <= optimum(instance) == 7
+
+
+@pytest.mark.parametrize("n", [30, 60])
+def test_a_solver_without_time_states_nothing_false(solver: str, n: int) -> None:
+    """Stopped before, in or after its first linear program."""
+    instance = Instance(regal_style("erdos-renyi", n, seed=n), Platform(4, 1.0))
+    best = HEURISTICS["brkga-100"].run(instance, np.random.default_rng(0))
+    for name, start in (("bottleneck", None), ("guess-the-bottleneck", None), ("exact", None), ("exact", best)):
+        for relaxation in (False, True):
+            certify(best, solve(instance, name, solver=solver, time_limit=0.02, start=start, relaxation=relaxation))

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from heuristics import HEURISTICS, BRKGAParameters, Limits, brkga
+from heuristics.arrangement import linear_arrangement
 from heuristics.brkga import evolve
-from instances import InputError, Instance, Platform
+from heuristics.kernels import decode
+from heuristics.random_search import random_search
+from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances.arrays import KernelArrays
 from instances.synthetic import regal_style
 
 
@@ -74,6 +82,113 @@ def test_limits_refuse_nonsense(limits: dict[str, float], message: str) -> None:
 def test_brkga_refuses_a_population_without_parents_or_children(parameters: dict[str, float]) -> None:
     with pytest.raises(InputError, match="no elite or no children"):
         BRKGAParameters(**parameters)
+
+
+GENERATIONS = BRKGAParameters(population=60, generations=2, elite=0.5, mutants=0.1, inheritance=1.0)
+
+
+def second_generation(parameters: BRKGAParameters) -> tuple[set[tuple[float, ...]], set[tuple[float, ...]], np.ndarray]:
+    """Elite and others of the first generation, and the children of the second."""
+    seen = []
+
+    def fitness(keys: np.ndarray) -> np.ndarray:
+        seen.append(keys.copy())
+        return keys.sum(axis=1)
+
+    evolve(fitness, 3, np.random.default_rng(0), Limits(), parameters)
+    first = [tuple(keys) for keys in seen[0][seen[0].sum(axis=1).argsort()].tolist()]
+    elite = parameters.num_elite
+    return set(first[:elite]), set(first[elite:]), seen[1][: len(seen[1]) - parameters.num_mutants]
+
+
+def test_a_child_takes_keys_from_its_elite_parent_with_the_probability_of_inheritance() -> None:
+    elite, _, children = second_generation(GENERATIONS)
+    assert {tuple(keys) for keys in children.tolist()} <= elite
+    _, others, children = second_generation(replace(GENERATIONS, inheritance=0.0))
+    assert len(children) == 24
+    assert {tuple(keys) for keys in children.tolist()} <= others
+
+
+def test_each_key_of_a_child_comes_from_one_of_two_parents() -> None:
+    elite, others, children = second_generation(replace(GENERATIONS, inheritance=0.7))
+    from_elite = np.isin(children, [list(keys) for keys in elite])
+    assert (from_elite | np.isin(children, [list(keys) for keys in others])).all()
+    assert 0.5 < from_elite.mean() < 0.9
+
+
+def search(name: str, instance: Instance, limits: Limits) -> Partition:
+    return HEURISTICS[name].run(instance, np.random.default_rng(4), limits)
+
+
+def test_random_search_keeps_the_best_of_all_its_orders(instance: Instance) -> None:
+    """Several batches, of which now the first and now a later one holds the best."""
+    keys = np.random.default_rng(4).random((1000, instance.graph.n))
+    values = decode(keys, instance.k, KernelArrays.of(instance))
+    best = []
+    for count in (1, 99, 100, 101, 250, 600, 1000):
+        partition = random_search(instance, np.random.default_rng(4), Limits(evaluations=count), samples=10_000)
+        best.append(partition.bottleneck)
+        assert best[-1] == pytest.approx(values[:count].min())
+    assert len(set(best)) > 3
+    assert values[:100].min() < values[100:200].min()
+
+
+IMMEDIATELY = threading.Event()
+IMMEDIATELY.set()
+
+
+@pytest.mark.parametrize("limits", [{"seconds": 0.0}, {"target": 1e9}, {"interrupted": IMMEDIATELY}])
+@pytest.mark.parametrize(
+    ("name", "first"), [("random-10000", 100), ("brkga-10000", 100), ("brkga-100", 10), ("local-search", None)]
+)
+def test_every_limit_ends_a_search_after_its_first_step(
+    name: str, first: int | None, limits: dict[str, Any], instance: Instance
+) -> None:
+    more = search(name, instance, Limits(evaluations=2000))
+    stopped = search(name, instance, Limits(**limits))
+    step = HEURISTICS["kahn"].run(instance, np.random.default_rng(4))
+    if first is not None:
+        step = search(name, instance, Limits(evaluations=first))
+    assert stopped.block.tolist() == step.block.tolist()
+    assert more.bottleneck < stopped.bottleneck
+
+
+def test_limits_that_are_far_away_end_nothing() -> None:
+    far = Limits(seconds=1e9, evaluations=10**9, target=1.0, interrupted=threading.Event())
+    assert not far.reached(1.5)
+    assert far.reached(1.0)
+    assert not far.without_target().reached(1.0)
+    assert far.allow(5) == 5
+    assert Limits(evaluations=3).allow(5) == 3
+
+
+def arrangement_cost(partition: Partition, *, weighted: bool) -> float:
+    graph = partition.instance.graph
+    length = np.argsort(partition.order)[graph.edges] @ [-1, 1]
+    return float(length @ (graph.tensors.bytes[graph.edge_tensor] if weighted else np.ones(graph.m)))
+
+
+@pytest.mark.parametrize(("name", "order"), [("mla", [0, 1, 2, 3]), ("mla-weighted", [1, 0, 2, 3])])
+def test_a_linear_arrangement_has_the_shortest_edges(name: str, order: list[int]) -> None:
+    """Of the two orders one has lengths 2 + 1 + 2 + 1, the other 1 + 2 + 3 + 1 with the heavy edge first."""
+    graph = ComputationGraph.from_edges([(0, 2), (1, 2), (1, 3), (2, 3)], [1, 1, 1, 1], [100, 1, 1, 0])
+    instance = Instance(graph, Platform(2, bandwidth=1))
+    assert HEURISTICS[name].run(instance, np.random.default_rng(0), reduce=False).order.tolist() == order
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_linear_arrangement_minds_the_clock_and_not_the_target(weighted: bool, instance: Instance) -> None:
+    """A target is a bottleneck; the search minimises edge lengths."""
+    found = [
+        arrangement_cost(
+            linear_arrangement(
+                instance, np.random.default_rng(0), limits, weighted=weighted, parameters=BRKGAParameters(20, 10)
+            ),
+            weighted=weighted,
+        )
+        for limits in (Limits(), Limits(target=1e30), Limits(seconds=0), Limits(evaluations=20))
+    ]
+    assert found[0] == found[1] < found[2] == found[3]
 
 
 def test_brkga_runs_without_options(instance: Instance) -> None:

@@ -6,9 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import highspy
 import numpy as np
+import pyomo.environ as pyo
 import pytest
 
 import mtpp_models
@@ -17,6 +22,7 @@ from instances import FalseCertificateError, InputError, Instance, Partition, Pl
 from instances.readers import load_graph
 from instances.synthetic import regal_style
 from mtpp_models import MODELS, ScaledInstance, SolverNotAvailableError, available_solvers, solve
+from mtpp_models.highs import run_highs
 from mtpp_models.outcome import Controls, Outcome, Termination
 from mtpp_models.pyomo_solvers import ScipWithoutGil
 from mtpp_models.solvers import SOLVERS, Solver
@@ -199,6 +205,91 @@ def test_a_solver_that_lies_is_found_out(small: Instance, monkeypatch: pytest.Mo
         monkeypatch.setitem(SOLVERS, "liar", liar)
         with pytest.raises(FalseCertificateError):
             solve(small, solver="liar", start=start)
+
+
+def stub(monkeypatch: pytest.MonkeyPatch, run: Callable[[pyo.ConcreteModel, Controls], Outcome]) -> str:
+    """Register a solver that does what a test needs, and return its name."""
+    monkeypatch.setitem(SOLVERS, "stub", Solver("stub", "none", lambda: "1", run, 0.0))
+    return "stub"
+
+
+def test_the_cases_of_a_model_share_the_time(small: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one case leaves over goes to those behind it."""
+    given: list[float] = []
+
+    def run(_: pyo.ConcreteModel, controls: Controls) -> Outcome:
+        assert controls.time_limit is not None
+        given.append(controls.time_limit)
+        return Outcome(Termination.STOPPED)
+
+    solve(small, "guess-the-bottleneck", solver=stub(monkeypatch, run), time_limit=3000)
+    assert given == [pytest.approx(3000 / cases, rel=0.2) for cases in (3, 2, 1)]
+    assert all(seconds <= 3000 / cases for seconds, cases in zip(given, (3, 2, 1), strict=True))
+
+
+def test_cases_that_were_not_started_prove_no_more_than_simple(
+    small: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(_: pyo.ConcreteModel, controls: Controls) -> Outcome:
+        controls.interrupted.set()
+        return Outcome(Termination.OPTIMAL, bound=5.0, objective=5.0)
+
+    simple = solve(small, "simple").bound
+    result = solve(small, "guess-the-bottleneck", solver=stub(monkeypatch, run))
+    assert result.bound is not None
+    assert simple is not None
+    assert (result.interrupted, result.bound.optimal) == (True, False)
+    assert result.bound.value == pytest.approx(simple.value)
+
+
+def test_a_fractional_solution_is_no_partition(small: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounded it would be one, but nobody vouches for it."""
+
+    def run(model: pyo.ConcreteModel, _: Controls, share: float) -> Outcome:
+        for variable in model.y.values():
+            variable.set_value(float(variable.value) if variable.fixed else share, skip_validation=True)
+        return Outcome(Termination.STOPPED, bound=0.0, objective=1.0)
+
+    for share, found in ((0.4, False), (0.01, False), (1e-9, True)):
+        result = solve(small, "exact", solver=stub(monkeypatch, partial(run, share=share)))
+        assert (result.partition is not None) == found
+
+
+def test_a_gap_ends_the_search_early(small: Instance) -> None:
+    loose, exact = solve(small, "exact", gap=0.3), solve(small, "exact")
+    assert loose.ratio is not None
+    assert loose.bound is not None
+    assert exact.bound is not None
+    assert (loose.bound.optimal, exact.bound.optimal) == (False, True)
+    assert exact.proved
+    assert 1.001 < loose.ratio <= 1 / (1 - 0.3) + 1e-6
+
+
+def test_highs_is_told_every_control(monkeypatch: pytest.MonkeyPatch, small: Instance) -> None:
+    names = ("mip_rel_gap", "mip_abs_gap", "random_seed", "threads", "time_limit", "mip_feasibility_tolerance")
+    told: list[dict[str, float]] = []
+
+    class Recorded(highspy.Highs):
+        def run(self) -> highspy.HighsStatus:
+            told.append({name: self.getOptionValue(name)[1] for name in names})
+            return super().run()
+
+    monkeypatch.setattr(highspy, "Highs", Recorded)
+    (case,) = MODELS["bottleneck"].cases(ScaledInstance.near(small, None))
+    run_highs(case.model(), Controls(time_limit=50.0, gap=0.25, threads=2, seed=7, tolerance=1e-8))
+    assert told == [dict(zip(names, (0.25, 0.0, 7, 2, 50.0, 1e-8), strict=True))]
+
+
+def test_a_linear_program_that_was_stopped_proves_nothing(large: Instance) -> None:
+    """Its objective is a bound at the optimum alone."""
+    (case,) = MODELS["exact"].cases(ScaledInstance.near(large, None))
+    stop = threading.Event()
+    stop.set()
+    stopped = run_highs(case.model(relaxation=True), Controls(interrupted=stop))
+    assert (stopped.termination, stopped.bound) == (Termination.STOPPED, None)
+    done = run_highs(case.model(relaxation=True), Controls())
+    assert done.termination is Termination.OPTIMAL
+    assert done.bound == done.objective
 
 
 def test_controls_default_to_an_exact_run() -> None:

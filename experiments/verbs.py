@@ -1,0 +1,190 @@
+"""The verbs that answer a question: ``mtpp partition``, ``bound`` and ``certify``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments import options
+from experiments.exit_codes import DONE, INTERRUPTED, NOTHING
+
+if TYPE_CHECKING:
+    from instances import Result
+
+__all__ = ["bound", "certify", "partition"]
+
+
+def partition(
+    graph: options.Graph,
+    blocks: options.Blocks,
+    bandwidth: options.Bandwidth = None,
+    memory: options.Memory = None,
+    activation_buffer: options.ActivationBuffer = None,
+    dim: options.Dim = None,
+    reader: options.Reader = None,
+    communication: options.Communication = "size",
+    method: Annotated[
+        str, typer.Option(metavar="NAME", help="See mtpp list heuristics.", rich_help_panel=options.SEARCH)
+    ] = "brkga-10000",
+    seed: options.Seed = 0,
+    time_limit: options.OptionalTimeLimit = None,
+    out: options.Out = None,
+    plot: options.Plot = None,
+) -> int:
+    """Search for a partition with a small bottleneck.
+
+    Example: mtpp partition bert-base -k 8 --bandwidth 25GB/s --dim batch=8 --out partition.json --plot partition.svg
+    """
+    from experiments.files import check_files, draw, for_k
+    from experiments.questions import load_instances
+
+    check_files(out, plot)
+    instances = load_instances(
+        graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
+        dims=dim or (), reader=reader, communication=communication,
+    )  # fmt: skip
+
+    import numpy as np
+
+    from experiments.certifying import search
+    from experiments.progress import LiveLine
+    from experiments.reports import partition_row, print_rows
+    from instances.interrupts import catch_interrupt
+    from instances.serialization import save_partition
+
+    rows = []
+    with catch_interrupt() as interrupted:
+        for instance in instances:
+            with LiveLine(f"{instance.name}, k = {instance.k}, {method}"):
+                answer = search(instance, method, np.random.default_rng(seed), interrupted, time_limit)
+            rows.append(partition_row(answer))
+            assert answer.partition is not None
+            if out is not None:
+                save_partition(answer.partition, for_k(out, instance, instances))
+            draw(answer, plot, instances)
+            if interrupted.is_set():
+                break
+    print_rows(rows)
+    return INTERRUPTED if interrupted.is_set() else DONE
+
+
+def bound(
+    graph: options.Graph,
+    blocks: options.Blocks,
+    bandwidth: options.Bandwidth = None,
+    memory: options.Memory = None,
+    activation_buffer: options.ActivationBuffer = None,
+    dim: options.Dim = None,
+    reader: options.Reader = None,
+    communication: options.Communication = "size",
+    model: Annotated[
+        str, typer.Option(metavar="NAME", help="See mtpp list models.", rich_help_panel=options.SEARCH)
+    ] = "exact",
+    relaxation: Annotated[
+        bool, typer.Option("--relaxation", help="Solve the linear relaxation.", rich_help_panel=options.SEARCH)
+    ] = False,
+    solver: options.Solver = "highs",
+    time_limit: options.TimeLimit = 60.0,
+    gap: options.Gap = 0.0,
+    threads: options.Threads = 1,
+    seed: options.Seed = 0,
+    start: options.Start = None,
+    out: options.Out = None,
+    plot: options.Plot = None,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the model (.lp or .mps) instead of solving it.")
+    ] = None,
+) -> int:
+    """Prove a lower bound on the bottleneck of every partition.
+
+    Example: mtpp bound bert-base -k 8 --model guess-the-bottleneck --solver highs --time-limit 60
+    """
+    from experiments.files import check_files, draw, for_k, read_starts, write_certificate
+    from experiments.questions import load_instances
+
+    check_files(out, plot, export)
+    instances = load_instances(
+        graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
+        dims=dim or (), reader=reader, communication=communication,
+    )  # fmt: skip
+    starts = read_starts(start, instances)
+
+    from experiments.progress import LiveLine
+    from experiments.reports import bound_row, print_rows
+    from mtpp_models import solve, write_model
+
+    if export is not None:
+        for instance, begin in zip(instances, starts, strict=True):
+            for file in write_model(instance, model, for_k(export, instance, instances), begin):
+                print(file)
+        return DONE
+    answers: list[Result] = []
+    for instance, begin in zip(instances, starts, strict=True):
+        with LiveLine(f"{instance.name}, k = {instance.k}") as live:
+            answer = solve(
+                instance, model, solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed,
+                start=begin, relaxation=relaxation, on_progress=live.show,
+            )  # fmt: skip
+        answers.append(answer)
+        write_certificate([answer], out, instances)
+        draw(answer, plot, instances)
+        if answer.interrupted:
+            break
+    print_rows([bound_row(answer) for answer in answers])
+    if answers[-1].interrupted:
+        return INTERRUPTED
+    return NOTHING if any(answer.bound is None for answer in answers) else DONE
+
+
+def certify(
+    graph: options.Graph,
+    blocks: options.Blocks,
+    bandwidth: options.Bandwidth = None,
+    memory: options.Memory = None,
+    activation_buffer: options.ActivationBuffer = None,
+    dim: options.Dim = None,
+    reader: options.Reader = None,
+    communication: options.Communication = "size",
+    solver: options.Solver = "highs",
+    time_limit: options.TimeLimit = 60.0,
+    gap: options.Gap = 0.0,
+    threads: options.Threads = 1,
+    seed: options.Seed = 0,
+    start: options.Start = None,
+    out: options.Out = None,
+    plot: options.Plot = None,
+) -> int:
+    """Find a good partition and prove how good it is, under one time budget.
+
+    Example: mtpp certify bert-base -k 2,4,8 --time-limit 60 --out certificate.json
+    """
+    from experiments.files import check_files, draw, read_starts, write_certificate
+    from experiments.questions import load_instances
+
+    check_files(out, plot)
+    instances = load_instances(
+        graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
+        dims=dim or (), reader=reader, communication=communication,
+    )  # fmt: skip
+    starts = read_starts(start, instances)
+
+    from experiments.certifying import combine, gather
+    from experiments.progress import LiveLine
+    from experiments.reports import certificate_row, print_rows
+
+    results: list[Result] = []
+    for instance, begin in zip(instances, starts, strict=True):
+        with LiveLine(f"{instance.name}, k = {instance.k}") as live:
+            answers = gather(
+                instance, time_limit=time_limit, solver=solver, gap=gap, threads=threads, seed=seed,
+                start=begin, on_progress=live.show,
+            )  # fmt: skip
+        results.append(combine(answers))
+        write_certificate(answers, out, instances)
+        draw(results[-1], plot, instances)
+        if results[-1].interrupted:
+            break
+    print_rows([certificate_row(result) for result in results])
+    return INTERRUPTED if results[-1].interrupted else DONE

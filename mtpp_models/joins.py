@@ -1,0 +1,55 @@
+r"""Edges that no cheap partition cuts.
+
+If the ends u and v of an edge lie in different blocks, the block of u holds u and not v, and the block of v holds v
+and not u. So if
+
+.. math:: \min \{ f(S) : u \in S, v \notin S \} \ge T  \quad\text{or}\quad  \min \{ f(S) : v \in S, u \notin S \} \ge T,
+
+every partition with a bottleneck below T keeps u and v together, and with them whatever lies between. Merging them
+leaves a smaller graph with :math:`\mathrm{OPT} \ge \min(T, \mathrm{OPT}_\mathrm{merged})`; a partition of bottleneck T
+itself may be lost, so it is kept outside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from instances import Instance
+from instances.contraction import Contraction, merge
+from instances.tensors import IntArray
+from mtpp_models.pinned import BlockCuts
+
+__all__ = ["join"]
+
+
+def join(instance: Instance, ceiling: float) -> Contraction:
+    """Merge the ends of all edges that partitions with a bottleneck below `ceiling` do not cut.
+
+    Parameters
+    ----------
+    instance : Instance
+    ceiling : float
+        T, positive.
+
+    Returns
+    -------
+    Contraction
+    """
+    cuts = BlockCuts(instance, ceiling)
+    joined = [
+        (u, v)
+        for u, v in np.unique(instance.graph.edges, axis=0).tolist()
+        if cuts.least_cost([u], without=v) >= ceiling or cuts.least_cost([v], without=u) >= ceiling
+    ]
+    return merge(instance, _components(instance, np.array(joined, dtype=np.int64).reshape(-1, 2)))
+
+
+def _components(instance: Instance, joined: IntArray) -> IntArray:
+    """Group of each node: what is joined, and what lies on a path between two nodes of a group."""
+    n, edges = instance.graph.n, instance.graph.edges
+    both_ways = np.concatenate((edges, joined, joined[:, ::-1]))
+    links = coo_array((np.ones(len(both_ways)), (both_ways[:, 0], both_ways[:, 1])), shape=(n, n))
+    _, labels = connected_components(links, directed=True, connection="strong")
+    return np.asarray(labels, dtype=np.int64)

@@ -1,0 +1,133 @@
+"""Annealing keeps its books, and the local search only ever improves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import partitions
+
+from heuristics import HEURISTICS, Limits
+from heuristics.annealing import State, anneal, start_state
+from heuristics.local_search import local_search
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.arrays import KernelArrays
+from instances.synthetic import TOYS, regal_style
+
+
+def with_buffer(instance: Instance) -> Instance:
+    """The kernel takes the peak of an order as 0."""
+    buffer = instance.platform.activation_buffer or 0.0
+    return replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
+
+
+def annealed(start: Partition, moves: int, seed: int, hot: float = 1.0) -> tuple[State, float, np.ndarray]:
+    """State, best bottleneck and best blocks after a walk."""
+    instance = start.instance
+    arrays = KernelArrays.of(instance)
+    state = start_state(start.block, instance.k, arrays)
+    best, block = anneal(state, instance.k, arrays, *instance.graph.predecessors, moves, hot, 0.01, seed)
+    return state, best, block
+
+
+def rounding(instance: Instance) -> float:
+    params = instance.graph.parameter_total + instance.graph.tensors.bytes.sum()
+    return 1e-11 * float(1 + instance.graph.work.sum() + params + instance.tensor_time.sum())
+
+
+@settings(max_examples=150)
+@given(partitions(max_nodes=8, huge_ratio=False), st.integers(1, 300), st.integers(0, 99), st.sampled_from([1.0, 1e6]))
+def test_after_any_walk_the_sums_are_those_of_the_blocks(start: Partition, moves: int, seed: int, hot: float) -> None:
+    """Several outputs, shared parameters, memory with a buffer; when hot, every move is accepted."""
+    instance = start.instance
+    state, _, _ = annealed(start, moves, seed, hot)
+    fresh = start_state(state.block, instance.k, KernelArrays.of(instance))
+    for name in ("size", "reads", "uses"):
+        assert getattr(state, name).tolist() == getattr(fresh, name).tolist(), name
+    for name in ("time", "held"):
+        np.testing.assert_allclose(getattr(state, name), getattr(fresh, name), rtol=0, atol=rounding(instance))
+
+
+@given(partitions(max_nodes=8))
+def test_the_sums_of_a_start_are_the_costs_of_the_partition(start: Partition) -> None:
+    state = start_state(start.block, start.instance.k, KernelArrays.of(start.instance))
+    costs = start.costs
+    np.testing.assert_allclose(state.time, costs.receive + costs.work + costs.send, rtol=1e-12, atol=1e-6)
+    np.testing.assert_allclose(state.held, start.param_bytes, rtol=1e-12)
+    assert state.size.tolist() == np.bincount(start.block, minlength=start.instance.k).tolist()
+
+
+@settings(max_examples=150)
+@given(partitions(max_nodes=8, huge_ratio=False), st.integers(1, 300), st.integers(0, 99))
+def test_the_bottleneck_of_a_walk_is_that_of_its_partition(start: Partition, moves: int, seed: int) -> None:
+    """Its blocks are feasible, as are those at the end of the walk, and no worse than the start."""
+    instance = with_buffer(start.instance)
+    start = Partition(instance, start.block)
+    state, best, block = annealed(start, moves, seed)
+    assert Partition(instance, block).bottleneck == pytest.approx(best, abs=rounding(instance))
+    assert Partition(instance, state.block).bottleneck >= best - rounding(instance)
+    assert best <= start.bottleneck + rounding(instance)
+
+
+def test_the_start_of_a_walk_is_left_alone() -> None:
+    instance = Instance(regal_style("erdos-renyi", 20, seed=0), Platform(3, bandwidth=1))
+    start = Partition(instance, [0] * 20)
+    state, _, block = annealed(start, 1000, seed=0)
+    assert start.block.tolist() == [0] * 20
+    assert block.tolist() != state.block.tolist() != start.block.tolist()
+
+
+# Seven independent jobs are a bin-packing problem, whose few large nodes would have to be exchanged, not moved.
+@pytest.mark.parametrize("toy", [name for name in TOYS if name != "independent-jobs"])
+def test_toys_are_solved(toy: str) -> None:
+    instance, optimum = TOYS[toy]()
+    found = local_search(instance, np.random.default_rng(0), moves=20_000)
+    assert found.instance is instance
+    assert found.bottleneck == pytest.approx(optimum)
+
+
+@settings(max_examples=60)
+@given(partitions(max_nodes=8), st.integers(0, 9))
+def test_never_worse_than_the_start(start: Partition, seed: int) -> None:
+    """Also where the peak of an order counts, of which the walk knows nothing."""
+    found = local_search(start.instance, np.random.default_rng(seed), start=start, moves=500)
+    assert found.bottleneck <= start.bottleneck
+    assert found.instance is start.instance
+
+
+@pytest.fixture(scope="module")
+def instance() -> Instance:
+    return Instance(regal_style("barabasi-albert", 60, seed=1), Platform(6, bandwidth=1))
+
+
+def test_it_improves_on_the_order_that_it_starts_from(instance: Instance) -> None:
+    start = HEURISTICS["kahn"].run(instance, np.random.default_rng(0))
+    found = local_search(instance, np.random.default_rng(0), start=start, moves=100_000)
+    assert found.bottleneck < 0.95 * start.bottleneck
+
+
+def test_same_seed_same_answer_and_other_seeds_others(instance: Instance) -> None:
+    blocks = [
+        local_search(instance, np.random.default_rng(seed), Limits(evaluations=20_000)).block.tolist()
+        for seed in (0, 0, 1)
+    ]
+    assert blocks[0] == blocks[1] != blocks[2]
+
+
+def test_evaluations_are_moves_and_rounds_go_on_until_they_are_used(instance: Instance) -> None:
+    """More rounds from the same seed are never worse."""
+    found = [
+        local_search(instance, np.random.default_rng(0), Limits(evaluations=moves)).bottleneck
+        for moves in (250_000, 750_000, 1_750_000)
+    ]
+    assert found == sorted(found, reverse=True)
+    assert found[0] == local_search(instance, np.random.default_rng(0), moves=250_000).bottleneck
+
+
+def test_a_partition_that_costs_nothing_is_returned_at_once() -> None:
+    idle = Instance(ComputationGraph.from_edges([(0, 1)], [0, 0]), Platform(2, bandwidth=1))
+    start = Partition(idle, [0, 1])
+    assert local_search(idle, np.random.default_rng(0), start=start) is start

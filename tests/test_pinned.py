@@ -1,0 +1,156 @@
+"""Minimum cuts around pinned nodes against all sets of nodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from brute_force import best_partition
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import heavy_overflows, instances, partitions
+
+from heuristics import HEURISTICS, kahn, slice_order
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.synthetic import TOYS, regal_style
+from mtpp_models.pinned import BlockCuts, pinned
+
+
+def cost(instance: Instance, nodes: set[int]) -> float:
+    """Equation (3) without overflow."""
+    tensors = instance.graph.tensors
+    total = float(sum(instance.graph.work[v] for v in nodes))
+    for t, u in enumerate(tensors.producer.tolist()):
+        readers = set(tensors.consumers[tensors.start[t] : tensors.start[t + 1]].tolist())
+        if (readers - nodes) if u in nodes else (readers & nodes):
+            total += float(instance.tensor_time[t])
+    return total
+
+
+def paths(graph: ComputationGraph) -> np.ndarray:
+    """(n, n) whether a path, maybe of no edge, leads from the row to the column."""
+    reach = np.eye(graph.n, dtype=bool)
+    for u, v in itertools.product(graph.topological_order[::-1].tolist(), range(graph.n)):
+        if [u, v] in graph.edges.tolist():
+            reach[u] |= reach[v]
+    return reach
+
+
+def sets_around(graph: ComputationGraph, nodes: list[int]) -> Iterator[set[int]]:
+    """The sets that hold the nodes, and all on a path from any member to a pinned node or back."""
+    reach = paths(graph)
+    pinned_nodes = [v for v in range(graph.n) if reach[nodes, v].any() and reach[v, nodes].any()]
+    for members in itertools.product([False, True], repeat=graph.n):
+        chosen = np.array(members)
+        if not chosen[pinned_nodes].all():
+            continue
+        between = (reach[chosen].any(axis=0) & reach[:, pinned_nodes].any(axis=1)) | (
+            reach[:, chosen].any(axis=1) & reach[pinned_nodes].any(axis=0)
+        )
+        if chosen[between].all():
+            yield set(np.flatnonzero(chosen).tolist())
+
+
+def rounding(instance: Instance, ceiling: float) -> float:
+    """Each capacity is rounded down to a 2^29th of the ceiling."""
+    return (instance.graph.n + len(instance.tensor_time)) * ceiling / 2**29
+
+
+@settings(max_examples=150)
+@given(instances(max_nodes=6, huge_ratio=False), st.floats(0.01, 4.0), st.data())
+def test_a_cut_costs_the_cheapest_set_or_the_ceiling(instance: Instance, share: float, data: st.DataObject) -> None:
+    """One to three nodes; the ceiling is now below and now above the cost."""
+    n = instance.graph.n
+    nodes = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3, unique=True))
+    least = min(cost(instance, chosen) for chosen in sets_around(instance.graph, nodes))
+    ceiling = share * least or 1.0
+    value = BlockCuts(instance, ceiling).least_cost(nodes)
+    expected = min(least, ceiling)
+    assert expected - rounding(instance, ceiling) <= value <= expected * (1 + 1e-12)
+
+
+@settings(max_examples=60)
+@given(instances(max_nodes=6))
+def test_a_node_alone_costs_at_least_its_cut(instance: Instance) -> None:
+    total = cost(instance, set(range(instance.graph.n))) + 2 * float(instance.tensor_time.sum()) or 1.0
+    cuts = BlockCuts(instance, total)
+    for v, alone in enumerate(cuts.alone()):
+        assert alone >= cuts.least_cost([v])
+        assert alone == pytest.approx(cost(instance, {v}), abs=rounding(instance, total))
+
+
+@settings(max_examples=120)
+@given(partitions(max_nodes=5))
+def test_no_partition_is_better_than_the_bound(start: Partition) -> None:
+    """Numbers of any size, with and without overflow, from any start."""
+    assert_bound_holds(start)
+
+
+@settings(max_examples=60)
+@given(heavy_overflows())
+def test_the_bound_holds_beside_a_huge_overflow(instance: Instance) -> None:
+    assert_bound_holds(Partition(instance, [0] * instance.graph.n))
+
+
+def assert_bound_holds(start: Partition) -> None:
+    instance = start.instance
+    best = best_partition(instance).bottleneck
+    value = bound_of(start)
+    assert value <= best * (1 + 1e-9)
+    for u, v in itertools.combinations(range(instance.graph.n), 2) if instance.k == 1 else ():
+        assert start.bottleneck == 0 or BlockCuts(instance, start.bottleneck).least_cost([u, v]) <= best * (1 + 1e-9)
+
+
+def bound_of(start: Partition) -> float:
+    result = pinned(start)
+    assert result.bound is not None
+    assert result.partition is start
+    return result.bound.value
+
+
+@settings(max_examples=60)
+@given(partitions(max_nodes=6, huge_ratio=False))
+def test_the_bound_is_the_largest_cut_whatever_the_start(start: Partition) -> None:
+    instance = start.instance
+    nodes = range(instance.graph.n)
+    largest = max(min(cost(instance, chosen) for chosen in sets_around(instance.graph, [v])) for v in nodes)
+    assert bound_of(start) == pytest.approx(largest, abs=2 * rounding(instance, start.bottleneck))
+    result = pinned(start)
+    assert result.bound is not None
+    if start.bottleneck > 0:
+        assert BlockCuts(instance, start.bottleneck).least_cost(result.bound.witness["nodes"]) == result.bound.value
+
+
+@pytest.mark.parametrize("toy", TOYS)
+def test_toys_are_not_overstated(toy: str) -> None:
+    instance, optimum = TOYS[toy]()
+    assert bound_of(HEURISTICS["kahn"].run(instance, np.random.default_rng(0))) <= optimum * (1 + 1e-9)
+
+
+def test_a_node_that_must_take_its_neighbours_along() -> None:
+    """Alone the middle costs 1 + 10 + 10, with both its neighbours 5."""
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [2, 1, 2], [10, 10, 0])
+    start = Partition(Instance(graph, Platform(3, bandwidth=1)), [0, 0, 0])
+    assert bound_of(start) == pytest.approx(5.0)
+    assert BlockCuts(start.instance, 5.0).alone().tolist() == pytest.approx([7.0, 11.0, 7.0])  # 10 counts as 5
+
+
+def test_what_lies_between_two_pinned_nodes_is_pinned() -> None:
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2), (0, 2)], [1, 100, 1], [0, 0, 0])
+    cuts = BlockCuts(Instance(graph, Platform(3, bandwidth=1)), 1000.0)
+    assert cuts.least_cost([0, 2]) == pytest.approx(102, rel=1e-6)
+    assert cuts.least_cost([0]) == pytest.approx(1, rel=1e-4)
+
+
+def test_a_start_that_costs_nothing_needs_no_cut() -> None:
+    instance = Instance(ComputationGraph.from_edges([(0, 1)], [0, 0]), Platform(2, bandwidth=1))
+    assert bound_of(Partition(instance, [0, 1])) == 0
+
+
+def test_two_hundred_nodes() -> None:
+    instance = Instance(regal_style("barabasi-albert", 200, seed=0), Platform(16, bandwidth=1))
+    start = slice_order(instance, kahn(instance.graph, np.zeros(200)))
+    heaviest = float(instance.graph.work.max())
+    assert heaviest - rounding(instance, start.bottleneck) <= bound_of(start) <= start.bottleneck

@@ -1,0 +1,135 @@
+"""The second opinions agree with the cost, with brute force and with the definition of a partition."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import pytest
+from brute_force import best_partition
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import instances, orders, partitions
+
+from experiments.recheck import Network, block_costs, find_fault, work_bound
+from experiments.recheck_ideals import TooManyIdealsError, some_chain_is_below
+from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from mtpp_models import simple
+
+
+@settings(max_examples=500)
+@given(partitions())
+def test_slow_costs_are_the_costs(partition: Partition) -> None:
+    """Two programs, one cost, overflow with true peaks and with buffers included."""
+    instance = partition.instance
+    block, order = partition.block.tolist(), partition.order.tolist()
+    assert find_fault(instance, block, order) is None
+    total = float(instance.graph.tensors.bytes.sum()) / instance.platform.bandwidth
+    costs = block_costs(instance, block, order)
+    assert costs == pytest.approx(partition.block_costs.tolist(), rel=1e-12, abs=1e-14 * total)
+
+
+@given(st.data())
+def test_faults_are_those_that_a_partition_refuses(data: st.DataObject) -> None:
+    """Random blocks and orders, most of them infeasible."""
+    instance = data.draw(instances(max_nodes=4))
+    n = instance.graph.n
+    block = data.draw(st.lists(st.integers(-1, instance.k), min_size=n - 1, max_size=n + 1))
+    order = data.draw(st.one_of(orders(instance.graph), st.lists(st.integers(0, n), min_size=n, max_size=n)))
+    try:
+        Partition(instance, block, order)
+        refused = False
+    except InputError:
+        refused = True
+    assert (find_fault(instance, block, order) is not None) == refused
+
+
+@given(instances())
+def test_work_bound_is_simple(instance: Instance) -> None:
+    assert work_bound(instance) == pytest.approx(simple(instance), rel=1e-12)
+
+
+def cut_cost(instance: Instance, nodes: set[int]) -> float:
+    """Work and cuts of any node set, eq. (3) without overflow."""
+    graph, start = instance.graph, instance.graph.tensors.start
+    terms = [float(graph.work[v]) for v in nodes]
+    for t, producer in enumerate(graph.tensors.producer.tolist()):
+        readers = set(graph.tensors.consumers[start[t] : start[t + 1]].tolist())
+        if (readers - nodes) if producer in nodes else (readers & nodes):
+            terms.append(float(instance.tensor_time[t]))
+    return math.fsum(terms)
+
+
+def supersets(instance: Instance, pins: set[int]) -> list[set[int]]:
+    """All node sets that hold the pins."""
+    rest = sorted(set(range(instance.graph.n)) - pins)
+    return [pins | set(more) for size in range(len(rest) + 1) for more in combinations(rest, size)]
+
+
+def is_convex(instance: Instance, nodes: set[int]) -> bool:
+    """Whether no path leaves the set and comes back."""
+    left: set[int] = set()
+    for u in instance.graph.topological_order.tolist():
+        before = {p for p, v in instance.graph.edges.tolist() if v == u}
+        if before & left or (before & nodes and u not in nodes):
+            if u in nodes:
+                return False
+            left.add(u)
+    return True
+
+
+@settings(max_examples=300)
+@given(instances(), st.data())
+def test_minimum_cuts_are_as_brute_force(instance: Instance, data: st.DataObject) -> None:
+    """Never above the cheapest convex set, and never below the cheapest of all sets."""
+    pins = data.draw(st.sets(st.integers(0, instance.graph.n - 1), min_size=1, max_size=3))
+    sets = supersets(instance, pins)
+    convex = min(cut_cost(instance, nodes) for nodes in sets if is_convex(instance, nodes))
+    found = Network(instance).least_cost(sorted(pins), 2 * convex)
+    assert found <= convex * (1 + 1e-12)
+    assert found >= min(cut_cost(instance, nodes) for nodes in sets) * (1 - 1e-9)
+
+
+def test_a_minimum_cut_knows_that_blocks_are_convex() -> None:
+    """Ends of a path come with its middle; a set with a gap would be cheaper."""
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 5.0, 1.0], [0.5, 0.5, 0.0])
+    network = Network(Instance(graph, Platform(2, 1.0)))
+    assert network.least_cost([0, 2], 100.0) == pytest.approx(7.0, rel=1e-9)
+    assert network.least_cost([0], 100.0) == pytest.approx(1.5, rel=1e-9)
+
+
+def test_digits_of_a_minimum_cut_are_not_lost_in_large_graphs() -> None:
+    """Capacities with 32 bits would round a small cut beside 10^9 times larger ones to nothing."""
+    n = 300
+    edges = [(v, v + 1) for v in range(n - 1)]
+    graph = ComputationGraph.from_edges(edges, [1.0, *[1e9] * (n - 1)], [1 / 3, *[1e9] * (n - 1)])
+    assert Network(Instance(graph, Platform(2, 1.0))).least_cost([0], 2.0) == pytest.approx(4 / 3, rel=1e-9)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_chains_of_ideals_are_as_brute_force(data: st.DataObject) -> None:
+    """No chain is below the optimum, and one is just above it."""
+    instance = data.draw(instances(max_nodes=5, max_k=3, huge_ratio=False))
+    instance = Instance(
+        instance.graph, Platform(instance.k, instance.platform.bandwidth, instance.platform.memory, 2.0)
+    )
+    optimum = best_partition(instance).bottleneck
+    assert not some_chain_is_below(instance, optimum * (1 - 1e-9))
+    assert optimum == 0 or some_chain_is_below(instance, optimum * (1 + 1e-6))
+
+
+def test_without_a_buffer_peaks_do_not_count() -> None:
+    """What is proved holds for every order, so it may lie below the optimum."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1.0, 1.0], [4.0, 0.0], [1.0, 1.0])
+    instance = Instance(graph, Platform(1, 1.0, memory=1.0))
+    assert best_partition(instance).bottleneck == 7  # work 2, parameters 2 and a peak of 4 in a memory of 1
+    assert some_chain_is_below(instance, 3.01)
+    assert not some_chain_is_below(instance, 3.0)
+
+
+def test_too_many_ideals_are_said() -> None:
+    """Independent nodes have 2^n ideals."""
+    graph = ComputationGraph.from_edges([], [1.0] * 30)
+    with pytest.raises(TooManyIdealsError):
+        some_chain_is_below(Instance(graph, Platform(15, 1.0)), 3.0, pairs=1000)
