@@ -112,7 +112,7 @@ def bound_table(frame: pd.DataFrame) -> Table:
     rows = frame[frame["kind"] == "model"]
     title = "Table 2: bound over simple (solved to optimality)"
     table = _table(
-        "table2", title, frame, rows, lambda run: _ratio(_or(run["bound"], run["simple"]), run["simple"]), 1.0
+        "table2", title, frame, rows, lambda run: _ratio(max(_or(run["bound"], 0.0), run["simple"]), run["simple"]), 1.0
     )
     counts = frame.groupby("k")["question"].nunique()
     solved = rows[rows["optimal"].eq(True)].groupby(["label", "k"])["question"].nunique().unstack("k")

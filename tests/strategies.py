@@ -94,22 +94,24 @@ def partitions(draw: st.DrawFn, max_nodes: int = 7, huge_ratio: bool = True, ove
 
 @st.composite
 def heavy_overflows(draw: st.DrawFn) -> Instance:
-    """At most 4 nodes whose parameters, and maybe outputs, take up to 1e11 times as long to move as the work takes."""
+    """At most 4 nodes whose parameters, and maybe outputs, take up to 1e11 times as long to move as the work takes.
+
+    The memory holds a multiple of the unit, or just some of the parameters, so that overflows are now as huge as the
+    parameters and now as small as the work.
+    """
     unit = 10.0 ** draw(st.integers(3, 10))
     small = st.integers(0, 9).map(float)
-    large = small.map(lambda x: x * unit) | st.sampled_from([1.0, 3.0, unit + 1.0])
+    large = small.map(lambda x: x * unit) | st.sampled_from([1.0, 3.0, unit + 1.0, unit / 3])
     n = draw(st.integers(1, 4))
-    pairs = [(u, v) for v in range(n) for u in range(v)]
-    edges = [pair for pair in pairs if draw(st.booleans())]
-    work, params, outputs = (
-        draw(st.lists(values, min_size=n, max_size=n))
-        for values in (small, large, draw(st.sampled_from([small, large])))
-    )
+    edges = [(u, v) for v in range(n) for u in range(v) if draw(st.booleans())]
+    numbers = (small, large, draw(st.sampled_from([small, large])))
+    work, params, outputs = (draw(st.lists(values, min_size=n, max_size=n)) for values in numbers)
     users = st.lists(st.integers(0, n - 1), min_size=1, unique=True)
     parameters = tuple(
         SharedParameter(f"p{i}", draw(large), tuple(draw(users))) for i in range(draw(st.integers(0, 1)))
     )
     graph = ComputationGraph.from_edges(edges, work, outputs, params, parameters=parameters)
-    memory = draw(st.sampled_from([0.0, 1.0, 5.0, 12.0, 20.0])) * unit
-    buffer = draw(st.sampled_from([0.0, 2.0, unit]))
+    held = sum(size for size in params if draw(st.booleans())) + draw(st.sampled_from([-9.0, -1.0, 0.0, 3.0]))
+    memory = draw(st.sampled_from([0.0, unit, 12 * unit, max(0.0, held), max(0.0, held)]))
+    buffer = draw(st.sampled_from([0.0, 0.0, 2.0, unit]))
     return Instance(graph, Platform(draw(st.integers(2, 3)), 1.0, memory, buffer))

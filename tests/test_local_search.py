@@ -72,6 +72,22 @@ def test_the_bottleneck_of_a_walk_is_that_of_its_partition(start: Partition, mov
     assert best <= start.bottleneck + rounding(instance)
 
 
+def test_a_walk_climbs_when_hot_and_descends_when_cold(instance: Instance) -> None:
+    start = HEURISTICS["kahn"].run(instance, np.random.default_rng(0))
+    hot, best, _ = annealed(start, 20_000, seed=0, hot=1e6)
+    assert hot.time.max() > 1.5 * best
+    for moves in (100, 1000, 10_000):
+        cold, best, _ = annealed(start, moves, seed=0, hot=0.01)
+        assert cold.time.max() < 1.05 * start.bottleneck
+
+
+def test_each_round_is_sliced_anew() -> None:
+    """One move out of a single block cannot halve its cost, a slicing can."""
+    instance = Instance(regal_style("erdos-renyi", 20, seed=0), Platform(3, bandwidth=1e9))
+    start = Partition(instance, [0] * 20)
+    assert local_search(instance, np.random.default_rng(0), start=start, moves=1).bottleneck < 0.5 * start.bottleneck
+
+
 def test_the_start_of_a_walk_is_left_alone() -> None:
     instance = Instance(regal_style("erdos-renyi", 20, seed=0), Platform(3, bandwidth=1))
     start = Partition(instance, [0] * 20)
@@ -96,6 +112,15 @@ def test_never_worse_than_the_start(start: Partition, seed: int) -> None:
     found = local_search(start.instance, np.random.default_rng(seed), start=start, moves=500)
     assert found.bottleneck <= start.bottleneck
     assert found.instance is start.instance
+
+
+def test_an_order_that_saves_memory_is_not_lost() -> None:
+    """Run by index both large tensors are alive at once; the order of the start makes and drops one after the other."""
+    graph = ComputationGraph.from_edges([(0, 2), (1, 3)], [1, 1, 1, 1], [100, 100, 0, 0])
+    instance = Instance(graph, Platform(1, bandwidth=1, memory=100))
+    start = Partition(instance, [0, 0, 0, 0], [0, 2, 1, 3])
+    assert Partition(instance, start.block).bottleneck == 104 > start.bottleneck == 4
+    assert local_search(instance, np.random.default_rng(0), start=start, moves=500).bottleneck == 4
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +149,7 @@ def test_evaluations_are_moves_and_rounds_go_on_until_they_are_used(instance: In
         for moves in (250_000, 750_000, 1_750_000)
     ]
     assert found == sorted(found, reverse=True)
+    assert found[2] < found[0]
     assert found[0] == local_search(instance, np.random.default_rng(0), moves=250_000).bottleneck
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import math
 from pathlib import Path
 
 import numpy as np
 import pyomo.environ as pyo
 import pytest
 from hypothesis import assume, given, settings
-from strategies import partitions
+from strategies import instances, partitions
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 from instances.synthetic import regal_style
 from mtpp_models import MODELS, ScaledInstance, simple, solve, write_model
+from mtpp_models.formulation import as_modelled
 from mtpp_models.highs import run_highs
 from mtpp_models.outcome import Controls, Termination
 
@@ -89,6 +93,30 @@ def test_guess_the_bottleneck_with_y_fixed_costs_the_bottleneck_at_its_own_posit
     r = int(start.block_costs.argmax())
     assert len(cases) == instance.k
     assert fixed_objective(cases[r].model(start)) == pytest.approx(start.bottleneck)
+
+
+@settings(max_examples=60)
+@given(instances(max_nodes=5, huge_ratio=False))
+def test_the_bottleneck_model_finds_the_cheapest_middle_block_with_its_share(instance: Instance) -> None:
+    """Of all partitions into three blocks; *simple* is stated where it is more."""
+    share, cheapest = simple(instance), math.inf
+    three = as_modelled(instance).with_k(3)
+    for block in itertools.product(range(3), repeat=instance.graph.n):
+        with contextlib.suppress(InputError):
+            partition = Partition(three, block)
+            if partition.costs.work[1] >= share * (1 - 1e-9):
+                cheapest = min(cheapest, max(partition.block_costs[1], _empty_block(partition)))
+    bound = solve(instance, "bottleneck", reduce=False).bound
+    assert bound is not None
+    assert bound.value == pytest.approx(max(share, cheapest), rel=3e-6, abs=1e-9)
+
+
+def test_guess_the_bottleneck_allows_blocks_that_all_cost_the_same() -> None:
+    """Each of its constraints then holds with equality."""
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], [1, 1, 1, 1], [0, 0, 0, 0])
+    each = Partition(Instance(graph, Platform(4, 1.0)), [0, 1, 2, 3])
+    cases = MODELS["guess-the-bottleneck"].cases(ScaledInstance(each.instance, unit=1.0))
+    assert [fixed_objective(case.model(each)) for case in cases] == pytest.approx([1.0] * 4)
 
 
 def test_theorem_4_1_sizes_of_the_exact_model(instance: Instance) -> None:

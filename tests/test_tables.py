@@ -79,12 +79,12 @@ def test_heuristics_over_simple() -> None:
 
 
 def test_bounds_over_simple() -> None:
-    """A missing bound counts as simple and as not solved; rows are in order of effort."""
+    """A bound missing or below simple counts as simple, a missing one as not solved; rows in order of effort."""
     _, rows = bound_table(run_frame(RUNS)).rows()
     assert rows == [
         ["simple", "1.000 (100 %)", "1.000 (100 %)"],
         ["bottleneck", f"{math.sqrt(1.25):.3f} (50 %)", "1.000 (100 %)"],
-        ["exact", f"{math.sqrt(1.6):.3f} (50 %)", "0.875 (0 %)"],
+        ["exact", f"{math.sqrt(1.6):.3f} (50 %)", "1.000 (0 %)"],
     ]
 
 
