@@ -131,7 +131,7 @@ def gather(
     start: Partition | None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Result]:
-    """The answers that `certify` combines, in the order in which they were found."""
+    """The answers that `certify` combines, in the order in which they were found; of each bound the best."""
     if time_limit is not None and not time_limit > 0:
         raise InputError(f"The time limit is {time_limit}; it must be positive.")
     find_solver(solver)  # before the searches, which may take a while
@@ -166,7 +166,7 @@ def gather(
                         on_progress=report,
                     )
                 )
-    return answers
+    return _best_of_each_bound(answers)
 
 
 def search(
@@ -191,6 +191,18 @@ def search(
     partition = HEURISTICS[method].run(instance, rng, limits)
     spent = {"search": time.monotonic() - begin}
     return Result(method, instance, partition, seconds=spent, interrupted=interrupted.is_set())
+
+
+def _best_of_each_bound(answers: list[Result]) -> list[Result]:
+    """Without the weaker answers of methods that ran more than once; their partitions came from elsewhere."""
+    best: dict[str, Result] = {}
+    for answer in answers:
+        known = best.get(answer.method)
+        if answer.bound is not None and (
+            known is None or known.bound is None or answer.bound.value > known.bound.value
+        ):
+            best[answer.method] = answer
+    return [answer for answer in answers if answer.bound is None or best[answer.method] is answer]
 
 
 def _close_enough(known: Result, gap: float) -> bool:

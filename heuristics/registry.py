@@ -117,7 +117,7 @@ _ALL = (
     HeuristicSpec(
         "local-search",
         "annealing of single nodes between blocks, 10 million moves, sliced anew in between",
-        "docs of heuristics.local_search",
+        "this project, heuristics/local_search.py",
         lambda instance, rng, limits: local_search(instance, rng, limits),
     ),
 )

@@ -96,7 +96,7 @@ def coarse(j: int) -> Formulation:
         sizes = equal_sizes(data.k, min(j, data.k))
         return (Case(str(sizes), lambda: superblocks(data, sizes), lambda partition: merged(partition, sizes)),)
 
-    return Formulation(f"coarse-{j}", f"{j} superblocks with capacities", "docs of this module", cases)
+    return Formulation(f"coarse-{j}", f"{j} superblocks with capacities", "this project, mtpp_models/coarse.py", cases)
 
 
 def merged(partition: Partition, sizes: Sequence[int]) -> IntArray:

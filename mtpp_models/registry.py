@@ -21,8 +21,10 @@ _ALGORITHMS = (
         "MTPP, Lemma 4.2, eq. (13)",
         lambda start, _: Result("simple", start.instance, bound=Bound(simple(start.instance), "simple")),
     ),
-    Algorithm("pinned", "minimum cut around each node", "docs of mtpp_models.pinned", pinned),
-    Algorithm("ideals", "dynamic program over ideals, for narrow graphs", "docs of mtpp_models.ideals", ideals, True),
+    Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/pinned.py", pinned),
+    Algorithm(
+        "ideals", "dynamic program over ideals, for narrow graphs", "this project, mtpp_models/ideals.py", ideals, True
+    ),
 )
 
 #: Name to model, in order of effort.

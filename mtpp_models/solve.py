@@ -157,7 +157,8 @@ def _solve_cases(
     proved = min(answer.bound for answer in answers) if finished else floor
     if math.isinf(proved):
         raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
-    bound = Bound(max(floor, proved), name, finished and all(answer.optimal for answer in answers))
+    options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
+    bound = Bound(max(floor, proved), name, finished and all(answer.optimal for answer in answers), options)
     found = [answer.partition for answer in answers] if model.exact else []
     best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
