@@ -19,7 +19,7 @@ _ALGORITHMS = (
         "simple",
         "the larger of the heaviest node and the work per block",
         "MTPP, Lemma 4.2, eq. (13)",
-        lambda start, _: Result("simple", start.instance, bound=Bound(simple(start.instance), "simple")),
+        lambda start, _: Result("simple", start.instance, start, Bound(simple(start.instance), "simple")),
     ),
     Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/pinned.py", pinned),
     Algorithm(

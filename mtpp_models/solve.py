@@ -109,7 +109,8 @@ def solve(
 
     def prove(instance: Instance, start: Partition | None) -> Result:
         if isinstance(chosen, Algorithm):
-            return chosen.prove(start or _one_block(instance), time_limit)
+            result = chosen.prove(start or _one_block(instance), time_limit)
+            return result if start is not None or chosen.exact else replace(result, partition=None)
         return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
 
     if not reduce:
