@@ -1,12 +1,8 @@
-r"""Bounds by minimum cuts: what the block of a node, or of two, must cost.
+r"""Bounds by minimum cuts: what the block of a node must cost.
 
 Every node lies in some block, so with :math:`L(A) = \min \{ f(S) : A \subseteq S \subseteq V \}`, overflow dropped,
 
 .. math:: \mathrm{OPT} \ge \max_v L(\{v\})  \qquad \text{(pinned)}
-
-Among any k + 1 nodes two share a block, so for any set K of k + 1 nodes
-
-.. math:: \mathrm{OPT} \ge \min_{u, v \in K} L(\{u, v\}).  \qquad \text{(pigeonhole)}
 
 :math:`f` without overflow is submodular, and L is a minimum cut: arcs ``v → sink`` of capacity work(v), and for
 each tensor t of u two nodes, ``u → out_t`` and ``in_t → u`` of capacity bytes(t) / B, with infinite arcs
@@ -32,11 +28,11 @@ from instances import Bound, ComputationGraph, Instance, Partition, Result
 from instances.interrupts import catch_interrupt
 from instances.tensors import FloatArray, IntArray
 
-__all__ = ["PIGEONHOLE", "PINNED", "BlockCuts", "pinned"]
+__all__ = ["PINNED", "BlockCuts", "pinned"]
 
 BoolArray = NDArray[np.bool_]
 
-PINNED, PIGEONHOLE = "pinned", "pigeonhole"
+PINNED = "pinned"
 
 # Whole-number capacities: the known bottleneck becomes 2^29, and flows stay below 2^31.
 _UNIT, _INFINITE = 2**29, 2**30
