@@ -12,7 +12,9 @@ import pyomo.environ as pyo
 
 from instances import Instance, Partition, Result
 from instances.tensors import IntArray
+from mtpp_models.outcome import Controls
 from mtpp_models.simple import simple
+from mtpp_models.solvers import Solver
 
 __all__ = ["Algorithm", "Case", "Formulation", "ScaledInstance", "as_modelled", "block_ranks"]
 
@@ -163,23 +165,27 @@ class Case:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A lower bound that needs no solver.
+    """A lower bound that is computed by a procedure of its own.
 
     Parameters
     ----------
     name, summary, reference : str
         As of a `Formulation`.
     prove : callable
-        Maps a partition of the instance, the better the faster, and a time limit in seconds to a result.
+        Maps a partition of the instance, the better the faster, a solver and its controls to a result. Reports are
+        in the time unit of the instance.
     exact : bool
         Whether its bound is the optimum when it runs to its end.
+    uses_solver : bool
+        Whether it needs a solver; others are given None.
     """
 
     name: str
     summary: str
     reference: str
-    prove: Callable[[Partition, float | None], Result]
+    prove: Callable[[Partition, Solver | None, Controls], Result]
     exact: bool = False
+    uses_solver: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,6 +207,11 @@ class Formulation:
     reference: str
     cases: Callable[[ScaledInstance], Sequence[Case]]
     exact: bool = False
+
+    @property
+    def uses_solver(self) -> bool:
+        """Whether it needs a solver: yes."""
+        return True
 
 
 def as_modelled(instance: Instance) -> Instance:

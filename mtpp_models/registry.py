@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from instances import Bound, InputError, Result
+from collections.abc import Callable
+
+from instances import Bound, InputError, Partition, Result
 from mtpp_models.coarse import coarse
 from mtpp_models.exact import EXACT
 from mtpp_models.formulation import Algorithm, Formulation
 from mtpp_models.guess_bottleneck import GUESS_THE_BOTTLENECK
 from mtpp_models.ideals import ideals
+from mtpp_models.outcome import Controls
 from mtpp_models.pinned import pinned
 from mtpp_models.simple import simple
+from mtpp_models.solvers import Solver
 from mtpp_models.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
 
 __all__ = ["MODELS", "find_model"]
+
+
+def _timed(
+    prove: Callable[[Partition, float | None], Result],
+) -> Callable[[Partition, Solver | None, Controls], Result]:
+    """An algorithm that needs no solver, of all controls the time limit alone."""
+    return lambda start, _, controls: prove(start, controls.time_limit)
+
 
 _ALGORITHMS = (
     Algorithm(
         "simple",
         "the larger of the heaviest node and the work per block",
         "MTPP, Lemma 4.2, eq. (13)",
-        lambda start, _: Result("simple", start.instance, start, Bound(simple(start.instance), "simple")),
+        lambda start, *_: Result("simple", start.instance, start, Bound(simple(start.instance), "simple")),
     ),
-    Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/pinned.py", pinned),
+    Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/pinned.py", _timed(pinned)),
     Algorithm(
-        "ideals", "dynamic program over ideals, for narrow graphs", "this project, mtpp_models/ideals.py", ideals, True
+        "ideals",
+        "dynamic program over ideals, for narrow graphs",
+        "this project, mtpp_models/ideals.py",
+        _timed(ideals),
+        exact=True,
     ),
 )
 

@@ -7,17 +7,16 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
-from instances.certificates import PROOF_TOLERANCE
 from instances.contraction import Contraction, reduce_instance
 from instances.interrupts import catch_interrupt
-from mtpp_models.formulation import Algorithm, Case, Formulation, ScaledInstance
-from mtpp_models.outcome import Controls, Outcome, Termination
+from instances.tensors import IntArray
+from mtpp_models.answers import solve_case
+from mtpp_models.formulation import Algorithm, Formulation, ScaledInstance
+from mtpp_models.outcome import Controls
 from mtpp_models.registry import find_model
 from mtpp_models.simple import simple
 from mtpp_models.solvers import Solver, find_solver
@@ -103,14 +102,16 @@ def solve(
     """
     chosen = find_model(model)
     _check(instance, time_limit, gap, threads, seed, start)
-    if not isinstance(chosen, Algorithm):
-        driver = find_solver(solver)
-        controls = Controls(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
+    driver = find_solver(solver) if chosen.uses_solver else None
+    controls = Controls(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
 
     def prove(instance: Instance, start: Partition | None) -> Result:
         if isinstance(chosen, Algorithm):
-            result = chosen.prove(start or _one_block(instance), time_limit)
+            known = start or _one_block(instance)
+            report = _reporter(chosen.name, 1.0, on_progress)
+            result = chosen.prove(known, driver, replace(controls, report=report))
             return result if start is not None or chosen.exact else replace(result, partition=None)
+        assert driver is not None
         return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
 
     if not reduce:
@@ -148,10 +149,10 @@ def _solve_cases(
             share = replace(
                 controls,
                 time_limit=None if left is None else left / (len(cases) - number),
-                report=_reporter(case, data.unit, on_progress),
+                report=_reporter(case.name, data.unit, on_progress),
                 interrupted=interrupted,
             )
-            answers.append(_solve_case(case, data, solver, share, start, relaxation))
+            answers.append(solve_case(case, data, solver, share, start, relaxation))
         stopped = interrupted.is_set()
     # A case that was not started has proved nothing beyond *simple*.
     floor, finished = simple(instance), len(answers) == len(cases)
@@ -160,15 +161,13 @@ def _solve_cases(
         raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
     options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
     bound = Bound(max(floor, proved), name, finished and all(answer.optimal for answer in answers), options)
-    found = [answer.partition for answer in answers] if model.exact else []
+    found = [_partition(instance, answer.superblock) for answer in answers] if model.exact else []
     best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
     log = "\n".join(answer.log for answer in answers)
     return Result(name, instance, best, bound, seconds, f"{solver.name} {solver.version()}", log, stopped)
 
 
-_SHORTEST = 0.01
-_INTEGRAL = 1e-4
 _MOST_THREADS = 64
 
 
@@ -188,25 +187,21 @@ def _check(
 
 
 def _reporter(
-    case: Case, unit: float, on_progress: Callable[[Progress], None] | None
+    case: str, unit: float, on_progress: Callable[[Progress], None] | None
 ) -> Callable[[float, float | None, float | None, int | None], None]:
     def report(seconds: float, incumbent: float | None, bound: float | None, nodes: int | None) -> None:
         if on_progress is not None:
             incumbent, bound = (None if value is None else value * unit for value in (incumbent, bound))
-            on_progress(Progress(case.name, seconds, incumbent, bound, nodes))
+            on_progress(Progress(case, seconds, incumbent, bound, nodes))
 
     return report
 
 
-class _Answer(NamedTuple):
-    """What one case proves, in the time unit of the instance, and its seconds in each phase."""
-
-    bound: float
-    optimal: bool
-    partition: Partition | None
-    log: str
-    build: float
-    solve: float
+def _partition(instance: Instance, block: IntArray | None) -> Partition | None:
+    """The partition of a solution, if it is one; its cost is computed anew."""
+    with contextlib.suppress(InputError):
+        return None if block is None else Partition(instance, block)
+    return None
 
 
 def _expanded(result: Result, reduction: Contraction, start: Partition | None) -> Result:
@@ -218,51 +213,3 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
     if bound is not None and "nodes" in bound.witness:
         bound = replace(bound, witness={"nodes": [int(reduction.anchor[v]) for v in bound.witness["nodes"]]})
     return replace(result, instance=reduction.original, partition=partition, bound=bound)
-
-
-def _solve_case(
-    case: Case, data: ScaledInstance, solver: Solver, controls: Controls, start: Partition | None, relaxation: bool
-) -> _Answer:
-    begin = time.monotonic()
-    model = case.model(start, relaxation=relaxation)
-    built = time.monotonic()
-    if controls.interrupted.is_set():  # the solver would not hear of it
-        return _Answer(0.0, False, None, "", built - begin, 0.0)
-    if controls.time_limit is not None:
-        controls = replace(controls, time_limit=max(_SHORTEST, controls.time_limit - (built - begin)))
-    outcome = solver.run(model, controls)
-    return _Answer(
-        bound=_proved(outcome, solver) * data.unit,
-        optimal=_ran_to_its_end(outcome),
-        partition=None if outcome.objective is None else _read_partition(model, data.instance),
-        log=outcome.log,
-        build=built - begin,
-        solve=time.monotonic() - built,
-    )
-
-
-def _proved(outcome: Outcome, solver: Solver) -> float:
-    """Bound of one case: infinite if it is infeasible, else what the solver states, less its margin."""
-    if outcome.termination is Termination.INFEASIBLE:
-        return math.inf
-    if outcome.bound is None:
-        return 0.0
-    return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
-
-
-def _ran_to_its_end(outcome: Outcome) -> bool:
-    """Whether no gap is left; a solver also says optimal where it stops at the gap that it was given."""
-    if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
-        return outcome.termination is Termination.INFEASIBLE
-    return outcome.objective - outcome.bound <= PROOF_TOLERANCE * max(1.0, abs(outcome.objective))
-
-
-def _read_partition(model: pyo.ConcreteModel, instance: Instance) -> Partition | None:
-    """The partition that y encodes, or None if it is not one; its cost is computed anew."""
-    # A variable that no constraint mentions comes back without a value; either would do.
-    y = np.array([[model.y[v, b].value or 0.0 for b in model.B] for v in model.V])
-    if not np.abs(y - np.round(y)).max() <= _INTEGRAL:
-        return None
-    with contextlib.suppress(InputError):
-        return Partition(instance, len(model.B) - np.round(y).sum(axis=1))
-    return None

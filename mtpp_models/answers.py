@@ -1,0 +1,110 @@
+"""What one case of a model proves once a solver has worked on it."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pyomo.environ as pyo
+
+from instances import Partition
+from instances.certificates import PROOF_TOLERANCE
+from instances.tensors import IntArray
+from mtpp_models.formulation import Case, ScaledInstance
+from mtpp_models.outcome import Controls, Outcome, Termination
+from mtpp_models.solvers import Solver
+
+__all__ = ["Answer", "solve_case"]
+
+_SHORTEST = 0.01
+_INTEGRAL = 1e-4
+
+
+class Answer(NamedTuple):
+    """What one case proves, in the time unit of the instance, and its seconds in each phase.
+
+    Parameters
+    ----------
+    bound : float
+        Proved; infinite where the case is infeasible.
+    optimal : bool
+        Whether the solver ran to its end.
+    superblock : (n,) array, optional
+        Where the solution puts each node, counted from 0; None where there is none or it is not integral.
+    log : str
+    build, solve : float
+        Seconds.
+    """
+
+    bound: float
+    optimal: bool
+    superblock: IntArray | None
+    log: str
+    build: float
+    solve: float
+
+
+def solve_case(
+    case: Case, data: ScaledInstance, solver: Solver, controls: Controls, start: Partition | None, relaxation: bool
+) -> Answer:
+    """Build the model of a case and let the solver work on it for the time that is left.
+
+    Parameters
+    ----------
+    case : Case
+    data : ScaledInstance
+    solver : Solver
+    controls : Controls
+    start : Partition, optional
+        Warm start.
+    relaxation : bool
+        Solve the linear relaxation instead.
+
+    Returns
+    -------
+    Answer
+    """
+    begin = time.monotonic()
+    model = case.model(start, relaxation=relaxation)
+    built = time.monotonic()
+    if controls.interrupted.is_set():  # the solver would not hear of it
+        return Answer(0.0, False, None, "", built - begin, 0.0)
+    if controls.time_limit is not None:
+        controls = replace(controls, time_limit=max(_SHORTEST, controls.time_limit - (built - begin)))
+    outcome = solver.run(model, controls)
+    return Answer(
+        bound=_proved(outcome, solver) * data.unit,
+        optimal=_ran_to_its_end(outcome),
+        superblock=None if outcome.objective is None else _read(model),
+        log=outcome.log,
+        build=built - begin,
+        solve=time.monotonic() - built,
+    )
+
+
+def _proved(outcome: Outcome, solver: Solver) -> float:
+    """Bound of one case: infinite if it is infeasible, else what the solver states, less its margin."""
+    if outcome.termination is Termination.INFEASIBLE:
+        return math.inf
+    if outcome.bound is None:
+        return 0.0
+    return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
+
+
+def _ran_to_its_end(outcome: Outcome) -> bool:
+    """Whether no gap is left; a solver also says optimal where it stops at the gap that it was given."""
+    if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
+        return outcome.termination is Termination.INFEASIBLE
+    return outcome.objective - outcome.bound <= PROOF_TOLERANCE * max(1.0, abs(outcome.objective))
+
+
+def _read(model: pyo.ConcreteModel) -> IntArray | None:
+    """The superblock of each node that y encodes."""
+    # A variable that no constraint mentions comes back without a value; either would do.
+    y = np.array([[model.y[v, b].value or 0.0 for b in model.B] for v in model.V])
+    if not np.abs(y - np.round(y)).max() <= _INTEGRAL:
+        return None
+    return len(model.B) - np.round(y).sum(axis=1).astype(np.int64)
