@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
 
 import numpy as np
 
 import instances
+from experiments.carrying import carried
 from heuristics import HEURISTICS, Limits
 from instances import InputError, Instance, Partition, Result
 from instances.interrupts import catch_interrupt
-from mtpp_models import MODELS, Progress, solve
+from mtpp_models import Progress, solve
+from mtpp_models.priced import PRICED
+from mtpp_models.registry import find_model
 from mtpp_models.solvers import find_solver
 
 __all__ = ["STEPS", "Step", "certify", "combine", "gather", "search"]
@@ -47,11 +50,12 @@ STEPS = (
     Step("pinned", 0.1),
     Step("local-search", 0.1),
     Step("pinned", 0.2),
+    Step("pigeonhole", 0.1),
     Step("ideals", 0.7),
     Step("local-search", 0.1),
-    Step("coarse-2", 0.2, above=2),
-    Step("coarse-4", 0.5, above=4),
-    Step("exact", 1.0),
+    Step("coarse-2+all", 0.2, above=2),
+    Step("priced", 0.7, above=2),
+    Step("exact+all", 1.0),
 )
 
 
@@ -64,6 +68,7 @@ def certify(
     threads: int = 1,
     seed: int = 0,
     start: Partition | None = None,
+    known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Find a good partition and prove how good it is.
@@ -79,6 +84,8 @@ def certify(
     threads, seed : int
     start : Partition, optional
         A partition known already.
+    known : sequence of Result
+        Answers for other k, from which something may follow for this one.
     on_progress : callable, optional
         Receives the method at work with the best bottleneck and bound so far.
 
@@ -110,6 +117,7 @@ def certify(
             threads=threads,
             seed=seed,
             start=start,
+            known=known,
             on_progress=on_progress,
         )
     )
@@ -129,6 +137,7 @@ def gather(
     threads: int,
     seed: int,
     start: Partition | None,
+    known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
 ) -> list[Result]:
     """The answers that `certify` combines, in the order in which they were found; of each bound the best."""
@@ -137,20 +146,20 @@ def gather(
     find_solver(solver)  # before the searches, which may take a while
     begin = time.monotonic()
     rng = np.random.default_rng(seed)
-    answers = [] if start is None else [Result("start", instance, start)]
+    answers = [*carried(known, instance), *([] if start is None else [Result("start", instance, start)])]
     with catch_interrupt() as interrupted:
         for step in (step for step in STEPS if instance.k > step.above):
-            known = combine(answers) if answers else Result("nothing", instance)
-            if interrupted.is_set() or known.interrupted or _close_enough(known, gap):
+            best = combine(answers) if answers else Result("nothing", instance)
+            if interrupted.is_set() or best.interrupted or _close_enough(best, gap):
                 break
             left = None if time_limit is None else time_limit - (time.monotonic() - begin)
             if left is not None and left < _SHORTEST and step.share > 0:
                 break
             seconds = None if left is None or step.share == 0 else left * step.share
-            report = _reporter(step.method, known, begin, on_progress)
+            report = _reporter(step.method, best, begin, on_progress)
             report(None)
             if step.method in HEURISTICS:
-                target = None if known.bound is None else known.bound.value
+                target = None if best.bound is None else best.bound.value
                 answers.append(search(instance, step.method, rng, interrupted, seconds, target))
             else:
                 answers.append(
@@ -162,7 +171,7 @@ def gather(
                         gap=gap,
                         threads=threads,
                         seed=seed,
-                        start=known.partition,
+                        start=best.partition,
                         on_progress=report,
                     )
                 )
@@ -215,7 +224,8 @@ def _reporter(
     """Put what a solver says into the frame of what is known."""
     bottleneck = None if known.partition is None else known.partition.bottleneck
     proved = None if known.bound is None else known.bound.value
-    exact = method in MODELS and MODELS[method].exact
+    # What other models reach while they run bounds something else.
+    telling = method not in HEURISTICS and (find_model(method).exact or method == PRICED)
 
     def report(moment: Progress | None) -> None:
         if on_progress is None:
@@ -223,9 +233,11 @@ def _reporter(
         incumbent, bound, nodes = bottleneck, proved, None
         if moment is not None:
             nodes = moment.nodes
-        if moment is not None and exact:  # other models bound something else while they run
+        if moment is not None and telling:
             incumbent = min((x for x in (incumbent, moment.incumbent) if x is not None), default=None)
             bound = max((x for x in (bound, moment.bound) if x is not None), default=None)
+        if incumbent is not None and bound is not None:
+            bound = min(bound, incumbent)  # that of a model which holds only below the bottleneck may be higher
         on_progress(Progress(method, time.monotonic() - begin, incumbent, bound, nodes))
 
     return report

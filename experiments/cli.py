@@ -129,7 +129,11 @@ def table(
     blocks: options.Blocks = "2,4,8,16,32,64",
     methods: Annotated[
         str | None,
-        typer.Option(metavar="NAME[,NAME…]", help="Heuristics and models; MODEL-lp is its relaxation.  [default: all]"),
+        typer.Option(
+            metavar="NAME[,NAME…]",
+            help="Heuristics and models; MODEL-lp is its relaxation, exact+all strengthened, exact+each an ablation of "
+            "that.  [default: all, and exact+all]",
+        ),
     ] = None,
     bandwidth: options.Bandwidth = None,
     memory: options.Memory = None,

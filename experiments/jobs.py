@@ -13,16 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from experiments.certifying import certify
 from experiments.runs import Run
 from experiments.versions import package_version
 from heuristics import HEURISTICS
 from instances import InputError, Instance, Partition
 from mtpp_models import MODELS, solve
+from mtpp_models.registry import find_model
 
-__all__ = ["LP_SUFFIX", "BoundSettings", "Job", "Start", "check_method", "execute", "plan_jobs"]
+__all__ = ["CERTIFY", "LP_SUFFIX", "BoundSettings", "Job", "Start", "base_name", "check_method", "execute", "plan_jobs"]
 
 #: A model's name with this suffix is its LP relaxation.
 LP_SUFFIX = "-lp"
+
+#: The method that searches and proves under one time limit.
+CERTIFY = "certify"
 
 #: Block and order of a partition to start from, as a run holds them.
 Start = tuple[Sequence[int], Sequence[int] | None]
@@ -70,7 +75,7 @@ class Job:
     ----------
     instance : Instance
     method : str
-        Name of a heuristic, or of a model, with the suffix ``-lp`` for its relaxation.
+        Name of a heuristic, or of a model, with the suffix ``-lp`` for its relaxation; exact+all is strengthened.
     seed : int
     settings : BoundSettings, optional
         None for a heuristic.
@@ -132,11 +137,26 @@ def check_method(name: str) -> None:
     InputError
         The message lists the names.
     """
-    if name not in HEURISTICS and name.removesuffix(LP_SUFFIX) not in MODELS:
+    if name in HEURISTICS or name == CERTIFY:
+        return
+    if base_name(name) not in MODELS:
         raise InputError(
             f"Unknown method {name!r}; choose heuristics among {', '.join(HEURISTICS)}, "
-            f"models among {', '.join(MODELS)} (with {LP_SUFFIX}: the relaxation)."
+            f"models among {', '.join(MODELS)} (with +all: strengthened, with {LP_SUFFIX}: the relaxation), "
+            f"or {CERTIFY}."
         )
+    find_model(name.removesuffix(LP_SUFFIX))
+
+
+def base_name(method: str) -> str:
+    """Name without what is added to the model or taken from it.
+
+    Examples
+    --------
+    >>> base_name("exact+all-joins-lp")
+    'exact'
+    """
+    return method.removesuffix(LP_SUFFIX).partition("+")[0]
 
 
 def plan_jobs(
@@ -185,22 +205,21 @@ def _search(job: Job) -> Run:
 
 
 def _bound(job: Job, settings: BoundSettings, start: Start | None) -> Run:
-    result = solve(
-        job.instance,
-        job.method.removesuffix(LP_SUFFIX),
-        solver=settings.solver,
-        time_limit=settings.time_limit,
-        gap=settings.gap,
-        threads=settings.threads,
-        seed=job.seed,
-        start=None if start is None else Partition(job.instance, *start),
-        relaxation=job.method.endswith(LP_SUFFIX),
-    )
+    shared: dict[str, Any] = vars(settings) | {
+        "seed": job.seed,
+        "start": None if start is None else Partition(job.instance, *start),
+    }
+    if job.method == CERTIFY:
+        result = certify(job.instance, **shared)
+    else:
+        name, lp, _ = job.method.partition(LP_SUFFIX)
+        result = solve(job.instance, name, relaxation=bool(lp), **shared)
     if result.interrupted:
         raise KeyboardInterrupt
     answer = {} if result.partition is None else _describe(result.partition)
     if result.bound is not None:
-        answer |= {"bound": result.bound.value, "optimal": result.bound.optimal}
+        optimal = result.proved if job.method == CERTIFY else result.bound.optimal
+        answer |= {"bound": result.bound.value, "optimal": optimal}
     return answer | {"solver_version": result.solver}
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from instances import Bound, Partition
 
@@ -35,7 +35,9 @@ _TERMS = {"receive": "#7fb2d9", "work": "#3b5b92", "overflow": "#c44e52", "send"
 _GREY = "0.45"
 
 
-def plot_partition(partition: Partition, ax: Axes | None = None) -> Axes:
+def plot_partition(
+    partition: Partition, ax: Axes | None = None, values: ArrayLike | None = None, label: str = ""
+) -> Axes:
     """Draw the graph from left to right, block after block, coloured by block.
 
     Edges within a block are light, edges between blocks dark. Small graphs carry the nodes' names.
@@ -45,6 +47,10 @@ def plot_partition(partition: Partition, ax: Axes | None = None) -> Axes:
     partition : Partition
     ax : matplotlib.axes.Axes, optional
         A new figure by default.
+    values : (n,) floats, optional
+        Numbers to colour the nodes by instead, such as their prices.
+    label : str
+        What these are, for the colour bar.
 
     Returns
     -------
@@ -67,7 +73,15 @@ def plot_partition(partition: Partition, ax: Axes | None = None) -> Axes:
         ax.add_collection(LineCollection(list(curves[mask]), colors=colour, linewidths=0.7, alpha=alpha, zorder=1))
     columns = layer.max() + 1
     size = float(np.clip(min(5000 / graph.n, (600 / columns) ** 2), 6, 220))
-    ax.scatter(layer, height, s=size, c=[colours[b] for b in block], edgecolors="white", linewidths=0.5, zorder=2)
+    nodes = ax.scatter(layer, height, s=size, edgecolors="white", linewidths=0.5, zorder=2)
+    if values is None:
+        nodes.set_facecolor([colours[b] for b in block])
+    else:
+        nodes.set_array(np.asarray(values, dtype=float))
+        nodes.set_cmap("viridis_r")
+        figure = ax.get_figure()
+        assert figure is not None
+        figure.colorbar(nodes, ax=ax, label=label, pad=0.01)
     if graph.n <= _LABELLED_NODES:
         for name, (x, y) in zip(graph.names, points, strict=True):
             ax.annotate(name, (x, y), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=7)

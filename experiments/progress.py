@@ -63,7 +63,7 @@ class LiveLine:
         if moment is not None:
             parts.insert(1, moment.case)
             if moment.incumbent is not None:
-                parts.append(f"incumbent {moment.incumbent:.6g}")
+                parts.append(f"bottleneck {moment.incumbent:.6g}")
             if moment.bound is not None:
                 parts.append(f"bound {moment.bound:.6g}")
             if moment.incumbent is not None and moment.bound is not None and moment.bound > 0:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments.jobs import LP_SUFFIX
+from experiments.jobs import CERTIFY, LP_SUFFIX, base_name
 from experiments.runs import Run
 from heuristics import HEURISTICS
 from instances import InputError
-from mtpp_models import MODELS
+from mtpp_models import MODELS, Strengthening
 
 __all__ = [
     "Table",
@@ -30,10 +30,11 @@ __all__ = [
     "profile_ratios",
     "run_frame",
     "running_times",
+    "time_table",
 ]
 
 _CONFIGURATION = ("solver", "time_limit", "parameters", "seed", "version")
-_ORDER = {name: i for i, name in enumerate((*HEURISTICS, *MODELS))}
+_ORDER = {name: i for i, name in enumerate((*HEURISTICS, *MODELS, CERTIFY))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,7 @@ def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
         texts = {c: group[c].map(str) for c in _CONFIGURATION}
         for column in (c for c in _CONFIGURATION if texts[c].nunique() > 1):
             frame.loc[group.index, "label"] += f" {column}=" + texts[column]
-    order = frame["method"].map(lambda name: (_ORDER[name.removesuffix(LP_SUFFIX)], not name.endswith(LP_SUFFIX)))
+    order = frame["method"].map(lambda name: (_ORDER[base_name(name)], not name.endswith(LP_SUFFIX), _strength(name)))
     return frame.assign(_order=order).sort_values(["_order", "label", "k"], kind="stable").drop(columns="_order")
 
 
@@ -143,6 +144,14 @@ def certificate_table(frame: pd.DataFrame) -> Table:
     )
     cells = table.cells.set_axis([labels[0], *(f"+ {label}" for label in labels[1:])])
     return Table(table.name, table.title, cells, None, _note(frame, rows))
+
+
+def time_table(frame: pd.DataFrame) -> Table:
+    """Seconds of each bound; means are geometric ones of seconds + 1, less 1, so that blinks do not count."""
+    rows = frame[(frame["kind"] == "model") & frame["error"].isna()]
+    title = "Seconds of each bound (mean of seconds + 1, less 1)"
+    table = _table("seconds", title, frame, rows, lambda run: 1 + run["seconds"], math.nan)
+    return replace(table, cells=table.cells - 1)
 
 
 def instance_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
@@ -200,6 +209,12 @@ def _table(
                 values.append(ratio(by_label_and_question.loc[(label, question)]) if there else missing)
             cells.setdefault(k, {})[label] = geometric_mean(values)
     return Table(name, title, pd.DataFrame(cells), None, _note(frame, rows))
+
+
+def _strength(method: str) -> int:
+    """How many parts a strengthened model has."""
+    _, plus, parts = method.removesuffix(LP_SUFFIX).partition("+")
+    return sum(vars(Strengthening.of(parts)).values()) if plus else 0
 
 
 def _note(frame: pd.DataFrame, rows: pd.DataFrame) -> str:

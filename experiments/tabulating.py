@@ -21,6 +21,7 @@ from heuristics import HEURISTICS
 from instances import InputError
 from mtpp_models import MODELS
 from mtpp_models.solvers import find_solver
+from mtpp_models.strengthening import ablation
 
 __all__ = ["make_tables", "write_tables"]
 
@@ -59,7 +60,7 @@ def make_tables(
     if style not in FORMATS:
         raise InputError(f"--format {style}: choose one of {', '.join(FORMATS)}.")
     settings = BoundSettings(solver, time_limit, gap, threads)
-    chosen = [*HEURISTICS, *MODELS] if methods is None else parse_names(methods)
+    chosen = [*HEURISTICS, *MODELS, _LAST] if methods is None else _methods(methods)
     chosen = list(dict.fromkeys((*chosen, "simple")))  # the tables' reference
     planned = plan_jobs(load_targets(targets, blocks, bandwidth, memory, activation_buffer), chosen, seed, settings)
     find_solver(solver)
@@ -96,7 +97,7 @@ def write_tables(frame: pd.DataFrame, folder: Path) -> None:
         There already; files of the same name are replaced.
     """
     contents = {"instances": tables.instance_rows(frame)}
-    contents |= {table.name: table.rows() for table in _ratio_tables(frame)}
+    contents |= {table.name: table.rows() for table in _tables(frame)}
     for name, (header, rows) in contents.items():
         for suffix in ("md", "csv", "tex"):
             (folder / f"{name}.{suffix}").write_text(FORMATS[suffix](header, rows) + "\n", encoding="utf-8")
@@ -106,6 +107,22 @@ def write_tables(frame: pd.DataFrame, folder: Path) -> None:
     for name, ax in figures.items():
         for suffix in ("png", "svg"):
             plots.save_figure(ax, folder / f"{name}.{suffix}")
+
+
+#: What the tables end with, beyond the models of the registry.
+_LAST = "exact+all"
+
+
+def _methods(names: str) -> list[str]:
+    """Methods by name; "exact+each" is an ablation of the strengthened model."""
+    given = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in parse_names(names)]
+    methods = [name for base, each in given for name in (ablation(base) if each else (base,))]
+    if any("+" in name for name in methods) and not any(name in HEURISTICS for name in methods):
+        raise InputError(f"--methods {names}: a strengthened model needs a partition to start from; add a heuristic.")
+    return methods
+
+
+_EACH = "+each"
 
 
 def _run(planned: list[Job], log: RunLog, workers: Workers) -> list[dict[str, object]]:
@@ -121,13 +138,13 @@ def _workers(jobs: int, cluster: str | None) -> AbstractContextManager[Workers]:
     return local_workers(jobs) if cluster is None else cluster_workers(cluster)
 
 
-def _ratio_tables(frame: pd.DataFrame) -> list[tables.Table]:
+def _tables(frame: pd.DataFrame) -> list[tables.Table]:
     """Table 1 needs a heuristic; the others always have *simple*."""
     first = [tables.heuristic_table(frame)] if (frame["kind"] == "heuristic").any() else []
-    return [*first, tables.bound_table(frame), tables.certificate_table(frame)]
+    return [*first, tables.bound_table(frame), tables.certificate_table(frame), tables.time_table(frame)]
 
 
 def _sections(frame: pd.DataFrame, style: str) -> list[tuple[str, str, str]]:
     render = FORMATS[style]
     sections = [("Instances", "", render(*tables.instance_rows(frame)))]
-    return sections + [(table.title, table.note, render(*table.rows())) for table in _ratio_tables(frame)]
+    return sections + [(table.title, table.note, render(*table.rows())) for table in _tables(frame)]

@@ -80,7 +80,12 @@ def bound(
     reader: options.Reader = None,
     communication: options.Communication = "size",
     model: Annotated[
-        str, typer.Option(metavar="NAME", help="See mtpp list models.", rich_help_panel=options.SEARCH)
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="See mtpp list models; exact+all or coarse-4+cuts+joins are strengthened, and need --start.",
+            rich_help_panel=options.SEARCH,
+        ),
     ] = "exact",
     relaxation: Annotated[
         bool, typer.Option("--relaxation", help="Solve the linear relaxation.", rich_help_panel=options.SEARCH)
@@ -179,7 +184,7 @@ def certify(
         with LiveLine(f"{instance.name}, k = {instance.k}") as live:
             answers = gather(
                 instance, time_limit=time_limit, solver=solver, gap=gap, threads=threads, seed=seed,
-                start=begin, on_progress=live.show,
+                start=begin, known=results, on_progress=live.show,
             )  # fmt: skip
         results.append(combine(answers))
         write_certificate(answers, out, instances)

@@ -10,11 +10,14 @@ import math
 from collections.abc import Iterator
 from itertools import combinations
 
+import numpy as np
+
 from experiments.certificate_files import Certificate, Claim, Stated, recheck
 from experiments.recheck import Network, block_costs, find_fault, work_bound
 from experiments.recheck_ideals import PAIRS, TooManyIdealsError, some_chain_is_below
 from experiments.verdicts import Check, Verdict, ratio_of
 from instances import Instance, Partition
+from instances.interrupts import catch_interrupt
 
 __all__ = ["verify"]
 
@@ -84,13 +87,19 @@ def _faults_of_copies(certificate: Certificate, stated: Stated, bottleneck: floa
     stages = [tuple(graph.names[v] for v in stated.order if stated.block[v] == b) for b in range(instance.k)]
     if list(stated.stages) != stages:
         yield "partition.stages: the names are not those of block and order"
-    slack = 0.0
-    if instance.has_overflow:  # what overflows is a small difference of large numbers
-        memory = graph.parameter_total + float(graph.tensors.bytes.sum()) + platform.memory
-        slack = 1e-12 * memory / platform.bandwidth
+    slack = _slack(instance)
     for place, claimed in (("partition.bottleneck", stated.bottleneck), ("bottleneck", certificate.bottleneck)):
         if claimed is None or not math.isclose(claimed, bottleneck, rel_tol=_ROUNDING, abs_tol=slack):
             yield _unequal(place, claimed, bottleneck)
+
+
+def _slack(instance: Instance) -> float:
+    """What rounding may change a cost by, besides a part of it: overflow is a small difference of large numbers."""
+    graph, platform = instance.graph, instance.platform
+    if not instance.has_overflow:
+        return 0.0
+    memory = graph.parameter_total + float(graph.tensors.bytes.sum()) + platform.memory
+    return 1e-12 * memory / platform.bandwidth
 
 
 def _faults_of_sum(certificate: Certificate, bottleneck: float | None) -> Iterator[str]:
@@ -99,11 +108,12 @@ def _faults_of_sum(certificate: Certificate, bottleneck: float | None) -> Iterat
     if bottleneck is None and certificate.bottleneck is not None:
         yield f"bottleneck: {certificate.bottleneck!r} is claimed without a partition"
     for claim in certificate.claims:
-        if bottleneck is not None and claim.value > bottleneck * (1 + _ROUNDING):
+        if bottleneck is not None and claim.value > bottleneck * (1 + _ROUNDING) + _slack(certificate.instance):
             yield f"{claim.place}.value ({claim.method}): {claim.value!r} is above the bottleneck {bottleneck!r}"
     if certificate.bound != best:
         yield _unequal("bound", certificate.bound, best)
-    ratio = ratio_of(bottleneck, best)
+    # Of the bottleneck as stated, which is checked where it stands: what overflows rounds, and a ratio can enlarge it.
+    ratio = ratio_of(None if bottleneck is None else certificate.bottleneck, best)
     same = certificate.ratio == ratio
     if certificate.ratio is not None and ratio is not None:
         same = math.isclose(certificate.ratio, ratio, rel_tol=2 * _ROUNDING)
@@ -130,7 +140,7 @@ def _check(instance: Instance, claim: Claim, pairs: int) -> Check:
         proved = min(network.least_cost(pin, ceiling) for pin in pins)
         return _compare(claim, proved, f"re-proved by {len(pins)} minimum cut{'s' if len(pins) > 1 else ''}")
     floor = work_bound(instance)
-    if claim.value <= floor:
+    if claim.value <= floor * (1 + _ROUNDING):
         return _compare(claim, floor, "re-proved by the formula of simple")
     if kind == "ideals":
         return _check_ideals(instance, claim, pairs) if pairs else Check(claim, None, "not re-checked (--ideals does)")
@@ -138,6 +148,8 @@ def _check(instance: Instance, claim: Claim, pairs: int) -> Check:
         return _check_carried(instance, claim)
     if claim.solver is None:
         return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
+    if claim.method == "priced" and (fault := _fault_of_prices(instance, claim)):
+        return Check(claim, None, "false", fault)
     return Check(claim, None, f"trusted from {claim.solver}")
 
 
@@ -153,6 +165,21 @@ def _fault_of_nodes(instance: Instance, claim: Claim) -> str:
         return "" if len(nodes) == 1 else f"parameters.nodes has {len(nodes)} nodes; it takes 1"
     # Two of k + 1 nodes share a block; with fewer nodes each may have its own.
     return "" if len(nodes) > instance.k else f"parameters.nodes has {len(nodes)} nodes; it takes {instance.k + 1}"
+
+
+def _prices(claim: Claim) -> list[float]:
+    return [price.number() for price in claim.parameters.open_members(("prices",))["prices"].items()]
+
+
+def _fault_of_prices(instance: Instance, claim: Claim) -> str:
+    """Why prices are none."""
+    prices = _prices(claim)
+    if len(prices) != instance.graph.n:
+        return f"parameters.prices has {len(prices)} prices for {instance.graph.n} nodes"
+    for v, price in enumerate(prices):
+        if price < 0:
+            return f"parameters.prices[{v}] is {price}; no price is below 0"
+    return "" if any(prices) else "parameters.prices are all 0"
 
 
 def _check_ideals(instance: Instance, claim: Claim, pairs: int) -> Check:
@@ -193,6 +220,8 @@ def _run_again(certificate: Certificate, check: Check) -> Check:
     claim, instance, stated = check.claim, certificate.instance, certificate.partition
     if claim.method == "carried" or claim.solver is None:
         return check
+    if claim.method == "priced":
+        return _prove_again(instance, check)
     name = claim.method.removesuffix("-lp")
     given = {key: value for key, value in claim.parameters.open_members(()).items() if value.data is not None}
     start = None
@@ -214,7 +243,7 @@ def _run_again(certificate: Certificate, check: Check) -> Check:
     assert result.bound is not None
     if result.partition is not None:
         found = max(block_costs(instance, result.partition.block.tolist(), result.partition.order.tolist()))
-        if claim.value > found * (1 + _ROUNDING):
+        if claim.value > found * (1 + _ROUNDING) + _slack(instance):
             return Check(claim, None, "false", f"value {claim.value!r} is claimed, a partition of {found!r} exists")
     if claim.value <= result.bound.value * (1 + _SOLVER):
         return Check(claim, None, f"{check.how}, solved again with {result.solver}")
@@ -222,6 +251,33 @@ def _run_again(certificate: Certificate, check: Check) -> Check:
         fault = f"value {claim.value!r} is claimed, {result.solver} says {result.bound.value!r}"
         return Check(claim, None, "false", fault)
     return Check(claim, None, f"{check.how}, solved again only to {result.bound.value:.6g}")
+
+
+def _prove_again(instance: Instance, check: Check) -> Check:
+    """Let the solver look once more for a block that is worth its share of the stated prices and costs too little."""
+    from mtpp_models.formulation import as_modelled
+    from mtpp_models.outcome import Controls
+    from mtpp_models.priced import prove_with
+    from mtpp_models.solvers import find_solver
+
+    claim = check.claim
+    assert claim.solver is not None
+    solver = find_solver(claim.solver.split()[0])
+    name = f"{solver.name} {solver.version()}"
+    with catch_interrupt() as interrupted:
+        controls = Controls(max(_SHORTEST, 2 * claim.seconds), interrupted=interrupted)
+        proved, superblock = prove_with(np.array(_prices(claim)), claim.value, instance, solver, controls)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    if claim.value <= proved * (1 + _SOLVER):
+        return Check(claim, None, f"{check.how}, proved again with {name}")
+    if superblock is not None:
+        three = as_modelled(instance).with_k(3)
+        cost = block_costs(three, superblock.tolist(), instance.graph.topological_order.tolist())[1]
+        if claim.value > cost * (1 + _SOLVER) + _slack(instance):
+            fault = f"value {claim.value!r} is claimed, {name} finds a block of {cost!r} that is worth its share"
+            return Check(claim, None, "false", fault)
+    return Check(claim, None, f"{check.how}, proved again only to {proved:.6g}")
 
 
 #: Seconds for a solver that shall run again and of which no limit is known.

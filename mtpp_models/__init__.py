@@ -7,6 +7,7 @@ from mtpp_models.registry import MODELS
 from mtpp_models.simple import simple
 from mtpp_models.solve import Progress, solve
 from mtpp_models.solvers import SOLVERS, available_solvers
+from mtpp_models.strengthening import Strengthening
 
 __all__ = [
     "MODELS",
@@ -17,6 +18,7 @@ __all__ = [
     "Progress",
     "ScaledInstance",
     "SolverNotAvailableError",
+    "Strengthening",
     "available_solvers",
     "simple",
     "solve",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from mtpp_models.solvers import Solver
 
 __all__ = ["Answer", "solve_case"]
 
-_SHORTEST = 0.01
 _INTEGRAL = 1e-4
 
 
@@ -72,9 +70,7 @@ def solve_case(
     built = time.monotonic()
     if controls.interrupted.is_set():  # the solver would not hear of it
         return Answer(0.0, False, None, "", built - begin, 0.0)
-    if controls.time_limit is not None:
-        controls = replace(controls, time_limit=max(_SHORTEST, controls.time_limit - (built - begin)))
-    outcome = solver.run(model, controls)
+    outcome = solver.run(model, controls.since(begin))
     return Answer(
         bound=_proved(outcome, solver) * data.unit,
         optimal=_ran_to_its_end(outcome),

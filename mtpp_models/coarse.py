@@ -24,13 +24,22 @@ from pyomo.core.expr import NumericExpression
 
 from instances import InputError, Partition
 from instances.tensors import IntArray
-from mtpp_models.constraints import add_assignment, add_block_costs, add_dag, add_overflow, add_tensor_cuts
+from mtpp_models.constraints import (
+    Windows,
+    add_assignment,
+    add_block_costs,
+    add_dag,
+    add_overflow,
+    add_tensor_cuts,
+)
 from mtpp_models.formulation import Case, Formulation, ScaledInstance, block_ranks
 
 __all__ = ["coarse", "equal_sizes", "superblocks"]
 
 
-def superblocks(data: ScaledInstance, sizes: Sequence[int]) -> pyo.ConcreteModel:
+def superblocks(
+    data: ScaledInstance, sizes: Sequence[int], *, windows: Windows | None = None, stronger: bool = False
+) -> pyo.ConcreteModel:
     """Build the model of superblocks of these sizes.
 
     Parameters
@@ -38,6 +47,10 @@ def superblocks(data: ScaledInstance, sizes: Sequence[int]) -> pyo.ConcreteModel
     data : ScaledInstance
     sizes : sequence of int
         Number of blocks in each superblock.
+    windows : Windows, optional
+        Where nodes may lie.
+    stronger : bool
+        Whether (9') and (10') stand for (9) and (10).
 
     Returns
     -------
@@ -45,10 +58,10 @@ def superblocks(data: ScaledInstance, sizes: Sequence[int]) -> pyo.ConcreteModel
         Its objective is the bottleneck in multiples of the unit of `data`.
     """
     m = pyo.ConcreteModel("superblocks")
-    add_assignment(m, data, len(sizes))
+    add_assignment(m, data, len(sizes), windows)
     m.size = pyo.Param(m.B, initialize=dict(enumerate(sizes, 1)), doc="blocks in superblock b")
     add_dag(m, data)
-    add_tensor_cuts(m, data, list(m.B))
+    add_tensor_cuts(m, data, list(m.B), stronger=stronger)
     add_overflow(m, data, list(m.B), sizes)
     add_block_costs(m, data, list(m.B))
     m.bottleneck = pyo.Var(domain=pyo.NonNegativeReals)
@@ -92,11 +105,15 @@ def coarse(j: int) -> Formulation:
     if j < 1:
         raise InputError(f"There are {j} superblocks; use 1 or more.")
 
+    def sizes_of(k: int) -> tuple[int, ...]:
+        return equal_sizes(k, min(j, k))
+
     def cases(data: ScaledInstance) -> tuple[Case, ...]:
-        sizes = equal_sizes(data.k, min(j, data.k))
+        sizes = sizes_of(data.k)
         return (Case(str(sizes), lambda: superblocks(data, sizes), lambda partition: merged(partition, sizes)),)
 
-    return Formulation(f"coarse-{j}", f"{j} superblocks with capacities", "this project, mtpp_models/coarse.py", cases)
+    summary, reference = f"{j} superblocks with capacities", "this project, mtpp_models/coarse.py"
+    return Formulation(f"coarse-{j}", summary, reference, cases, sizes=sizes_of)
 
 
 def merged(partition: Partition, sizes: Sequence[int]) -> IntArray:

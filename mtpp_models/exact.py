@@ -37,8 +37,9 @@ def exact(data: ScaledInstance) -> pyo.ConcreteModel:
 
 EXACT = Formulation(
     "exact",
-    "the exact mixed-integer program",
+    "the exact mixed-integer program; exact+all is strengthened",
     "MTPP, Section 4.1, eq. (5)-(12)",
     lambda data: (Case("exact", lambda: exact(data), block_ranks),),
     exact=True,
+    sizes=lambda k: (1,) * k,
 )

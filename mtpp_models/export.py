@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from instances import InputError, Instance, Partition
-from mtpp_models.formulation import Algorithm, Formulation, ScaledInstance
+from mtpp_models.formulation import Algorithm, Formulation
 from mtpp_models.registry import find_model
+from mtpp_models.strengthened import pose
 
 __all__ = ["write_model"]
 
@@ -23,7 +24,8 @@ def write_model(
     path : path
         Ends in ``.lp`` or ``.mps``; with several cases their numbers are put before the suffix.
     start : Partition, optional
-        Its bottleneck is the unit of the coefficients, as in `solve`.
+        Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which is then
+        written for the instance with its joins.
 
     Returns
     -------
@@ -33,14 +35,16 @@ def write_model(
     Raises
     ------
     InputError
-        If the suffix is another one, or the model has no case.
+        If the suffix is another one, the model has no case, or a strengthened one has no start.
     """
     formulation, path = find_model(model), Path(path)
     if path.suffix not in (".lp", ".mps"):
         raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
     if isinstance(formulation, Algorithm):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
-    cases = formulation.cases(ScaledInstance.near(instance, start))
+    cases = pose(instance, formulation, start, 0.0, None).cases
+    if not cases:
+        raise InputError(f"The start is optimal, so that of {formulation.name} nothing is left to write.")
     files = []
     for number, case in enumerate(cases, 1):
         file = path if len(cases) == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")

@@ -15,6 +15,7 @@ from instances.tensors import IntArray
 from mtpp_models.outcome import Controls
 from mtpp_models.simple import simple
 from mtpp_models.solvers import Solver
+from mtpp_models.strengthening import Strengthening
 
 __all__ = ["Algorithm", "Case", "Formulation", "ScaledInstance", "as_modelled", "block_ranks"]
 
@@ -200,6 +201,10 @@ class Formulation:
         The cases of an instance.
     exact : bool
         Whether a solution of the one case is a partition and its objective the bottleneck.
+    sizes : callable, optional
+        Maps the number of blocks to the sizes of superblocks, where the only case is the model of these.
+    strengthening : Strengthening, optional
+        What is added to the model of superblocks.
     """
 
     name: str
@@ -207,6 +212,8 @@ class Formulation:
     reference: str
     cases: Callable[[ScaledInstance], Sequence[Case]]
     exact: bool = False
+    sizes: Callable[[int], tuple[int, ...]] | None = None
+    strengthening: Strengthening | None = None
 
     @property
     def uses_solver(self) -> bool:

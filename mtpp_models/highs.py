@@ -7,6 +7,7 @@ to hand a model over. Its standard-form compiler does the part that is about Pyo
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import highspy
@@ -40,22 +41,26 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     model : pyomo.environ.ConcreteModel
         A minimisation. The values of its integer variables are the start, unless they are None.
     controls : Controls
+        Handing the model over counts against the time limit.
 
     Returns
     -------
     Outcome
     """
+    begin = time.monotonic()
     try:
         compiled = LinearStandardFormCompiler().write(model, mixed_form=True)
     except InfeasibleConstraintException:
         return Outcome(Termination.INFEASIBLE)
+    columns = compiled.columns
+    linear = _linear_program(compiled)
     # The scheduler of HiGHS keeps the number of threads of its first run in the process.
     highspy.Highs.resetGlobalScheduler(True)
     highs = highspy.Highs()
     lines: list[str] = []
-    _set_options(highs, controls)
-    _pass_model(highs, compiled)
-    columns = compiled.columns
+    _set_options(highs, controls.since(begin))
+    if highs.passModel(linear) == highspy.HighsStatus.kError:
+        raise InputError("HiGHS refuses the model, its numbers span too wide a range; check units of work and bytes.")
     is_mip = any(variable.is_integer() for variable in columns)
     start = [(j, float(v.value)) for j, v in enumerate(columns) if v.is_integer() and v.value is not None]
     if start:
@@ -75,6 +80,8 @@ def _set_options(highs: highspy.Highs, controls: Controls) -> None:
         "mip_rel_gap": controls.gap,
         "mip_abs_gap": 0.0,
         "mip_feasibility_tolerance": controls.tolerance,
+        # By default coefficients below 1e-9 are dropped, and a row can lose solutions to many of them.
+        "small_matrix_value": 1e-12,
         "threads": controls.threads,
         "random_seed": controls.seed,
     }
@@ -85,7 +92,7 @@ def _set_options(highs: highspy.Highs, controls: Controls) -> None:
             raise InputError(f"HiGHS refuses {name} = {value}; choose another value.")
 
 
-def _pass_model(highs: highspy.Highs, compiled: Any) -> None:
+def _linear_program(compiled: Any) -> highspy.HighsLp:
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(compiled.columns), len(compiled.rows)
     lp.col_cost_ = np.asarray(compiled.c.todense(), dtype=np.float64).ravel()
@@ -102,8 +109,7 @@ def _pass_model(highs: highspy.Highs, compiled: Any) -> None:
     lp.a_matrix_.value_ = compiled.A.data
     kinds = highspy.HighsVarType
     lp.integrality_ = [kinds.kInteger if v.is_integer() else kinds.kContinuous for v in compiled.columns]
-    if highs.passModel(lp) == highspy.HighsStatus.kError:
-        raise InputError("HiGHS refuses the model, its numbers span too wide a range; check units of work and bytes.")
+    return lp
 
 
 def _report(event: Any, controls: Controls) -> None:

@@ -8,6 +8,9 @@ and not u. So if
 every partition with a bottleneck below T keeps u and v together, and with them whatever lies between. Merging them
 leaves a smaller graph with :math:`\mathrm{OPT} \ge \min(T, \mathrm{OPT}_\mathrm{merged})`; a partition of bottleneck T
 itself may be lost, so it is kept outside.
+
+A convex set that costs less than T answers the question for all edges that lead into it or out of it, so that few need
+a cut of their own.
 """
 
 from __future__ import annotations
@@ -38,11 +41,23 @@ def join(instance: Instance, ceiling: float) -> Contraction:
     Contraction
     """
     cuts = BlockCuts(instance, ceiling)
-    joined = [
-        (u, v)
-        for u, v in np.unique(instance.graph.edges, axis=0).tolist()
-        if cuts.least_cost([u], without=v) >= ceiling or cuts.least_cost([v], without=u) >= ceiling
-    ]
+    edges = np.unique(instance.graph.edges, axis=0)
+    u, v = edges.T
+    cheap = cuts.alone() < ceiling
+    # Whether a set below the ceiling holds one end and not the other.
+    without_v, without_u = cheap[u], cheap[v]
+    joined = []
+    for e, (a, b) in enumerate(edges.tolist()):
+        for held, other, known in ((a, b, without_v), (b, a, without_u)):
+            if known[e]:
+                continue
+            cost, nodes = cuts.cut([held], without=other)
+            if cost >= ceiling:
+                joined.append((a, b))
+                break
+            if cuts.is_convex(nodes):
+                without_v |= nodes[u] & ~nodes[v]
+                without_u |= nodes[v] & ~nodes[u]
     return merge(instance, _components(instance, np.array(joined, dtype=np.int64).reshape(-1, 2)))
 
 

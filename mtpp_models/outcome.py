@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 __all__ = ["Controls", "Outcome", "SolverNotAvailableError", "Termination"]
+
+# Seconds that a solver is always given.
+_SHORTEST = 0.01
 
 Report = Callable[[float, float | None, float | None, int | None], None]
 
@@ -50,6 +54,12 @@ class Controls:
     tolerance: float = 1e-7
     report: Report = lambda seconds, incumbent, bound, nodes: None
     interrupted: threading.Event = field(default_factory=threading.Event)
+
+    def since(self, begin: float) -> Controls:
+        """The same, less what has passed since `begin`, of the monotonic clock; a little time is always left."""
+        if self.time_limit is None:
+            return self
+        return replace(self, time_limit=max(_SHORTEST, self.time_limit - (time.monotonic() - begin)))
 
 
 @dataclass(frozen=True)

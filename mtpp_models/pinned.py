@@ -6,9 +6,9 @@ Every node lies in some block, so with :math:`L(A) = \min \{ f(S) : A \subseteq 
 
 :math:`f` without overflow is submodular, and L is a minimum cut: arcs ``v → sink`` of capacity work(v), and for
 each tensor t of u two nodes, ``u → out_t`` and ``in_t → u`` of capacity bytes(t) / B, with infinite arcs
-``out_t → each reader → in_t``. Pinned nodes are tied to the source. Blocks are convex: every node between two
-pinned ones is pinned too, and for an edge a → b behind which a pinned node lies, a ∈ S implies b ∈ S; likewise
-b ∈ S implies a ∈ S where a pinned node lies before a.
+``out_t → each reader → in_t``; with a single reader, these are one arc each way. Pinned nodes are tied to the source.
+Blocks are convex: every node between two pinned ones is pinned too, and for an edge a → b behind which a pinned node
+lies, a ∈ S implies b ∈ S; likewise b ∈ S implies a ∈ S where a pinned node lies before a.
 
 Capacities are whole numbers, scaled by the bottleneck of a known partition and rounded down, so that the cut in
 integers is a lower bound; nothing above that bottleneck is of interest, and a single arc lets no more through.
@@ -18,24 +18,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
 
-from instances import Bound, ComputationGraph, Instance, Partition, Result
+from instances import Bound, Instance, Partition, Result
 from instances.interrupts import catch_interrupt
 from instances.tensors import FloatArray, IntArray
+from mtpp_models.flows import UNLIMITED, BoolArray, Network, augment, reachability
 
-__all__ = ["PINNED", "BlockCuts", "pinned"]
-
-BoolArray = NDArray[np.bool_]
+__all__ = ["PINNED", "UNIT", "BlockCuts", "Cut", "pinned"]
 
 PINNED = "pinned"
 
-# Whole-number capacities: the known bottleneck becomes 2^29, and flows stay below 2^31.
-_UNIT, _INFINITE = 2**29, 2**30
+#: The ceiling as a whole number: fine enough for thousands of arcs, coarser than what re-checks certificates.
+UNIT = 2**36
+
+
+class Cut(NamedTuple):
+    """Lower bound on the cost of some blocks, and the cheapest node set that the cut found.
+
+    Parameters
+    ----------
+    cost : float
+        In the time unit of the work, rounded down; the ceiling if that is smaller.
+    nodes : (n,) booleans
+        A set of that cost; empty if it costs the ceiling or more.
+    """
+
+    cost: float
+    nodes: BoolArray
 
 
 class BlockCuts:
@@ -46,52 +58,39 @@ class BlockCuts:
     instance : Instance
     ceiling : float
         Bottleneck of a known partition, positive; costs above it count as it.
+
+    Attributes
+    ----------
+    reach, reach_back : (n, n) booleans
+        Whether a path, maybe of no edge, leads from the row to the column, or from the column to the row.
+    work, time : integers
+        Of the nodes and tensors, in 2^-36 of the ceiling.
+    network : Network
     """
 
     def __init__(self, instance: Instance, ceiling: float) -> None:
-        graph = instance.graph
-        self._graph, self._ceiling = graph, ceiling
-        self.reach = _reachability(graph)
-        n, read = graph.n, np.flatnonzero(np.diff(graph.tensors.start))
-        count = len(read)
-        self._source, self._sink, self._gate = n + 2 * count, n + 2 * count + 1, n + 2 * count + 2
-        producer = graph.tensors.producer[read]
-        out, inn = n + np.arange(count), n + count + np.arange(count)
-        index = np.full(len(graph.tensors.producer), -1)
-        index[read] = np.arange(count)
-        tensor, reader = index[graph.edge_tensor], graph.tensors.consumers
-        time_, work = self._whole(instance.tensor_time[read]), self._whole(graph.work)
-        arcs = [
-            (np.arange(n), np.full(n, self._sink), work),
-            (producer, out, time_),
-            (inn, producer, time_),
-            (out[tensor], reader, np.full(graph.m, _INFINITE)),
-            (reader, inn[tensor], np.full(graph.m, _INFINITE)),
-            (np.array([self._gate]), np.array([self._source]), np.array([_UNIT])),
-        ]
-        self._tail, self._head, self._capacity = (np.concatenate(parts) for parts in zip(*arcs, strict=True))
+        graph = self.graph = instance.graph
+        self._ceiling = ceiling
+        self.reach = reachability(*graph.successors, graph.topological_order)
+        self.reach_back = np.ascontiguousarray(self.reach.T)
+        self.time, self.work = self.whole(instance.tensor_time), self.whole(graph.work)
+        self.network = self._build()
 
     def alone(self) -> FloatArray:
         """(n,) cost of each node as a block of its own: at least L."""
-        graph = self._graph
-        time_ = self._capacity[graph.n : graph.n + self._count]  # of the arcs u -> out_t
-        cost = self._capacity[: graph.n].astype(np.float64)
-        np.add.at(cost, self._tail[graph.n : graph.n + self._count], time_)
-        tensor = self._tail[self._reads] - graph.n
-        np.add.at(cost, self._head[self._reads], time_[tensor])
-        return cost / _UNIT * self._ceiling
-
-    @property
-    def _count(self) -> int:
-        return (self._source - self._graph.n) // 2
-
-    @property
-    def _reads(self) -> slice:
-        first = self._graph.n + 2 * self._count
-        return slice(first, first + self._graph.m)
+        graph = self.graph
+        cost = self.work.astype(np.float64)
+        read = np.diff(graph.tensors.start) > 0
+        np.add.at(cost, graph.tensors.producer[read], self.time[read])
+        np.add.at(cost, graph.tensors.consumers, self.time[graph.edge_tensor])
+        return self.scaled(cost)
 
     def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
-        """L of the nodes and all between them, or the ceiling if that is smaller.
+        """L of the nodes and all between them, or the ceiling if that is smaller; see `cut`."""
+        return self.cut(nodes, without).cost
+
+    def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
+        """Cut around the nodes and all between them.
 
         Parameters
         ----------
@@ -102,27 +101,55 @@ class BlockCuts:
 
         Returns
         -------
-        float
-            In the time unit of the work, rounded down.
+        Cut
         """
-        given = np.array(list(nodes))
-        reach = self.reach
-        behind: BoolArray = np.asarray(reach[given].any(axis=0))
-        before: BoolArray = np.asarray(reach[:, given].any(axis=1))
-        pins = np.union1d(given, np.flatnonzero(behind & before))
-        u, v = self._graph.edges[:, 0], self._graph.edges[:, 1]
-        towards, away = before[v] | np.isin(v, pins), behind[u] | np.isin(u, pins)
-        barred = np.array([] if without is None else [without], dtype=np.int64)
-        tail = np.concatenate((self._tail, u[towards], v[away], np.full(len(pins), self._source), barred))
-        head = np.concatenate((self._head, v[towards], u[away], pins, np.full(len(barred), self._sink)))
-        capacity = np.concatenate((self._capacity, np.full(len(tail) - len(self._tail), _INFINITE)))
-        matrix = csr_array((capacity, (tail, head)), shape=(self._gate + 1, self._gate + 1))
-        matrix.data = np.minimum(matrix.data, _INFINITE).astype(np.int32)
-        flow = maximum_flow(matrix, self._gate, self._sink).flow_value
-        return float(flow) / _UNIT * self._ceiling
+        given = list(nodes)
+        before: BoolArray = np.asarray(self.reach_back[given].any(axis=0))
+        behind: BoolArray = np.asarray(self.reach[given].any(axis=0))
+        network, sources = self.network, np.flatnonzero(before & behind)
+        residual, drain = network.capacity.copy(), network.drain.copy()
+        if without is not None:
+            drain[without] = UNLIMITED
+        reached = np.zeros(len(drain), dtype=bool)
+        flow = augment(network, residual, drain, sources, before, behind, UNIT, reached)
+        return Cut(float(self.scaled(flow)), reached[: self.graph.n])
 
-    def _whole(self, values: FloatArray) -> IntArray:
-        return np.floor(np.minimum(values / self._ceiling, 1.0) * _UNIT).astype(np.int64)
+    def is_convex(self, nodes: BoolArray) -> bool:
+        """Whether the (n,) set holds all paths between its nodes."""
+        return not (self.reach[nodes].any(axis=0) & self.reach_back[nodes].any(axis=0) & ~nodes).any()
+
+    def whole(self, values: FloatArray) -> IntArray:
+        """Times as whole numbers, rounded down."""
+        return np.floor(np.minimum(values / self._ceiling, 1.0) * UNIT).astype(np.int64)
+
+    def scaled(self, values: FloatArray | IntArray | int) -> FloatArray:
+        """Whole numbers as times."""
+        return np.asarray(values) / UNIT * self._ceiling
+
+    def _build(self) -> Network:
+        graph, tensors = self.graph, self.graph.tensors
+        n, readers, tensor = graph.n, np.diff(tensors.start), graph.edge_tensor
+        single = readers[tensor] == 1
+        codes, edge = np.unique(graph.edges @ np.array([n, 1]), return_inverse=True)
+        u, v = np.divmod(codes, n)
+        direct = np.zeros(len(codes), dtype=np.int64)
+        np.add.at(direct, edge[single], self.time[tensor[single]])
+        shared = np.flatnonzero(readers > 1)
+        out, into = n + np.arange(len(shared)), n + len(shared) + np.arange(len(shared))
+        index = np.zeros(len(readers), dtype=np.int64)
+        index[shared] = np.arange(len(shared))
+        reader, which = tensors.consumers[~single], index[tensor[~single]]
+        free, nothing = np.full(len(reader), UNLIMITED), np.zeros(len(shared), dtype=np.int64)
+        arcs = [
+            (u, v, direct, direct),
+            (tensors.producer[shared], out, self.time[shared], nothing),
+            (into, tensors.producer[shared], self.time[shared], nothing),
+            (out[which], reader, free, 0 * free),
+            (reader, into[which], free, 0 * free),
+        ]
+        drain = np.concatenate((self.work, nothing, nothing))
+        tail, head, there, back = (np.concatenate(parts) for parts in zip(*arcs, strict=True))
+        return Network.of(tail, head, there, back, len(codes), drain)
 
 
 def pinned(start: Partition, time_limit: float | None = None) -> Result:
@@ -139,32 +166,31 @@ def pinned(start: Partition, time_limit: float | None = None) -> Result:
     -------
     Result
         Its bound's witness names the node.
+
+    Notes
+    -----
+    Where the cheapest set around v is convex, it lies within reach of each of its other nodes w, so that
+    L({w}) is no larger and needs no cut.
     """
     begin = time.monotonic()
     value, node, finished = 0.0, 0, True
     with catch_interrupt() as interrupted:
-        cuts = BlockCuts(start.instance, start.bottleneck or 1.0)
-        alone = cuts.alone()
-        for v in np.argsort(-alone).tolist():
-            if alone[v] <= value:
-                break  # a block of v alone costs no more than what is proved
+        ceiling = start.bottleneck or 1.0
+        cuts = BlockCuts(start.instance, ceiling)
+        most = cuts.alone()
+        for v in np.argsort(-most).tolist():
+            if value >= ceiling:
+                break
+            if most[v] <= value:
+                continue  # some block that holds v costs no more than what is proved
             if interrupted.is_set() or (time_limit is not None and time.monotonic() - begin > time_limit):
                 finished = False
                 break
-            least = cuts.least_cost([v])
-            if least > value:
-                value, node = least, v
+            cut = cuts.cut([v])
+            if cut.cost > value:
+                value, node = cut.cost, v
+            if cuts.is_convex(cut.nodes):
+                most[cut.nodes] = np.minimum(most[cut.nodes], cut.cost)
     bound = Bound(value, PINNED, finished, {"nodes": [node]})
     seconds = {"solve": time.monotonic() - begin}
     return Result(PINNED, start.instance, start, bound, seconds, interrupted=interrupted.is_set())
-
-
-def _reachability(graph: ComputationGraph) -> BoolArray:
-    """(n, n) booleans: whether a path leads from the row to the column."""
-    reach = np.zeros((graph.n, graph.n), dtype=bool)
-    start, after = graph.successors
-    for v in graph.topological_order[::-1]:
-        row = after[start[v] : start[v + 1]]
-        reach[v] = reach[row].any(axis=0)
-        reach[v, row] = True
-    return reach

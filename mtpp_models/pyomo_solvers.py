@@ -14,8 +14,8 @@ from typing import Any
 
 import pyomo.environ as pyo
 from pyomo.common.errors import ApplicationError
-from pyomo.contrib.solver.common.factory import SolverFactory as NewSolverFactory
 from pyomo.contrib.solver.common.results import TerminationCondition
+from pyomo.contrib.solver.solvers.gurobi.gurobi_direct import GurobiDirect
 from pyomo.contrib.solver.solvers.scip.scip_direct import ScipDirect
 from pyomo.opt import SolverStatus
 from pyomo.opt import TerminationCondition as ClassicTermination
@@ -48,12 +48,26 @@ def run_gurobi(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     import gurobipy
 
     try:
-        return _run_new(NewSolverFactory("gurobi_direct"), model, controls, options, parse_gurobi_line)
+        return _run_new(TimedGurobi(), model, controls, options, parse_gurobi_line)
     except gurobipy.GurobiError as error:  # such as a model that the free licence is too small for
         raise SolverNotAvailableError(f"Gurobi cannot solve this model: {error}. Choose another solver.") from error
 
 
-class ScipWithoutGil(ScipDirect):
+class _Timed:
+    """An interface of Pyomo whose time limit includes handing the model over."""
+
+    def _create_solver_model(self, model: Any, config: Any) -> Any:
+        begin = time.monotonic()
+        created = super()._create_solver_model(model, config)  # type: ignore[misc]
+        config.time_limit = Controls(config.time_limit).since(begin).time_limit
+        return created
+
+
+class TimedGurobi(_Timed, GurobiDirect):
+    """Gurobi, as Pyomo drives it."""
+
+
+class ScipWithoutGil(_Timed, ScipDirect):
     """SCIP that lets Python run while it optimises.
 
     Pyomo captures the log through a pipe that a Python thread reads. With the lock held by the solver the

@@ -11,9 +11,13 @@ from mtpp_models.formulation import Algorithm, Formulation
 from mtpp_models.guess_bottleneck import GUESS_THE_BOTTLENECK
 from mtpp_models.ideals import ideals
 from mtpp_models.outcome import Controls
+from mtpp_models.pigeonhole import pigeonhole
 from mtpp_models.pinned import pinned
+from mtpp_models.priced import priced
 from mtpp_models.simple import simple
 from mtpp_models.solvers import Solver
+from mtpp_models.strengthened import strengthened
+from mtpp_models.strengthening import Strengthening
 from mtpp_models.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
 
 __all__ = ["MODELS", "find_model"]
@@ -35,12 +39,26 @@ _ALGORITHMS = (
     ),
     Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/pinned.py", _timed(pinned)),
     Algorithm(
+        "pigeonhole",
+        "minimum cuts around pairs of nodes, two of which share a block",
+        "this project, mtpp_models/pigeonhole.py",
+        _timed(pigeonhole),
+    ),
+    Algorithm(
         "ideals",
         "dynamic program over ideals, for narrow graphs",
         "this project, mtpp_models/ideals.py",
         _timed(ideals),
         exact=True,
     ),
+)
+
+_PRICED = Algorithm(
+    "priced",
+    "cheapest block that is worth its share of the best prices of nodes",
+    "this project, mtpp_models/priced.py",
+    priced,
+    uses_solver=True,
 )
 
 #: Name to model, in order of effort.
@@ -53,6 +71,7 @@ MODELS: dict[str, Algorithm | Formulation] = {
         BOTTLENECK,
         GUESS_THE_BOTTLENECK,
         coarse(2),
+        _PRICED,
         coarse(4),
         EXACT,
     )
@@ -60,7 +79,7 @@ MODELS: dict[str, Algorithm | Formulation] = {
 
 
 def find_model(model: str | Algorithm | Formulation) -> Algorithm | Formulation:
-    """The model of a name; models pass through.
+    """The model of a name, as "exact" or, strengthened, "exact+all"; models pass through.
 
     Raises
     ------
@@ -69,6 +88,7 @@ def find_model(model: str | Algorithm | Formulation) -> Algorithm | Formulation:
     """
     if isinstance(model, (Algorithm, Formulation)):
         return model
-    if model not in MODELS:
-        raise InputError(f"There is no model called {model!r}; choose one of {', '.join(MODELS)}.")
-    return MODELS[model]
+    name, plus, parts = model.partition("+")
+    if name not in MODELS:
+        raise InputError(f"There is no model called {name!r}; choose one of {', '.join(MODELS)}.")
+    return strengthened(MODELS[name], Strengthening.of(parts)) if plus else MODELS[name]

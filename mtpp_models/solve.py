@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +16,13 @@ from instances.contraction import Contraction, reduce_instance
 from instances.interrupts import catch_interrupt
 from instances.tensors import IntArray
 from mtpp_models.answers import solve_case
-from mtpp_models.formulation import Algorithm, Formulation, ScaledInstance
+from mtpp_models.formulation import Algorithm, Formulation
 from mtpp_models.outcome import Controls
 from mtpp_models.registry import find_model
 from mtpp_models.simple import simple
 from mtpp_models.solvers import Solver, find_solver
+from mtpp_models.strengthened import pose, strengthened
+from mtpp_models.strengthening import Strengthening
 
 __all__ = ["Progress", "solve"]
 
@@ -59,6 +62,7 @@ def solve(
     start: Partition | None = None,
     relaxation: bool = False,
     reduce: bool = True,
+    strengthening: Strengthening | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Prove a lower bound on the bottleneck, and with the exact model find a partition.
@@ -82,6 +86,8 @@ def solve(
         Solve the linear relaxation instead; the method is then called "…-lp".
     reduce : bool
         Apply the lossless reductions first.
+    strengthening : Strengthening, optional
+        What to add to a model of superblocks, as "exact+all" and alike do by name; it needs a `start`.
     on_progress : callable, optional
         Receives a `Progress` now and then.
 
@@ -101,6 +107,8 @@ def solve(
         If a bound exceeds a bottleneck, which is a bug.
     """
     chosen = find_model(model)
+    if strengthening is not None:
+        chosen = strengthened(chosen, strengthening)
     _check(instance, time_limit, gap, threads, seed, start)
     driver = find_solver(solver) if chosen.uses_solver else None
     controls = Controls(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
@@ -138,12 +146,14 @@ def _solve_cases(
     name = f"{model.name}-lp" if relaxation else model.name
     if (one_block := _one_block(instance)).bottleneck == 0:
         return Result(name, instance, one_block, Bound(0.0, name), {"solve": time.monotonic() - begin})
-    data = ScaledInstance.near(instance, start)
-    cases = model.cases(data)
     answers = []
     with catch_interrupt() as interrupted:
+        limit = controls.time_limit
+        question = pose(instance, model, start, solver.margin, None if limit is None else _FOR_CONFLICTS * limit)
+        data, cases = question.data, question.cases
+        posed = time.monotonic() - begin
         for number, case in enumerate(cases):
-            left = None if controls.time_limit is None else controls.time_limit - (time.monotonic() - begin)
+            left = None if limit is None else limit - (time.monotonic() - begin)
             if interrupted.is_set() or (left is not None and left <= 0):
                 break
             share = replace(
@@ -152,23 +162,27 @@ def _solve_cases(
                 report=_reporter(case.name, data.unit, on_progress),
                 interrupted=interrupted,
             )
-            answers.append(solve_case(case, data, solver, share, start, relaxation))
+            answers.append(solve_case(case, data, solver, share, question.start, relaxation))
         stopped = interrupted.is_set()
     # A case that was not started has proved nothing beyond *simple*.
     floor, finished = simple(instance), len(answers) == len(cases)
-    proved = min(answer.bound for answer in answers) if finished else floor
+    proved = min((question.ceiling, *(answer.bound for answer in answers))) if finished else floor
     if math.isinf(proved):
         raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
     options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
-    bound = Bound(max(floor, proved), name, finished and all(answer.optimal for answer in answers), options)
-    found = [_partition(instance, answer.superblock) for answer in answers] if model.exact else []
+    closed = proved >= question.ceiling or all(answer.optimal for answer in answers)
+    bound = Bound(max(floor, proved), name, finished and closed, options)
+    found = [_partition(instance, answer.superblock, question.group) for answer in answers] if model.exact else []
     best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
+    seconds["build"] += posed
     log = "\n".join(answer.log for answer in answers)
     return Result(name, instance, best, bound, seconds, f"{solver.name} {solver.version()}", log, stopped)
 
 
 _MOST_THREADS = 64
+# Of the time limit, at most.
+_FOR_CONFLICTS = 0.2
 
 
 def _check(
@@ -197,10 +211,10 @@ def _reporter(
     return report
 
 
-def _partition(instance: Instance, block: IntArray | None) -> Partition | None:
-    """The partition of a solution, if it is one; its cost is computed anew."""
+def _partition(instance: Instance, block: IntArray | None, group: IntArray) -> Partition | None:
+    """The partition of a solution for groups of nodes, if it is one; its cost is computed anew."""
     with contextlib.suppress(InputError):
-        return None if block is None else Partition(instance, block)
+        return None if block is None else Partition(instance, block[group])
     return None
 
 
@@ -210,6 +224,17 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
     if start is not None and partition is not None and start.bottleneck <= partition.bottleneck:
         partition = start
     bound = result.bound
-    if bound is not None and "nodes" in bound.witness:
-        bound = replace(bound, witness={"nodes": [int(reduction.anchor[v]) for v in bound.witness["nodes"]]})
+    if bound is not None:
+        bound = replace(bound, witness={key: _mapped(key, value, reduction) for key, value in bound.witness.items()})
     return replace(result, instance=reduction.original, partition=partition, bound=bound)
+
+
+def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
+    """What a bound rests on, in the nodes of the original instance."""
+    if key == "nodes":
+        return reduction.anchor[value].tolist()
+    if key == "prices":
+        prices = np.zeros(reduction.original.graph.n)
+        prices[reduction.anchor] = value
+        return prices.tolist()
+    return value

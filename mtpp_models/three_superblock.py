@@ -78,8 +78,8 @@ def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, c
 
 BOTTLENECK = _formulation("bottleneck", "cheapest block with its share of the work", "MTPP, Section 4.2, eq. (14)")
 BOTTLENECK_NO_DAG = _formulation(
-    "bottleneck-no-dag", "the same, where edges may point backwards", "MTPP, Section 5.4", dag=False
+    "bottleneck-no-dag", "bottleneck, where edges may point backwards", "MTPP, Section 5.4", dag=False
 )
 BOTTLENECK_NO_CUT_IO = _formulation(
-    "bottleneck-no-cut-io", "the same, without communication", "MTPP, Section 5.4", cut_io=False
+    "bottleneck-no-cut-io", "bottleneck, without communication", "MTPP, Section 5.4", cut_io=False
 )

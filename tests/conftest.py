@@ -1,11 +1,13 @@
-"""What every test may ask for: a solver, the published data, reproducible examples."""
+"""What every test may ask for: a solver, a folder with a graph, the published data, reproducible examples."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+from command_line import PATH
 from hypothesis import settings
 
 # The same examples in every run and no deadline; `pytest --hypothesis-profile default` looks for new ones.
@@ -48,3 +50,11 @@ def data() -> Path:
     if not Path(folder).is_dir():
         pytest.fail(f"MTPP_DATA names {folder}, which is not a folder")
     return Path(folder)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with the graph of a path."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "path.json").write_text(json.dumps(PATH))
+    return tmp_path

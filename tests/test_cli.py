@@ -1,4 +1,4 @@
-"""The command line: exit codes, one line for everything that is wrong, data on stdout."""
+"""The command line: what each verb prints and writes, exit codes, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import columns, graph_file, mtpp
 
 import experiments
 from experiments.cli import main
@@ -24,34 +25,6 @@ from instances.readers import READERS
 from instances.serialization import read_partition, save_graph
 from instances.suites import SUITES
 from mtpp_models import MODELS, SOLVERS
-
-PATH = {
-    "format": "mtpp-graph/1",
-    "nodes": [{"work": w, "output_bytes": 1} for w in (3, 1, 2)],
-    "edges": [[0, 1], [1, 2]],
-}
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with the graph of a path."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "path.json").write_text(json.dumps(PATH))
-    return tmp_path
-
-
-def mtpp(command: str) -> int:
-    return main(command.split())
-
-
-def columns(out: str) -> dict[str, str]:
-    """The last row of a printed table by column; columns are at least two blanks apart."""
-    header, *rows = ([cell.strip() for cell in line.split("  ") if cell.strip()] for line in out.strip().splitlines())
-    return dict(zip(header, rows[-1], strict=True))
-
-
-def graph_file(folder: Path, **changes: Any) -> None:
-    (folder / "graph.json").write_text(json.dumps(PATH | changes))
 
 
 @pytest.mark.parametrize(
@@ -191,142 +164,6 @@ def test_small_graphs_are_valid(
     assert mtpp(f"bound graph.json -k {k} --bandwidth 1 --model guess-the-bottleneck") == 0
 
 
-GRAPH_FAULTS: dict[str, dict[str, Any]] = {
-    "cycle": {"edges": [[0, 1], [1, 2], [2, 0]]},
-    "self-loop": {"edges": [[1, 1]]},
-    "out of range": {"edges": [[0, 7]]},
-    "negative": {"nodes": [{"work": -1}], "edges": []},
-    "NaN": {"nodes": [{"work": float("nan")}], "edges": []},
-    "infinite": {"nodes": [{"work": 1, "output_bytes": float("inf")}], "edges": []},
-    "unknown field": {"nodes": [{"work": 1, "wrok": 2}], "edges": []},
-    "unknown format": {"format": "mtpp-graph/99"},
-    "no node": {"nodes": [], "edges": []},
-}
-
-
-@pytest.mark.parametrize("verb", ["partition", "bound", "certify", "table"])
-@pytest.mark.parametrize("fault", GRAPH_FAULTS.values(), ids=GRAPH_FAULTS)
-def test_bad_graphs(verb: str, fault: dict[str, Any], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    graph_file(folder, **fault)
-    _refused(f"{verb} graph.json -k 2 --bandwidth 1", capsys, "graph.json")
-    assert not Path("runs.jsonl").exists()
-
-
-@pytest.mark.parametrize("content", ["", json.dumps(PATH)[:40], "what?", "\x00\x01"])
-def test_broken_files(content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "graph.json").write_text(content)
-    _refused("partition graph.json -k 2", capsys, "graph.json")
-
-
-@pytest.mark.parametrize(
-    ("command", "named"),
-    [
-        ("partition missing.json -k 2", "missing.json"),
-        ("partition . -k 2", "."),
-        ("partition path.json", "-k"),
-        ("partition path.json -k 0", "-k 0"),
-        ("partition path.json -k -3", "-k -3"),
-        ("partition path.json -k 2,x", "'x'"),
-        ("partition path.json -k 2.5", "'2.5'"),
-        ("partition path.json -k 2 --bandwidth 0", "--bandwidth 0"),
-        ("partition path.json -k 2 --bandwidth -5", "--bandwidth -5"),
-        ("partition path.json -k 2 --bandwidth nan", "--bandwidth nan"),
-        ("partition path.json -k 2 --bandwidth 25XB/s", "--bandwidth 25XB/s"),
-        ("partition path.json -k 2 --bandwidth 25GB", "--bandwidth 25GB"),
-        ("partition path.json -k 2 --memory 16Gbps", "--memory 16Gbps"),
-        ("partition path.json -k 2 --memory -1", "--memory -1"),
-        ("partition path.json -k 2 --activation-buffer 1GB", "--activation-buffer"),
-        ("partition path.json -k 2 --dim batch=8", "batch"),
-        ("partition bert-base -k 2 --dim batch=many", "batch=many"),
-        ("partition bert-base -k 2 --dim depth=8", "depth"),
-        ("partition path.json -k 2 --method nonsense", "nonsense"),
-        ("partition path.json -k 2 --reader nonsense", "nonsense"),
-        ("partition path.json -k 2 --communication nonsense", "nonsense"),
-        ("partition path.json -k 2 --communication cost", "path.json"),
-        ("partition path.json -k 2 --seed -1", "--seed"),
-        ("partition path.json -k 2 --seed x", "--seed"),
-        ("partition path.json -k 2 --time-limit -1", "-1"),
-        ("partition path.json -k 2 --out nowhere/p.json", "nowhere"),
-        ("partition path.json -k 2 --out .", "."),
-        ("partition path.json -k 2 --plot p.docx", "p.docx"),
-        ("partition path.json -k 2 --plot nowhere/p.png", "nowhere"),
-        ("bound path.json -k 2 --model nonsense", "nonsense"),
-        ("bound path.json -k 2 --time-limit 0", "0"),
-        ("bound path.json -k 2 --gap 2", "gap"),
-        ("bound path.json -k 2 --threads 0", "threads"),
-        ("bound path.json -k 2 --start missing.json", "missing.json"),
-        ("bound path.json -k 2 --export model.docx", "model.docx"),
-        ("bound path.json -k 2 --export nowhere/model.lp", "nowhere"),
-        ("certify path.json -k 2 --time-limit nan", "nan"),
-        ("certify path.json -k 2 --out nowhere/c.json", "nowhere"),
-        ("table nonsense", "nonsense"),
-        ("table quick --bandwidth 1", "--bandwidth"),
-        ("table quick --methods kahn,nonsense", "nonsense"),
-        ("table quick --jobs 0", "--jobs 0"),
-        ("table quick --format docx", "docx"),
-        ("table quick --out .", "."),
-        ("table path.json --time-limit -1", "-1"),
-        ("table path.json --gap nan", "gap"),
-        ("table path.json --threads 0", "threads"),
-        ("table path.json --cluster nonsense://nowhere:1", "nonsense://nowhere:1"),
-        ("list", "heuristics"),
-        ("list nonsense", "nonsense"),
-        ("nonsense", "nonsense"),
-        ("partition path.json -k 2 --nonsense 3", "--nonsense"),
-        ("partition path.json extra -k 2", "extra"),
-    ],
-)
-def test_wrong_use(command: str, named: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line on stderr that names what is wrong, exit code 2, and no file is left behind."""
-    _refused(command, capsys, named)
-    assert [path.name for path in folder.iterdir()] == ["path.json"]
-
-
-@pytest.mark.parametrize(
-    ("partition", "named"),
-    [
-        ({"k": 2, "block": [1, 0, 0]}, "0 -> 1"),
-        ({"k": 2, "block": [0, 0]}, "3 nodes"),
-        ({"k": 3, "block": [0, 1, 2]}, "k = 3"),
-        ({"k": 2, "block": [0, 1, 2]}, "Node 2"),
-        ({"k": 2}, "block"),
-    ],
-)
-@pytest.mark.parametrize("verb", ["bound", "certify"])
-def test_bad_starts(
-    verb: str, partition: dict[str, Any], named: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A start that is infeasible or answers another question is refused."""
-    Path("start.json").write_text(json.dumps({"format": "mtpp-partition/1", "graph": "path"} | partition))
-    _refused(f"{verb} path.json -k 2 --bandwidth 1 --start start.json", capsys, named)
-
-
-@pytest.mark.parametrize("verb", ["bound", "certify", "table"])
-@pytest.mark.parametrize("absent", ["nonsense", "xpress"])
-def test_missing_solvers(verb: str, absent: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit code 3 and one line, before any work."""
-    from mtpp_models import available_solvers
-
-    if absent in available_solvers():
-        pytest.skip(f"{absent} is installed")
-    assert mtpp(f"{verb} path.json -k 2 --bandwidth 1 --solver {absent}") == 3
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert absent in captured.err
-    assert not Path("runs.jsonl").exists()
-
-
-def test_earlier_results_are_left_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A refused call changes no file, also not the one it was to write."""
-    Path("out.json").write_text("precious")
-    graph_file(folder, **GRAPH_FAULTS["cycle"])
-    _refused("partition graph.json -k 2 --out out.json", capsys, "cycle")
-    assert Path("out.json").read_text() == "precious"
-    _refused("table path.json --out out.json", capsys, "line 1")
-    assert Path("out.json").read_text() == "precious"
-
-
 def test_table_end_to_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Tables on stdout and in files; the second call only prints, in another format."""
     command = (
@@ -338,7 +175,7 @@ def test_table_end_to_end(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     lines = Path("r/runs.jsonl").read_text().splitlines()
     assert len(lines) == 12
     assert [json.loads(line)["communication_over_work"] for line in lines] == pytest.approx([1 / 3] * 12)
-    stems = ("instances", "table1", "table2", "table3")
+    stems = ("instances", "table1", "table2", "table3", "seconds")
     expected = {f"{stem}.{suffix}" for stem in stems for suffix in ("md", "csv", "tex")}
     expected |= {f"{stem}.{suffix}" for stem in ("running-times", "ratio-profile") for suffix in ("png", "svg")}
     assert {path.name for path in Path("t").iterdir()} == expected
@@ -449,10 +286,12 @@ def test_costs_of_a_profile_take_bandwidth_one(data: Path, capsys: pytest.Captur
     assert float(columns(capsys.readouterr().out)["bottleneck [ms]"]) >= 93.1943
 
 
-def _refused(command: str, capsys: pytest.CaptureFixture[str], named: str) -> None:
-    assert mtpp(command) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1, captured.err
-    assert captured.err.startswith("mtpp: ")
-    assert named in captured.err
+def test_an_ablation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each part alone, all but one, and all; they are runs like others."""
+    assert mtpp("table path.json -k 2 --bandwidth 1 --methods kahn,exact+each --out r.jsonl --format csv") == 0
+    out = capsys.readouterr().out
+    seconds = out[out.index("Seconds of each bound") :].splitlines()
+    names = [line.partition(",")[0] for line in seconds if line.startswith("exact")]
+    assert names[:2] == ["exact", "exact+conflicts"]
+    assert names[-1] == "exact+all"
+    assert len(names) == 12

@@ -72,3 +72,21 @@ def test_merging_around_a_node_is_refused() -> None:
     graph = ComputationGraph.from_edges([(0, 1), (1, 2), (0, 2)], [1, 1, 1], [1, 1, 0])
     with pytest.raises(InputError, match="do not form a pipeline"):
         contract(Instance(graph, Platform(2, 1.0)), {0: 2})
+
+
+def test_a_long_chain_without_work_becomes_one_node() -> None:
+    """In one round, not in one for each node; the work in the middle takes what comes before and after it."""
+    n = 30_000
+    work = np.zeros(n)
+    work[n // 3] = 1.0
+    graph = ComputationGraph.from_edges(np.column_stack((np.arange(n - 1), np.arange(1, n))), work, np.ones(n))
+    reduction = reduce_instance(Instance(graph, Platform(4, 1.0)))
+    assert reduction.instance.graph.n == 1
+    assert reduction.anchor.tolist() == [n // 3]
+
+
+def test_parameters_that_overflow_are_tested_again_after_each_merge() -> None:
+    """Each node alone saves as much as it holds; together the first two hold 4 and save 2."""
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [0, 0, 5], [2, 2, 0], [2, 2, 2])
+    instance = Instance(graph, Platform(3, 1.0, memory=3.0, activation_buffer=0.0))
+    assert reduce_instance(instance).instance.graph.n == 2

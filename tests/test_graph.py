@@ -224,3 +224,41 @@ def test_minus_zero_is_zero() -> None:
         ComputationGraph.from_edges([], [-0.0], [-0.0], [-0.0]).content_hash
         == ComputationGraph.from_edges([], [0.0], [0.0], [0.0]).content_hash
     )
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_edges_and_sizes_may_be_arrays(columns: int) -> None:
+    """An array, tuples and pairs mixed with triples give the same graph."""
+    edges = np.array([(0, 2, 0), (0, 1, 0), (1, 2, 0), (0, 2, 0)])
+    mixed = [edge[:2] if i % 2 else edge for i, edge in enumerate(edges.tolist())]
+    sizes = [[3.0], 4.0, (5.0,)]
+    graphs = [
+        ComputationGraph.from_edges(edges[:, :columns], np.ones(3), np.array([3.0, 4.0, 5.0])),
+        ComputationGraph.from_edges(edges[:, :columns].astype(np.int32), [1, 1, 1], [3, 4, 5]),
+        ComputationGraph.from_edges(map(tuple, edges[:, :columns].tolist()), [1, 1, 1], sizes),
+        ComputationGraph.from_edges(mixed, [1, 1, 1], sizes),
+    ]
+    assert len({graph.content_hash for graph in graphs}) == 1
+    assert graphs[0].edges.tolist() == [[0, 1], [0, 2], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        (np.array([(0, 1), (1, 3)]), "Edge 1 -> 3: node 3 does not exist"),
+        (np.array([(0, 1, 1)]), "reads output 1 of node 0, which has 1"),
+        (np.array([(0.0, 1.0)]), "not \\(u, v\\) or \\(u, v, output\\) in whole numbers"),
+        (np.array([(0, 1, 0, 0)]), "not \\(u, v\\) or"),
+    ],
+)
+def test_a_wrong_edge_in_an_array_is_named(edges: np.ndarray, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ComputationGraph.from_edges(edges, [1, 1, 1])
+
+
+def test_a_chain_of_a_hundred_thousand_nodes_is_ordered() -> None:
+    """As deep as it is long, against the index order."""
+    n = 100_000
+    edges = np.column_stack((np.arange(1, n), np.arange(n - 1)))
+    graph = ComputationGraph.from_edges(edges, np.ones(n))
+    assert graph.topological_order.tolist() == list(range(n - 1, -1, -1))

@@ -86,6 +86,18 @@ def test_blocks_are_drawn_side_by_side() -> None:
     assert {"0", "1", "2", "3"} <= {text.get_text() for text in ax.texts}
 
 
+def test_nodes_are_coloured_by_numbers() -> None:
+    """Equal numbers have equal colours, whatever the blocks, and a colour bar says what they are."""
+    ax = plot_partition(square(), values=[0.5, 0.0, 0.5, 1.0], label="price [blocks]")
+    nodes = next(c for c in ax.collections if len(c.get_offsets()) == 4)  # type: ignore[arg-type]
+    nodes.update_scalarmappable()
+    colours = np.asarray(nodes.get_facecolor())
+    assert (colours[0] == colours[2]).all()
+    assert (colours[0] != colours[1]).any()
+    assert nodes.colorbar is not None
+    assert nodes.colorbar.ax.get_ylabel() == "price [blocks]"
+
+
 def test_large_graphs_have_no_names_and_labels_do_not_overlap() -> None:
     """At n = 200 and k = 64 only some blocks are numbered, apart from each other."""
     graph = regal_style("watts-strogatz", 200, 1)

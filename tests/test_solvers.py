@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import pytest
 
 import mtpp_models
 from heuristics import HEURISTICS
-from instances import FalseCertificateError, InputError, Instance, Partition, Platform
+from instances import ComputationGraph, FalseCertificateError, InputError, Instance, Partition, Platform, certify
 from instances.readers import load_graph
 from instances.synthetic import regal_style
 from mtpp_models import MODELS, ScaledInstance, SolverNotAvailableError, available_solvers, solve
@@ -277,7 +278,47 @@ def test_highs_is_told_every_control(monkeypatch: pytest.MonkeyPatch, small: Ins
     monkeypatch.setattr(highspy, "Highs", Recorded)
     (case,) = MODELS["bottleneck"].cases(ScaledInstance.near(small, None))
     run_highs(case.model(), Controls(time_limit=50.0, gap=0.25, threads=2, seed=7, tolerance=1e-8))
-    assert told == [dict(zip(names, (0.25, 0.0, 7, 2, 50.0, 1e-8), strict=True))]
+    [options] = told
+    assert 0 < options.pop("time_limit") < 50.0  # handing the model over took some of it
+    assert options == {
+        "mip_rel_gap": 0.25,
+        "mip_abs_gap": 0.0,
+        "random_seed": 7,
+        "threads": 2,
+        "mip_feasibility_tolerance": 1e-8,
+    }
+
+
+@pytest.mark.parametrize("name", ["highs", "scip", "gurobi"])
+def test_handing_over_counts_against_the_time_limit(name: str, large: Instance) -> None:
+    """A model that takes longer to hand over than the limit is left as soon as the solver has it."""
+    if name not in available_solvers():
+        pytest.skip(f"{name} is not installed")
+    (case,) = MODELS["exact"].cases(ScaledInstance.near(large, None))
+    outcome = SOLVERS[name].run(case.model(), Controls(time_limit=1e-3))
+    assert outcome.termination is Termination.STOPPED
+    assert outcome.bound is None or outcome.bound < 0.9
+
+
+def test_a_little_time_is_always_left() -> None:
+    now = time.monotonic()
+    assert Controls(time_limit=1000.0).since(now - 900).time_limit == pytest.approx(100, abs=50)
+    left = Controls(time_limit=1000.0).since(now - 1001).time_limit
+    assert left is not None
+    assert left > 0
+    assert Controls().since(now).time_limit is None
+
+
+@pytest.mark.parametrize("model", ["bottleneck", "bottleneck-no-dag", "bottleneck-no-cut-io"])
+def test_highs_keeps_small_coefficients(model: str) -> None:
+    """1000 nodes of a billionth of the heaviest; without them no half of the optimum has half of the work."""
+    half = 500
+    work = np.full(2 * half, 0.9e-9)
+    work[[0, -1]] = 1.0
+    chain = [(v, v + 1) for v in range(2 * half - 1)]
+    instance = Instance(ComputationGraph.from_edges(chain, work, np.full(2 * half, 1e-3)), Platform(2, 1.0))
+    optimum = Partition(instance, np.repeat([0, 1], half))
+    certify(optimum, solve(instance, model, time_limit=30))
 
 
 def test_a_linear_program_that_was_stopped_proves_nothing(large: Instance) -> None:

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from instances import InputError, Instance, Partition
-from instances.synthetic import FAMILIES, TOYS, chain, fan_out, heavy_and_light, independent_jobs, misleading_edge
+from instances.synthetic import (
+    FAMILIES,
+    TOYS,
+    chain,
+    fan_out,
+    heavy_and_light,
+    independent_jobs,
+    layered,
+    misleading_edge,
+)
 from instances.synthetic import regal_style as regal
 
 GOLDEN = {
@@ -111,3 +120,17 @@ def test_a_bad_order_costs_as_much_as_the_paper_says(k: int) -> None:
     instance, optimum = heavy_and_light(k)
     assert best_slicing(instance) == pytest.approx(2 * k)
     assert optimum == k + 1
+
+
+def test_a_layered_graph_has_the_size_that_was_asked_for() -> None:
+    """Few of the edges are drawn twice, and the seed alone decides."""
+    graph = layered(2_000, 6_000, seed=4)
+    assert graph.n == 2_000
+    assert 5_700 < graph.m <= 6_000
+    assert graph.content_hash == layered(2_000, 6_000, seed=4).content_hash != layered(2_000, 6_000, 5).content_hash
+
+
+@pytest.mark.parametrize(("n", "m", "seed"), [(7, 3, 0), (8, -1, 0), (8, 3, -1)])
+def test_a_layered_graph_refuses_nonsense(n: int, m: int, seed: int) -> None:
+    with pytest.raises(InputError, match=f"n is {n}, m is {m} and seed is {seed};"):
+        layered(n, m, seed)

@@ -17,6 +17,7 @@ from experiments.tables import (
     profile_ratios,
     run_frame,
     running_times,
+    time_table,
 )
 from instances import InputError
 
@@ -120,6 +121,23 @@ def test_configurations_of_one_method_are_different_rows() -> None:
     runs = [run("a", 2, method, 1.0) for method in ("simple", "kahn", "exact", "exact-lp")]
     frame = run_frame([*runs, run("a", 2, "exact", 1.0, solver="scip")])
     assert list(bound_table(frame).cells.index) == ["simple", "exact-lp", "exact solver=highs", "exact solver=scip"]
+
+
+def test_strengthened_models_are_ordered_by_their_parts() -> None:
+    """None, one, all but one, all; each after the model that it strengthens."""
+    names = ("exact+all", "exact+all-joins", "exact+cuts", "exact+all-lp", "exact", "coarse-4+all", "coarse-4")
+    frame = run_frame([run("a", 2, name, 1.0) for name in ("simple", *names)])
+    assert list(bound_table(frame).cells.index[1:]) == [*names[:-3:-1], "exact+all-lp", "exact", *names[2::-1]]
+
+
+def test_seconds_of_bounds() -> None:
+    """(1 + 1) (1 + 7) is the square of 1 + 3; what failed has no time."""
+    pair = [run("a", 2, "exact", 1.0, seconds=1.0), run("b", 2, "exact", 1.0, seconds=7.0)]
+    failed = [run("a", 2, "bottleneck", None), run("b", 2, "bottleneck", 1.0)]
+    frame = run_frame(
+        [*pair, *failed, run("a", 2, "simple", 1.0, seconds=0.0), run("b", 2, "simple", 1.0, seconds=0.0)]
+    )
+    assert time_table(frame).rows()[1] == [["simple", "0.000"], ["bottleneck", "–"], ["exact", "3.000"]]
 
 
 def test_simple_is_required() -> None:

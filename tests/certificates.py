@@ -1,0 +1,92 @@
+"""True certificates of a small instance, and how to forge them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from brute_force import best_partition
+
+from experiments.certificate_files import certificate_document, read_certificate
+from experiments.recheck import Network, work_bound
+from experiments.verdicts import Verdict
+from experiments.verifying import verify
+from instances import Bound, ComputationGraph, Instance, Platform, Result, SharedParameter
+from instances.documents import Value, write_json
+from instances.serialization import graph_from_document
+
+Document = dict[str, Any]
+
+# The optimum of 3 blocks, {0, 1, 3}, {2, 4}, {5}, is above all bounds by minimum cuts; each of these has one witness.
+EDGES = [(0, 1), (1, 2, 0), (1, 3, 1), (2, 4), (3, 4), (4, 5)]
+GRAPH = ComputationGraph.from_edges(
+    EDGES,
+    [4.2, 2.6, 1.7, 1.8, 4.8, 4.8],
+    [[4.1], [2.0, 0.3], [4.4], [1.7], [2.3], [3.5]],
+    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+    parameters=(SharedParameter("table", 2.0, (0, 4)),),
+    name="six",
+)
+
+
+def answers(instance: Instance) -> list[Result]:
+    """The optimum and bounds of every kind, all of them true."""
+    best = best_partition(instance)
+    n, network = instance.graph.n, Network(instance)
+    alone = [network.least_cost([v], 2 * best.bottleneck) for v in range(n)]
+    node = alone.index(max(alone))
+    pairs = {pair: network.least_cost(pair, 100.0) for pair in combinations(range(n), 2)}
+    groups = combinations(range(n), min(n, instance.k + 1))
+    crowd = max(groups, key=lambda group: min((pairs[pair] for pair in combinations(group, 2)), default=0.0))
+    least = min((pairs[pair] for pair in combinations(crowd, 2)), default=0.0)
+    relaxed = Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))
+    optimum = best_partition(relaxed).bottleneck
+    finer = best_partition(relaxed.with_k(instance.k + 1)).bottleneck
+    bounds = [
+        Bound(work_bound(instance), "simple"),
+        Bound(alone[node], "pinned", witness={"nodes": [node]}),
+        Bound(optimum * (1 - 1e-12), "ideals"),
+    ]
+    if n > instance.k:
+        bounds.append(Bound(least, "pigeonhole", witness={"nodes": list(crowd)}))
+    found = [Result(bound.method, instance, best, bound, {"solve": 0.5}) for bound in bounds]
+    if not instance.has_overflow:
+        carried = Bound(finer, "carried", witness={"from_k": instance.k + 1, "value": finer})
+        found.append(Result("carried", instance, best, carried))
+    exact = Bound(optimum * (1 - 1e-6), "exact", witness={"time_limit": 60.0, "gap": 0.0})
+    return [*found, Result("exact", instance, best, exact, {"solve": 0.5}, "highs 1.0")]
+
+
+def document(**platform: Any) -> Document:
+    """A true certificate."""
+    return certificate_document(answers(Instance(GRAPH, Platform(**{"k": 3, "bandwidth": 2.0, **platform}))))
+
+
+PLAIN = document()
+FULL = document(memory=9.0)  # with true peaks, so that the order counts
+BUFFERED = document(memory=8.0, activation_buffer=2.0)
+
+
+def check(document: Document, folder: Path, **options: Any) -> Verdict:
+    write_json(folder / "c.json", document)
+    return verify(read_certificate(folder / "c.json"), **options)
+
+
+def settle(document: Document) -> None:
+    """What a careful forger does: recompute all that follows from the other numbers."""
+    instance, partition = document["instance"], document["partition"]
+    graph = graph_from_document(Value(instance["graph"], "c.json"))
+    instance["graph_hash"] = partition["graph_hash"] = graph.content_hash
+    for name in ("k", "bandwidth", "memory", "activation_buffer"):
+        partition[name] = instance[name]
+    partition["stages"] = [[] for _ in range(instance["k"])]
+    for v in partition["order"][: len(partition["block"])]:
+        partition["stages"][partition["block"][v] % instance["k"]].append(graph.names[v])
+    partition["bottleneck"] = document["bottleneck"]
+    document["bound"] = max(entry["value"] for entry in document["bounds"])
+    document["ratio"] = max(1.0, document["bottleneck"] / document["bound"])
+
+
+def entry(document: Document, method: str) -> Document:
+    return next(bound for bound in document["bounds"] if bound["method"] == method)

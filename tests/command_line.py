@@ -1,0 +1,29 @@
+"""The command line as tests call it: one line for a call, a row for what it prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.cli import main
+
+PATH = {
+    "format": "mtpp-graph/1",
+    "nodes": [{"work": w, "output_bytes": 1} for w in (3, 1, 2)],
+    "edges": [[0, 1], [1, 2]],
+}
+
+
+def mtpp(command: str) -> int:
+    return main(command.split())
+
+
+def columns(out: str) -> dict[str, str]:
+    """The last row of a printed table by column; columns are at least two blanks apart."""
+    header, *rows = ([cell.strip() for cell in line.split("  ") if cell.strip()] for line in out.strip().splitlines())
+    return dict(zip(header, rows[-1], strict=True))
+
+
+def graph_file(folder: Path, **changes: Any) -> None:
+    (folder / "graph.json").write_text(json.dumps(PATH | changes))

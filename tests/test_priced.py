@@ -1,0 +1,331 @@
+"""Bounds from node prices: the claim by brute force, the model, the search for prices and the whole."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from brute_force import best_partition
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import heavy_overflows, instances, partitions
+
+from heuristics import HEURISTICS
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.arrays import KernelArrays
+from instances.contraction import reduce_instance
+from instances.synthetic import regal_style
+from mtpp_models import ScaledInstance, solve
+from mtpp_models.block_search import Relations, heaviest_block
+from mtpp_models.conflicts import conflicts
+from mtpp_models.crowds import cliques
+from mtpp_models.flows import BoolArray
+from mtpp_models.formulation import as_modelled
+from mtpp_models.highs import run_highs
+from mtpp_models.outcome import Controls, Outcome, Termination
+from mtpp_models.priced import cheapest_block, prove_with
+from mtpp_models.prices import PriceSearch
+from mtpp_models.solvers import SOLVERS, Solver
+
+FloatArray = np.ndarray
+HIGHS = SOLVERS["highs"]
+
+
+def convex_sets(instance: Instance) -> list[tuple[BoolArray, float]]:
+    """All blocks but the empty one, by brute force, with their costs; without a buffer peaks count as 0."""
+    graph, modelled = instance.graph, as_modelled(instance).with_k(3)
+    found: dict[bytes, tuple[BoolArray, float]] = {}
+    for home in itertools.product(range(3), repeat=graph.n):
+        if 1 in home and all(home[u] <= home[v] for u, v in graph.edges.tolist()):
+            inside = np.array(home) == 1
+            if inside.tobytes() not in found:
+                found[inside.tobytes()] = inside, float(Partition(modelled, home).block_costs[1])
+    return list(found.values())
+
+
+def cheapest(instance: Instance, prices: FloatArray, short: float = 0.0) -> float:
+    """Cost of the cheapest block that is worth its share, of which a small part may be missing."""
+    share = math.fsum(prices) / min(instance.k, instance.graph.n) * (1 - short)
+    return min(cost for inside, cost in convex_sets(instance) if prices[inside].sum() >= share)
+
+
+@st.composite
+def prices_for(draw: st.DrawFn, n: int) -> FloatArray:
+    """Any prices: few, equal, whole, of very different size."""
+    price = draw(st.sampled_from([st.integers(0, 3), st.floats(0, 1), st.sampled_from([0.0, 1e-9, 1.0, 1e9])]))
+    prices = np.array(draw(st.lists(price, min_size=n, max_size=n)), dtype=np.float64)
+    assume(prices.max() > 1e-300)
+    return prices
+
+
+@settings(max_examples=2000)
+@given(st.data())
+def test_some_block_of_every_partition_is_worth_its_share(data: st.DataObject) -> None:
+    """OPT is at least the cost of the cheapest block that is worth a k-th of all prices."""
+    instance = data.draw(instances(max_nodes=4, max_k=3) | heavy_overflows())
+    prices = data.draw(prices_for(instance.graph.n))
+    best = best_partition(as_modelled(instance)).bottleneck
+    assert cheapest(instance, prices, 1e-12) <= best * (1 + 1e-12)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_reductions_prove_no_more_than_the_original_graph(data: st.DataObject) -> None:
+    """With the prices at the anchors; so what is proved for the smaller graph can be proved again for the larger."""
+    instance = data.draw(instances(max_nodes=6))
+    reduction = reduce_instance(instance)
+    small = data.draw(prices_for(reduction.instance.graph.n))
+    large = np.zeros(instance.graph.n)
+    large[reduction.anchor] = small
+    assume(reduction.instance.graph.n >= instance.k)  # else the smaller graph has larger shares
+    original = cheapest(instance, large, 1e-12)
+    assert cheapest(reduction.instance, small, 1e-9) <= original * (1 + 1e-12)
+
+
+def solved(model: pyo.ConcreteModel) -> Outcome:
+    return run_highs(model, Controls())
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_the_model_finds_the_cheapest_block(data: st.DataObject) -> None:
+    """Also with a ceiling, alone and with sets of nodes of which blocks below it hold one at most."""
+    instance = data.draw(instances(max_nodes=5, huge_ratio=False))
+    prices = data.draw(prices_for(instance.graph.n))
+    scaled = ScaledInstance.near(instance, None)
+    low, high = (cheapest(instance, prices, short) / scaled.unit for short in (1e-6, 1e-12))
+    value = solved(cheapest_block(scaled, prices)).objective
+    assert value is not None
+    assert low - 1e-6 <= value <= high + 1e-6
+    ceiling = data.draw(st.sampled_from([0.5, 0.9, 1.1, 2.0])) * (high or 1.0)
+    apart = np.zeros((instance.graph.n,) * 2, dtype=bool)
+    u, v = conflicts(instance, ceiling * scaled.unit).T
+    apart[u, v] = apart[v, u] = True
+    for sets in ((), cliques(apart, apart)):
+        outcome = solved(cheapest_block(scaled, prices, ceiling, sets))
+        if outcome.termination is Termination.INFEASIBLE:
+            assert ceiling <= high + 1e-6
+        else:
+            assert outcome.objective is not None
+            assert low - 1e-6 <= outcome.objective <= min(ceiling, high) + 1e-6
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_what_prices_prove_is_what_the_cheapest_block_costs(data: st.DataObject) -> None:
+    """At most the goal; a block that is shown costs less than the goal and is worth its share."""
+    instance = data.draw(instances(max_nodes=5, huge_ratio=False))
+    prices = data.draw(prices_for(instance.graph.n))
+    value = cheapest(instance, prices, 1e-12)
+    goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.01, 2.0]))
+    assume(goal >= float(instance.graph.work.max()) and goal > 0)
+    proved, superblock = prove_with(prices, goal, instance, HIGHS, Controls())
+    assert proved <= min(goal, value * (1 + 1e-9))
+    assert proved >= min(goal, cheapest(instance, prices, 1e-6)) - 2e-6 * goal
+    if superblock is not None:
+        cost = Partition(as_modelled(instance).with_k(3), superblock).block_costs[1]
+        assert cost <= goal * (1 + 1e-6)
+        assert prices[superblock == 1].sum() >= math.fsum(prices) / min(instance.k, instance.graph.n) * (1 - 1e-6)
+    else:
+        assert value >= goal * (1 - 1e-6)
+
+
+def test_small_prices_count_together() -> None:
+    """A solver drops coefficients below 1e-9, here a millionth of the worth of both blocks of the optimum."""
+    half = 500
+    graph = ComputationGraph.from_edges(
+        [(v, v + 1) for v in range(2 * half - 1)], np.full(2 * half, 1 / half), np.full(2 * half, 1e-3)
+    )
+    instance = Instance(graph, Platform(2, 1.0))
+    prices = np.full(2 * half, 0.9e-9)
+    prices[[0, -1]] = 1.0
+    optimum = Partition(instance, np.repeat([0, 1], half)).bottleneck
+    proved, _ = prove_with(prices, 1.5 * optimum, instance, HIGHS, Controls(time_limit=20))
+    assert proved <= optimum
+
+
+@pytest.mark.parametrize("start", ["none", "optimal"])
+@settings(max_examples=40)
+@given(instance=instances(max_nodes=5) | heavy_overflows())
+def test_no_bound_is_above_the_optimum(start: str, instance: Instance) -> None:
+    """Overflow, more blocks than nodes, one block, weights of any size."""
+    best = best_partition(instance)
+    result = solve(instance, "priced", start=best if start == "optimal" else None, time_limit=0.1)
+    assert result.bound is not None
+    assert result.bound.value <= best_partition(as_modelled(instance)).bottleneck * (1 + 1e-9)
+    assert (result.partition is None) == (start == "none")
+
+
+def test_a_toy_is_proved_beyond_all_cuts() -> None:
+    """Three blocks of two equal nodes do not hold seven of them; neither the work nor pairs of nodes tell."""
+    graph = ComputationGraph.from_edges([], [1.0] * 7, [0.0] * 7)
+    instance = Instance(graph, Platform(3, 1.0))
+    start = Partition(instance, [0, 0, 0, 1, 1, 2, 2])
+    priced, *others = (
+        solve(instance, model, start=start, time_limit=20).bound for model in ("priced", "simple", "pigeonhole")
+    )
+    assert priced is not None
+    assert min(priced.witness["prices"]) >= 0
+    assert all(other is not None and priced.value > 1.15 * other.value for other in others)
+
+
+def test_prices_are_stated_for_the_nodes_of_the_original_graph() -> None:
+    """Node 0, a constant, is merged away; its price is 0."""
+    graph = ComputationGraph.from_edges([(0, 1), *((1, v) for v in range(2, 9))], [0.0, *[1.0] * 8], [0.1] * 9)
+    instance = Instance(graph, Platform(3, 1.0))
+    result = solve(instance, "priced", start=best_of_kahn(instance), time_limit=2)
+    assert result.bound is not None
+    prices = result.bound.witness["prices"]
+    assert len(prices) == 9
+    assert prices[0] == 0
+    proved, _ = prove_with(np.array(prices), result.bound.value, instance, HIGHS, Controls())
+    assert proved == pytest.approx(result.bound.value, rel=2e-6)
+
+
+def best_of_kahn(instance: Instance) -> Partition:
+    return HEURISTICS["kahn"].run(instance, np.random.default_rng(0))
+
+
+def test_a_solver_that_hears_ctrl_c_first_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCIP catches the signal itself; no second proof is tried."""
+    calls = []
+
+    def run(_: pyo.ConcreteModel, controls: Controls) -> Outcome:
+        calls.append(controls.interrupted.is_set())
+        controls.interrupted.set()
+        return Outcome(Termination.STOPPED, bound=0.99)
+
+    monkeypatch.setitem(SOLVERS, "stub", Solver("stub", "none", lambda: "1", run, 0.0))
+    instance = Instance(regal_style("watts-strogatz", 20, seed=0), Platform(4, 1.0))
+    result = solve(instance, "priced", solver="stub", start=best_of_kahn(instance), time_limit=2)
+    assert result.interrupted
+    assert calls == [False]
+
+
+def test_a_block_far_too_cheap_ends_a_proof_but_not_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The solver is told to stop; nobody pressed Ctrl-C."""
+    told = threading.Event()
+
+    def run(_: pyo.ConcreteModel, controls: Controls) -> Outcome:
+        assert controls.time_limit is not None
+        controls.report(0.2 * controls.time_limit, 0.9, 0.1, 0)
+        if controls.interrupted.is_set():
+            told.set()
+        return Outcome(Termination.STOPPED, bound=0.1)
+
+    monkeypatch.setitem(SOLVERS, "stub", Solver("stub", "none", lambda: "1", run, 0.0))
+    instance = Instance(regal_style("watts-strogatz", 20, seed=0), Platform(4, 1.0))
+    result = solve(instance, "priced", solver="stub", start=best_of_kahn(instance), time_limit=1)
+    assert told.is_set()
+    assert not result.interrupted
+
+
+def searched(
+    instance: Instance, inside: BoolArray, prices: FloatArray, ceiling: float, seed: int = 0, moves: int = 200
+) -> tuple[float, BoolArray]:
+    """A search at the temperatures that the search for prices begins with."""
+    n, mean = len(prices), float(prices.mean())
+    arrays, relations = KernelArrays.of(instance), Relations.of(instance.graph)
+    return heaviest_block(inside, prices, ceiling, arrays, relations, moves * n, 0.4 * mean, 0.04 * mean, PENALTY, seed)
+
+
+# For prices whose mean is k / n.
+PENALTY = 1.3
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_a_found_block_is_one(data: st.DataObject) -> None:
+    """It is convex, worth and costs what is said; the same seed finds it again."""
+    partition = data.draw(partitions(max_nodes=6, huge_ratio=False, overflow=False))
+    instance, n = partition.instance, partition.instance.graph.n
+    ceiling = partition.bottleneck * data.draw(st.sampled_from([0.5, 1.0, 1.5]))
+    prices = data.draw(prices_for(n))
+    assume(ceiling > 0)
+    prices /= prices.max()
+    inside = partition.block == data.draw(st.integers(0, instance.k - 1))
+    found, block = searched(instance, inside, prices, ceiling, moves=20)
+    again = searched(instance, inside, prices, ceiling, moves=20)
+    assert found == again[0]
+    assert (block == again[1]).all()
+    sets = {one.tobytes(): cost for one, cost in convex_sets(instance)}
+    if found >= 0 and block.any():
+        assert sets[block.tobytes()] <= ceiling + 1e-9
+        assert found == pytest.approx(prices[block].sum(), abs=1e-9)
+        assert found >= (prices[inside].sum() if sets.get(inside.tobytes(), 0.0) <= ceiling - 1e-9 else 0) - 1e-9
+    elif found < 0:
+        assert sets[inside.tobytes()] > ceiling - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_search_does_not_drift_to_all_nodes(seed: int) -> None:
+    """All nodes together cut no tensor; a penalty that grew linearly let them win, and blocks of 2.5 remained."""
+    instance = Instance(regal_style("watts-strogatz", 200, seed=0), Platform(16, 1.0))
+    start = best_of_kahn(instance)
+    prices = np.random.default_rng(seed).random(200)
+    prices *= 16 / prices.sum()
+    found, block = searched(instance, np.zeros(200, dtype=bool), prices, start.bottleneck, seed)
+    search = PriceSearch(start)
+    assert found > 5
+    assert found > max(prices[start.block == b].sum() for b in range(16))
+    assert found == pytest.approx(prices[block].sum(), rel=1e-9)
+    assert search.cost(block) <= start.bottleneck * (1 + 1e-9)
+
+
+def after(searches: int) -> Callable[[], bool]:
+    """Tells a search for prices to stop after that many searches for a block."""
+    left = iter(range(searches - 1))
+    return lambda: next(left, None) is None
+
+
+@settings(max_examples=60)
+@given(partitions(max_nodes=7, huge_ratio=False))
+def test_no_known_block_is_worth_more_than_one(start: Partition) -> None:
+    """Prices are not negative and not all 0; the blocks are convex; the ceiling stays between simple and the start."""
+    assume(start.bottleneck > 0)
+    search = PriceSearch(start, seed=1)
+    bound = solve(start.instance, "simple", reduce=False).bound
+    assert bound is not None
+    assume(bound.value < start.bottleneck)
+    costs = {inside.tobytes(): cost for inside, cost in convex_sets(without_overflow(start.instance))}
+    for _ in range(3):
+        ceiling = search.ceiling
+        search.improve(1000, after(90))
+        assert search.prices.min() >= 0
+        assert search.prices.max() > 0
+        assert bound.value <= search.ceiling <= ceiling
+        for block in search._blocks.values():
+            if block.any():
+                assert search.cost(block) == pytest.approx(costs[block.tobytes()], rel=1e-9, abs=1e-9)
+                assert search.cost(block) > search.ceiling or search.prices[block].sum() <= 1 + 1e-6
+
+
+def without_overflow(instance: Instance) -> Instance:
+    return Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))
+
+
+def test_prices_of_a_seed_are_the_same_again() -> None:
+    instance = Instance(regal_style("watts-strogatz", 60, seed=0), Platform(8, 1.0))
+    answers = []
+    for seed in (3, 3, 4):
+        search = PriceSearch(best_of_kahn(instance), seed)
+        search.improve(1000, after(100))
+        answers.append((search.prices, search.ceiling))
+    assert (answers[0][0] == answers[1][0]).all()
+    assert answers[0][1] == answers[1][1]
+    assert (answers[0][0] != answers[2][0]).any()
+
+
+def test_a_search_for_prices_stops_in_the_middle_of_a_round() -> None:
+    """Of a large graph one round takes many seconds."""
+    instance = Instance(regal_style("watts-strogatz", 60, seed=0), Platform(8, 1.0))
+    search = PriceSearch(best_of_kahn(instance))
+    asked = []
+    search.improve(1000, lambda: bool(asked.append(None) or len(asked) >= 5))
+    assert len(asked) <= 6
+    search.improve(1000, lambda: True)

@@ -1,0 +1,311 @@
+"""What is added to the models of superblocks holds for every partition below the known bottleneck."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from brute_force import best_partition
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import heavy_overflows, instances, partitions
+from test_coarse import compositions, optimum
+
+from experiments.certificate_files import certificate_document, read_certificate
+from experiments.verifying import verify
+from heuristics import HEURISTICS
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, certify
+from instances.documents import write_json
+from instances.synthetic import TOYS, regal_style
+from mtpp_models import Formulation, ScaledInstance, Strengthening, solve
+from mtpp_models.coarse import coarse, merged, superblocks
+from mtpp_models.conflicts import conflicts
+from mtpp_models.crowds import cliques, successions
+from mtpp_models.exact import EXACT
+from mtpp_models.flows import reachability
+from mtpp_models.formulation import as_modelled
+from mtpp_models.highs import run_highs
+from mtpp_models.outcome import Controls, Termination
+from mtpp_models.strengthened import pose, strengthened
+from mtpp_models.strengthening import ablation
+from mtpp_models.windows import windows
+
+NAMES = ablation("exact")[1:]
+FACTORS = st.sampled_from([1.0, 1.0, 1.0, 1.05, 1.3, 2.0])
+
+
+def below(instance: Instance, ceiling: float) -> Iterator[Partition]:
+    """All partitions with a bottleneck below the ceiling; peaks count as 0."""
+    edges, modelled = instance.graph.edges.tolist(), as_modelled(instance)
+    for block in itertools.product(range(instance.k), repeat=instance.graph.n):
+        if all(block[u] <= block[v] for u, v in edges):
+            partition = Partition(modelled, block)
+            if partition.bottleneck < ceiling:
+                yield partition
+
+
+def ceiling_of(partition: Partition, factor: float) -> float:
+    """A bottleneck, so that sums which equal it occur, or more."""
+    ceiling = Partition(as_modelled(partition.instance), partition.block).bottleneck * factor
+    assume(ceiling > 0)
+    return ceiling
+
+
+@settings(max_examples=250)
+@given(partitions(max_nodes=5), FACTORS)
+def test_no_partition_below_the_ceiling_leaves_its_windows(partition: Partition, factor: float) -> None:
+    """With and without the help of conflicts."""
+    ceiling = ceiling_of(partition, factor)
+    pairs = conflicts(partition.instance, ceiling)
+    for apart in (None, pairs):
+        first, last = windows(as_modelled(partition.instance), ceiling, apart)
+        for other in below(partition.instance, ceiling):
+            assert (first <= other.block + 1).all()
+            assert (other.block + 1 <= last).all()
+
+
+@settings(max_examples=150)
+@given(partitions(max_nodes=5), FACTORS)
+def test_windows_are_at_least_those_of_the_work(partition: Partition, factor: float) -> None:
+    instance, ceiling = partition.instance, ceiling_of(partition, factor)
+    graph, k = instance.graph, instance.k
+    reach = reachability(*graph.successors, graph.topological_order)
+    first, last = windows(instance, ceiling)
+    for v in range(graph.n):
+        ahead, behind = graph.work[reach[:, v]].sum(), graph.work[reach[v]].sum()
+        assert first[v] >= ahead / ceiling * (1 - 1e-9)
+        assert k + 1 - last[v] >= behind / ceiling * (1 - 1e-9)
+
+
+def test_windows_count_tensors_that_must_leave() -> None:
+    """Two nodes of work 2 and a tensor of 1 behind them cost 5, so they need two blocks below 5."""
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [2, 2, 2], [1, 1, 0])
+    first, last = windows(Instance(graph, Platform(3, 1.0)), 5 * (1 - 1e-7))
+    assert first.tolist() == [1, 2, 2]
+    assert last.tolist() == [2, 2, 3]
+
+
+@pytest.mark.parametrize("ceiling", [np.nextafter(0.1, 1), 0.1 * (1 + 1e-15)])
+def test_a_sum_that_was_rounded_up_takes_no_block_away(ceiling: float) -> None:
+    """0.1 + 0.1 + 0.1 is more than 3 · 0.1 in floats, and three blocks hold it all the same."""
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [0.1] * 3, [0, 0, 0])
+    first, last = windows(Instance(graph, Platform(3, 1.0)), float(ceiling))
+    assert (first <= [1, 2, 3]).all()
+    assert (last >= [1, 2, 3]).all()
+
+
+@settings(max_examples=100)
+@given(st.integers(1, 9), st.randoms(use_true_random=False))
+def test_cliques_hold_the_wanted_pairs_and_no_others(n: int, random: object) -> None:
+    rng = np.random.default_rng(random.randrange(2**32))  # type: ignore[attr-defined]
+    apart = np.triu(rng.random((n, n)) < rng.random(), 1)
+    apart |= apart.T
+    wanted = np.triu(rng.random((n, n)) < 0.5, 1)
+    wanted = apart & (wanted | wanted.T)
+    found = cliques(apart, wanted)
+    for clique in found:
+        assert len(set(clique)) == len(clique) > 1
+        assert all(apart[u, v] for u, v in itertools.combinations(clique, 2))
+    held = {pair for clique in found for pair in itertools.permutations(clique, 2)}
+    if len(found) < n:
+        assert set(map(tuple, np.argwhere(wanted).tolist())) <= held
+
+
+def test_only_the_nearest_pairs_of_a_chain_are_kept() -> None:
+    """Where no two nodes fit together, each follows the one before it; the other pairs say no more."""
+    reach = np.triu(np.ones((5, 5), dtype=bool))
+    apart = ~np.eye(5, dtype=bool)
+    assert successions(apart, reach).tolist() == [[v, v + 1] for v in range(4)]
+
+
+@settings(max_examples=150)
+@given(partitions(max_nodes=5, huge_ratio=False), st.sampled_from(NAMES), st.integers(0, 3))
+def test_every_row_holds_for_every_partition_below_the_start(start: Partition, name: str, j: int) -> None:
+    """Of the contracted instance, whose groups none of them cuts; j = 0 is the exact model."""
+    assume(Partition(as_modelled(start.instance), start.block).bottleneck > 0)
+    model = strengthened(coarse(j) if j else EXACT, Strengthening.of(name.removeprefix("exact+")))
+    assert isinstance(model, Formulation)
+    assert model.sizes is not None
+    question = pose(start.instance, model, start, 0.0, None)
+    if not question.cases:
+        assert not list(below(start.instance, question.ceiling))
+        return
+    instance, group = question.data.instance, question.group
+    anchor = np.unique(group, return_index=True)[1]
+    m = question.cases[0].model()
+    for partition in below(start.instance, question.ceiling):
+        assert (partition.block[anchor][group] == partition.block).all()
+        rank = np.unique(partition.block, return_inverse=True)[1][anchor]
+        home = merged(Partition(instance, rank), model.sizes(instance.k))
+        for v, b in itertools.product(m.V, m.inner):
+            value = int(home[v] <= b)
+            if m.y[v, b].fixed:
+                assert m.y[v, b].value == value
+            else:
+                m.y[v, b].set_value(value)
+        for rows in (m.behind, m.crowd, m.dag, m.monotone):
+            assert all(row.upper is None or pyo.value(row.body) <= pyo.value(row.upper) + 1e-9 for row in rows.values())
+
+
+@settings(max_examples=80)
+@given(partitions(max_nodes=6, huge_ratio=False), st.data())
+def test_the_stronger_rows_cost_the_same_in_whole_numbers(partition: Partition, data: st.DataObject) -> None:
+    """With y fixed, (9') and (10') say what (9) and (10) say."""
+    sizes = data.draw(compositions(partition.instance.k))
+    objectives = []
+    for stronger in (False, True):
+        m = superblocks(ScaledInstance(partition.instance, 1.0), sizes, stronger=stronger)
+        home = merged(partition, sizes)
+        for v, b in itertools.product(m.V, m.inner):
+            m.y[v, b].fix(int(home[v] <= b))
+        assert run_highs(m, Controls()).termination is Termination.OPTIMAL
+        objectives.append(pyo.value(m.objective))
+    assert objectives[0] == pytest.approx(objectives[1], rel=1e-6, abs=1e-6)
+
+
+def starts(instance: Instance) -> list[Partition]:
+    """The optimum, and something worse."""
+    random = HEURISTICS["random-1"].run(instance, np.random.default_rng(0))
+    return [best_partition(instance), random, Partition(instance, [0] * instance.graph.n)]
+
+
+def check_bounds(instance: Instance, names: tuple[str, ...], **options: object) -> None:
+    value = optimum(instance)
+    for name, start in itertools.product(names, starts(instance)):
+        result = solve(instance, name, start=start, **options)  # type: ignore[arg-type]
+        assert result.bound is not None
+        assert result.bound.optimal
+        assert result.bound.value <= value * (1 + 1e-9), (name, start.bottleneck)
+        if name.startswith("exact"):
+            assert result.bound.value >= value - 2e-6 * start.bottleneck, (name, start.bottleneck)
+
+
+@settings(max_examples=25)
+@given(instances(max_nodes=5, max_k=4, huge_ratio=False), st.integers(0, len(NAMES) - 1))
+def test_the_strengthened_exact_model_reaches_the_optimum(instance: Instance, number: int) -> None:
+    """Each part alone, all but one, and all, from the optimum and from worse."""
+    check_bounds(instance, (NAMES[number],))
+
+
+@settings(max_examples=40)
+@given(instances(max_nodes=5, max_k=4, huge_ratio=False))
+def test_all_parts_together_reach_the_optimum(instance: Instance) -> None:
+    check_bounds(instance, ("exact+all",))
+
+
+@settings(max_examples=30)
+@given(instances(max_nodes=5, overflow=False))
+def test_bounds_hold_for_numbers_of_any_size(instance: Instance) -> None:
+    best = best_partition(instance)
+    for name, start in itertools.product(("exact+all", "coarse-2+all"), starts(instance)):
+        certify(best, solve(instance, name, start=start))
+
+
+@settings(max_examples=30)
+@given(heavy_overflows())
+def test_bounds_hold_beside_a_huge_overflow(instance: Instance) -> None:
+    best = best_partition(as_modelled(instance))
+    for start in starts(instance):
+        bound = solve(instance, "exact+all", start=start).bound
+        assert bound is not None
+        assert bound.value <= best.bottleneck * (1 + 1e-9)
+
+
+@settings(max_examples=30)
+@given(instances(max_nodes=5, max_k=5, huge_ratio=False), st.integers(1, 3))
+def test_strengthened_superblocks_bound_no_less_than_plain_ones(instance: Instance, j: int) -> None:
+    value = optimum(instance)
+    plain = solve(instance, coarse(j)).bound
+    assert plain is not None
+    for start in starts(instance):
+        bound = solve(instance, coarse(j), start=start, strengthening=Strengthening()).bound
+        assert bound is not None
+        assert plain.value - 2e-6 * start.bottleneck <= bound.value <= value * (1 + 1e-9)
+
+
+@settings(max_examples=25)
+@given(instances(max_nodes=5, max_k=4, huge_ratio=False))
+def test_the_linear_relaxation_bounds_too(instance: Instance) -> None:
+    best = best_partition(instance)
+    for start in starts(instance):
+        result = solve(instance, "exact+all", start=start, relaxation=True)
+        assert result.method == "exact+all-lp"
+        certify(best, result)
+
+
+def test_every_solver_proves_an_optimal_start(solver: str) -> None:
+    """Where the model is infeasible, and where it is not."""
+    for name, model in itertools.product(
+        TOYS, ("exact+all", "exact+cutoff", "exact+windows+conflicts", "coarse-2+all")
+    ):
+        instance, value = TOYS[name]()
+        start = solve(instance, "exact").partition
+        result = solve(instance, model, solver=solver, start=start)
+        assert result.bound is not None
+        assert result.bound.value <= value * (1 + 1e-9)
+        assert result.proved or model == "coarse-2+all"
+
+
+def test_a_start_that_is_not_optimal_is_improved() -> None:
+    instance = Instance(regal_style("watts-strogatz", 12, seed=0), Platform(4, 1.0))
+    start = HEURISTICS["random-1"].run(instance, np.random.default_rng(0))
+    plain, strong = (solve(instance, name, start=start) for name in ("exact", "exact+all"))
+    assert strong.proved
+    assert strong.partition is not None
+    assert plain.partition is not None
+    assert strong.partition.bottleneck == pytest.approx(plain.partition.bottleneck, rel=1e-6)
+    assert strong.partition.bottleneck < start.bottleneck
+
+
+def test_contracting_at_the_optimum_itself_loses_nothing() -> None:
+    """Edges are merged that the optimum cuts; the bound is that of the start all the same."""
+    for seed in range(12):
+        instance = Instance(regal_style("barabasi-albert", 8, seed=seed), Platform(3, 1.0))
+        best = best_partition(instance)
+        for name in ("exact+joins", "exact+all"):
+            result = solve(instance, name, start=best)
+            assert result.proved
+            assert result.bound is not None
+            assert result.bound.value <= best.bottleneck
+
+
+def test_what_takes_too_long_proves_nothing_false() -> None:
+    instance = Instance(regal_style("erdos-renyi", 60, seed=1), Platform(8, 1.0))
+    start = HEURISTICS["brkga-100"].run(instance, np.random.default_rng(0))
+    for limit in (0.01, 0.1, 1.0):
+        certify(start, solve(instance, "exact+all", start=start, time_limit=limit))
+
+
+@pytest.mark.parametrize("name", ["exact+al", "exact+", "exact+all-window", "bottleneck+all", "simple+cuts"])
+def test_unknown_parts_and_models_without_parts_are_refused(name: str) -> None:
+    instance, _ = TOYS["four-blocks"]()
+    with pytest.raises(InputError):
+        solve(instance, name, start=best_partition(instance))
+
+
+def test_a_strengthened_model_needs_a_start() -> None:
+    instance, _ = TOYS["four-blocks"]()
+    with pytest.raises(InputError, match="needs a partition to start from"):
+        solve(instance, "exact+all")
+
+
+def test_the_names_of_an_ablation_read_back() -> None:
+    parts = [Strengthening.of(name.removeprefix("exact+")) for name in NAMES]
+    assert tuple(f"exact+{part}" for part in parts) == NAMES
+    assert len(set(parts)) == len(parts) == 11
+    assert parts[-1] == Strengthening()
+
+
+def test_a_certificate_of_a_strengthened_model_can_be_proved_again(tmp_path: object) -> None:
+    instance, _ = TOYS["four-blocks"]()
+    result = solve(instance, "exact", start=best_partition(instance), strengthening=Strengthening(joins=False))
+    file = tmp_path / "c.json"  # type: ignore[operator]
+    write_json(file, certificate_document([result]))
+    verdict = verify(read_certificate(file), rerun=True)
+    assert verdict.faults == ()
+    [check] = verdict.checks
+    assert check.claim.method == "exact+all-joins"
+    assert "solved again" in check.how
