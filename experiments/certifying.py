@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from mtpp_models.solvers import find_solver
 __all__ = ["STEPS", "Step", "certify", "combine", "gather", "search"]
 
 _SHORTEST = 0.05
+_FEW_BLOCKS = 8
 
 
 @dataclass(frozen=True)
@@ -34,16 +36,18 @@ class Step:
         Name of a heuristic or a model.
     share : float
         Between 0 and 1; a method of share 0 takes no time worth counting and always runs.
-    above : int
-        Runs only where k is larger.
+    above, up_to : int
+        Runs only where k is larger than the one and at most the other.
     """
 
     method: str
     share: float
     above: int = 0
+    up_to: int = sys.maxsize
 
 
-#: In order of effort; each runs only while a gap is left. Superblocks help where there are more blocks than that.
+#: In order of effort; each runs only while a gap is left. Superblocks and prices help where there are more blocks than
+#: two; of many blocks the exact model proves next to nothing before time is out.
 STEPS = (
     Step("simple", 0.0),
     Step("kahn", 0.0),
@@ -54,8 +58,9 @@ STEPS = (
     Step("ideals", 0.7),
     Step("local-search", 0.1),
     Step("coarse-2+all", 0.2, above=2),
-    Step("priced", 0.7, above=2),
-    Step("exact+all", 1.0),
+    Step("priced", 0.7, above=2, up_to=_FEW_BLOCKS),
+    Step("exact+all", 1.0, up_to=_FEW_BLOCKS),
+    Step("priced", 1.0, above=_FEW_BLOCKS),
 )
 
 
@@ -148,7 +153,7 @@ def gather(
     rng = np.random.default_rng(seed)
     answers = [*carried(known, instance), *([] if start is None else [Result("start", instance, start)])]
     with catch_interrupt() as interrupted:
-        for step in (step for step in STEPS if instance.k > step.above):
+        for step in (step for step in STEPS if step.above < instance.k <= step.up_to):
             best = combine(answers) if answers else Result("nothing", instance)
             if interrupted.is_set() or best.interrupted or _close_enough(best, gap):
                 break

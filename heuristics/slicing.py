@@ -19,20 +19,32 @@ whose suffix sums are the costs; a step costs the degree of the new node plus th
 Work alone bounds the cost of a segment from below and grows as l falls, so the scan of a row drops each b
 as soon as the work of the segment reaches best[r + 1, b]. The rows then have about n / b entries instead
 of n, and all k together cost O(n² log k) in place of O(n² k).
+
+A large graph is sliced for one k by bisection over the bottleneck instead: see `heuristics.banded`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from heuristics.banded import cut_order, slice_by_bisection
 from heuristics.kernels import segment_costs_kernel, slice_kernel
 from instances import Instance, Partition
 from instances.arrays import KernelArrays
 from instances.partition import check_order
-from instances.tensors import FloatArray
+from instances.tensors import FloatArray, IntArray
 
 __all__ = ["segment_costs", "slice_order", "slice_order_for_all_k"]
+
+#: Up to here the table of all k is the faster way to slice for one k.
+_TABLE_NODES = 2_000
+#: Up to here the peaks of all segments of an order, n² floats, are kept.
+_PEAK_NODES = 10_000
+#: How many constants are tried for the peaks of a larger graph.
+_BUFFERS = 3
 
 
 def segment_costs(instance: Instance, order: ArrayLike) -> FloatArray:
@@ -68,7 +80,9 @@ def slice_order(instance: Instance, order: ArrayLike) -> Partition:
     Returns
     -------
     Partition
-        Optimal among all partitions into consecutive segments of `order`, which it carries.
+        Optimal among all partitions into consecutive segments of `order`, which it carries; except where memory is
+        finite, no activation buffer is fixed and the graph has more than 10,000 nodes: then the best of a few
+        slicings, each with one constant for the peaks.
 
     References
     ----------
@@ -81,7 +95,12 @@ def slice_order(instance: Instance, order: ArrayLike) -> Partition:
     >>> slice_order(Instance(graph, Platform(k=2, bandwidth=1)), [0, 1, 2]).bottleneck
     4.0
     """
-    return slice_order_for_all_k(instance, order)[-1]
+    order = check_order(instance.graph, order)
+    arrays = KernelArrays.of(instance)
+    if instance.graph.n <= (_PEAK_NODES if arrays.needs_peaks else _TABLE_NODES):
+        _, cut = slice_kernel(order, instance.k, arrays)
+        return cut_order(instance, order, _starts(cut, instance.k))
+    return _slice_by_buffers(instance, order) if arrays.needs_peaks else slice_by_bisection(instance, order)
 
 
 def slice_order_for_all_k(instance: Instance, order: ArrayLike) -> list[Partition]:
@@ -101,12 +120,25 @@ def slice_order_for_all_k(instance: Instance, order: ArrayLike) -> list[Partitio
     """
     order = check_order(instance.graph, order)
     _, cut = slice_kernel(order, instance.k, KernelArrays.of(instance))
-    partitions = []
-    for k in range(1, instance.k + 1):
-        ends = [len(order)]
-        while ends[-1] > 0:
-            ends.append(int(cut[ends[-1], k + 1 - len(ends)]))
-        block = np.empty(len(order), dtype=np.int64)
-        block[order] = np.repeat(np.arange(len(ends) - 1), np.diff(ends[::-1]))
-        partitions.append(Partition(instance.with_k(k), block, order))
-    return partitions
+    return [cut_order(instance.with_k(k), order, _starts(cut, k)) for k in range(1, instance.k + 1)]
+
+
+def _slice_by_buffers(instance: Instance, order: IntArray) -> Partition:
+    """Slice with the peak of the slowest block, at first none, in place of every peak."""
+    best, buffer = None, 0.0
+    for _ in range(_BUFFERS):
+        linear = replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
+        found = Partition(instance, slice_by_bisection(linear, order).block, order)
+        best = min(best or found, found, key=lambda partition: partition.bottleneck)
+        buffer = float(found.peaks[found.block_costs.argmax()])
+    assert best is not None
+    return best
+
+
+def _starts(cut: IntArray, k: int) -> IntArray:
+    """Starts of the segments of the best slicing into k blocks, from the table of `slice_kernel`."""
+    starts = [int(cut[-1, k])]
+    while starts[-1] > 0:
+        k -= 1
+        starts.append(int(cut[starts[-1], k]))
+    return np.array(starts[::-1])

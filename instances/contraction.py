@@ -16,7 +16,6 @@ fixed, peaks depend on single nodes, and nothing is merged unless the memory is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +26,7 @@ from instances.errors import InputError
 from instances.graph import ComputationGraph
 from instances.partition import Partition
 from instances.problem import Instance
-from instances.tensors import IntArray, SharedParameter
+from instances.tensors import FloatArray, IntArray, SharedParameter, Tensors, sorted_unique
 
 __all__ = ["Contraction", "contract", "merge", "reduce_instance"]
 
@@ -88,7 +87,7 @@ def reduce_instance(instance: Instance) -> Contraction:
     if instance.has_overflow and instance.platform.activation_buffer is None:
         return result
     while True:
-        moves = dict(_moves(result.instance))
+        moves = _moves(result.instance)
         if not moves:
             return result
         step = contract(result.instance, moves)
@@ -118,7 +117,7 @@ def contract(instance: Instance, moves: dict[int, int]) -> Contraction:
     links = coo_array((np.ones(len(sources)), (sources, targets)), shape=(n, n))
     _, labels = connected_components(links, directed=False)
     # The node that does not move comes last and so becomes the anchor.
-    return merge(instance, np.asarray(labels, dtype=np.int64), np.append(sources, np.setdiff1d(np.arange(n), sources)))
+    return merge(instance, np.asarray(labels, dtype=np.int64), np.append(sources, np.delete(np.arange(n), sources)))
 
 
 def merge(instance: Instance, group: IntArray, precedence: IntArray | None = None) -> Contraction:
@@ -148,47 +147,53 @@ def merge(instance: Instance, group: IntArray, precedence: IntArray | None = Non
     return Contraction(instance, replace(instance, graph=smaller), group, anchor)
 
 
-def _moves(instance: Instance) -> Iterator[tuple[int, int]]:
-    """Pairs (node, where it goes) of the reductions that apply now; none of them goes to a node that moves."""
-    graph, tensors = instance.graph, instance.graph.tensors
+def _moves(instance: Instance) -> dict[int, int]:
+    """Which node goes where by the reductions that apply now, and, if nothing can overflow, by those that follow."""
+    graph = instance.graph
     fits = graph.parameter_total + (instance.platform.activation_buffer or 0.0) <= instance.platform.memory
+    held, read_bytes, alone_bytes = _bytes_at_stake(graph)
+    goes: dict[int, int] = {}
+    stays: set[int] = set()
+    forward = graph.topological_order[graph.work[graph.topological_order] == 0].tolist()
+    directions = (
+        (forward, graph.predecessors, graph.successors, read_bytes.tolist()),
+        (forward[::-1], graph.successors, graph.predecessors, alone_bytes.tolist()),
+    )
+    for nodes, behind, ahead, saved in directions:
+        (start, before), (end, after) = ([array.tolist() for array in rows] for rows in (behind, ahead))
+        for v in nodes:
+            if v in goes or (not fits and v in stays):
+                continue
+            if any(goes.get(u) != v for u in before[start[v] : start[v + 1]]):
+                continue
+            targets = {u for u in after[end[v] : end[v + 1]] if goes.get(u) != v}
+            if len(targets) == 1 and (fits or held[v] <= saved[v]):
+                (target,) = targets
+                if target not in goes:
+                    goes[v] = target
+                    stays.add(target)
+    return goes
+
+
+def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Bytes of each node's parameters, of its tensors that are read, and of those that it reads alone."""
+    tensors = graph.tensors
     held = graph.param_bytes.copy()
     for parameter in graph.parameters:
         held[list(parameter.users)] += parameter.bytes
     readers = np.diff(tensors.start)
-    read_bytes = np.bincount(tensors.producer, tensors.bytes * (readers > 0), minlength=graph.n)
     alone = readers[graph.edge_tensor] == 1
-    alone_bytes = np.bincount(tensors.consumers, tensors.bytes[graph.edge_tensor] * alone, minlength=graph.n)
-    moved: set[int] = set()
-    for v in np.flatnonzero(graph.work == 0).tolist():
-        before, after = (rows[1][rows[0][v] : rows[0][v + 1]] for rows in (graph.predecessors, graph.successors))
-        if len(before) == 0 and len(after) > 0 and (after == after[0]).all():
-            target, saved = int(after[0]), read_bytes[v]
-        elif len(after) == 0 and len(before) > 0 and (before == before[0]).all():
-            target, saved = int(before[0]), alone_bytes[v]
-        else:
-            continue
-        if (fits or held[v] <= saved) and target not in moved:
-            moved.add(v)
-            yield v, target
+    return (
+        held,
+        _sums(tensors.producer, tensors.bytes * (readers > 0), graph.n),
+        _sums(tensors.consumers, tensors.bytes[graph.edge_tensor] * alone, graph.n),
+    )
 
 
 def _merged_graph(graph: ComputationGraph, group: IntArray, anchor: IntArray) -> ComputationGraph:
     """Sum what is merged; tensors with the same producer and the same readers become one."""
     count = len(anchor)
-    readers: dict[tuple[int, tuple[int, ...]], float] = {}
-    for t, producer in enumerate(graph.tensors.producer):
-        home = int(group[producer])
-        consumers = graph.tensors.consumers[graph.tensors.start[t] : graph.tensors.start[t + 1]]
-        outside = tuple(sorted({int(group[v]) for v in consumers} - {home}))
-        if outside:
-            readers[home, outside] = readers.get((home, outside), 0.0) + float(graph.tensors.bytes[t])
-    outputs: list[list[float]] = [[] for _ in range(count)]
-    edges = []
-    for (home, outside), size in readers.items():
-        edges += [(home, v, len(outputs[home])) for v in outside]
-        outputs[home].append(size)
-    held = np.bincount(group, graph.param_bytes, minlength=count)
+    held = _sums(group, graph.param_bytes, count)
     shared = []
     for parameter in graph.parameters:
         users = tuple(sorted({int(group[v]) for v in parameter.users}))
@@ -197,11 +202,10 @@ def _merged_graph(graph: ComputationGraph, group: IntArray, anchor: IntArray) ->
         elif users:
             shared.append(SharedParameter(parameter.name, parameter.bytes, users))
     try:
-        return ComputationGraph.from_edges(
-            edges,
-            np.bincount(group, graph.work, minlength=count),
-            outputs,
+        return ComputationGraph(
+            _sums(group, graph.work, count),
             held,
+            _merged_tensors(graph, group, count),
             names=tuple(graph.names[v] for v in anchor),
             parameters=tuple(shared),
             time_unit=graph.time_unit,
@@ -210,3 +214,31 @@ def _merged_graph(graph: ComputationGraph, group: IntArray, anchor: IntArray) ->
         )
     except InputError as error:
         raise InputError(f"The merged nodes do not form a pipeline: {error}") from error
+
+
+def _merged_tensors(graph: ComputationGraph, group: IntArray, count: int) -> Tensors:
+    tensors = graph.tensors
+    home, reader = group[tensors.producer], group[tensors.consumers]
+    leaves = home[graph.edge_tensor] != reader
+    tensor, reader = np.divmod(sorted_unique(graph.edge_tensor[leaves] * count + reader[leaves]), count)
+    read = sorted_unique(tensor)
+    start, ends = np.searchsorted(tensor, read), np.searchsorted(tensor, read, side="right")
+    numbers: dict[tuple[int, bytes], int] = {}
+    number = np.empty(len(read), dtype=np.int64)
+    for i, (at, begin, end) in enumerate(zip(home[read].tolist(), start.tolist(), ends.tolist(), strict=True)):
+        number[i] = numbers.setdefault((at, reader[begin:end].tobytes()), len(numbers))
+    _, first = np.unique(number, return_index=True)
+    by_home = np.argsort(home[read[first]], kind="stable")
+    kept = first[by_home]
+    lengths = (ends - start)[kept]
+    new_start = np.concatenate(([0], np.cumsum(lengths)))
+    return Tensors(
+        producer=home[read[kept]],
+        bytes=_sums(number, tensors.bytes[read], len(numbers))[by_home],
+        start=new_start,
+        consumers=reader[np.repeat(start[kept] - new_start[:-1], lengths) + np.arange(new_start[-1])],
+    )
+
+
+def _sums(rows: IntArray, values: FloatArray, count: int) -> FloatArray:
+    return np.bincount(rows, values, minlength=count).astype(np.float64)

@@ -15,7 +15,7 @@ from instances.errors import InputError
 __all__ = ["Value", "parse_json", "read_json", "read_text", "write_json"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Value:
     """A JSON value, the file it comes from and its path there, such as ``nodes[3].work``."""
 
@@ -71,6 +71,12 @@ class Value:
         if abs(self.data) >= 2**63:
             self.fail("the whole number is too large.")
         return int(self.data)
+
+    def whole_numbers(self) -> list[int]:
+        """A list of whole numbers."""
+        if isinstance(self.data, list) and all(type(item) is int and abs(item) < 2**63 for item in self.data):
+            return self.data
+        return [item.whole() for item in self.items()]  # finds what is wrong
 
     def text(self) -> str:
         """A string."""

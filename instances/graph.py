@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,8 +12,9 @@ import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
+from instances.columns import edge_keys, index_range, numbers, output_sizes
 from instances.errors import InputError
-from instances.tensors import FloatArray, IntArray, SharedParameter, Tensors, compressed_rows, freeze
+from instances.tensors import FloatArray, IntArray, SharedParameter, Tensors, compressed_rows, freeze, sorted_unique
 
 __all__ = ["ComputationGraph"]
 
@@ -62,8 +62,8 @@ class ComputationGraph:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "work", _numbers(self.work, "work"))
-        object.__setattr__(self, "param_bytes", _numbers(self.param_bytes, "param_bytes"))
+        object.__setattr__(self, "work", numbers(self.work, "work"))
+        object.__setattr__(self, "param_bytes", numbers(self.param_bytes, "param_bytes"))
         if len(self.work) == 0:
             raise InputError("The graph has no node; give at least one.")
         if not self.names:
@@ -117,7 +117,7 @@ class ComputationGraph:
         >>> graph.n, graph.m
         (3, 2)
         """
-        work_array = _numbers(work, "work")
+        work_array = numbers(work, "work")
         n = len(work_array)
         if output_bytes is None:
             output_bytes = np.zeros(n)
@@ -125,20 +125,15 @@ class ComputationGraph:
             raise InputError("The output_bytes must be a list with an entry per node.")
         if len(output_bytes) != n:
             raise InputError(f"There are {n} work values but {len(output_bytes)} output sizes; give one per node.")
-        sizes = [_numbers(size, f"output_bytes of node {v}") for v, size in enumerate(output_bytes)]
-        counts = np.array([len(size) for size in sizes], dtype=np.int64)
-        first = np.concatenate(([0], np.cumsum(counts)))
-        tensor_of = np.empty((0, 2), dtype=np.int64)
-        pairs = [_tensor_and_consumer(edge, first, n) for edge in edges]
-        if pairs:
-            tensor_of = np.unique(np.array(pairs, dtype=np.int64), axis=0)
+        sizes, first = output_sizes(output_bytes)
+        tensor, consumer = np.divmod(sorted_unique(edge_keys(edges, first, n)), max(n, 1))
         tensors = Tensors(
-            producer=np.repeat(np.arange(n), counts),
-            bytes=np.concatenate(sizes) if n else np.zeros(0),
-            start=np.searchsorted(tensor_of[:, 0], np.arange(first[-1] + 1)),
-            consumers=tensor_of[:, 1].copy(),
+            producer=np.repeat(np.arange(n), np.diff(first)),
+            bytes=sizes,
+            start=np.searchsorted(tensor, np.arange(first[-1] + 1)),
+            consumers=consumer,
         )
-        params = np.zeros(n) if param_bytes is None else _numbers(param_bytes, "param_bytes")
+        params = np.zeros(n) if param_bytes is None else numbers(param_bytes, "param_bytes")
         return cls(work_array, params, tensors, **attributes)
 
     @property
@@ -184,17 +179,18 @@ class ComputationGraph:
     @cached_property
     def topological_order(self) -> IntArray:
         """(n,) the nodes by depth, then by index; shorter than n if there is a cycle."""
-        start, successor = self.successors
-        missing = np.bincount(self.edges[:, 1], minlength=self.n)
-        ready = np.flatnonzero(missing == 0)
-        generations = []
-        while len(ready):
-            generations.append(ready)
-            after = np.concatenate([successor[start[v] : start[v + 1]] for v in ready])
-            np.subtract.at(missing, after, 1)
-            after = np.unique(after)
-            ready = after[missing[after] == 0]
-        return np.concatenate(generations) if generations else np.zeros(0, dtype=np.int64)
+        start, successor = (rows.tolist() for rows in self.successors)
+        missing = np.bincount(self.edges[:, 1], minlength=self.n).tolist()
+        depth = [0] * self.n
+        ready = [v for v, count in enumerate(missing) if count == 0]
+        for u in ready:  # first in, first out: so the last predecessor is a deepest one
+            for v in successor[start[u] : start[u + 1]]:
+                missing[v] -= 1
+                if missing[v] == 0:
+                    depth[v] = depth[u] + 1
+                    ready.append(v)
+        nodes = np.sort(np.array(ready, dtype=np.int64))
+        return nodes[np.argsort(np.array(depth)[nodes], kind="stable")]
 
     @cached_property
     def parameter_total(self) -> float:
@@ -266,13 +262,13 @@ class ComputationGraph:
                 raise InputError(f"Parameter {parameter.name}: bytes is {parameter.bytes}; {_NON_NEGATIVE}")
             for user in parameter.users:
                 if not 0 <= user < self.n:
-                    raise InputError(f"Parameter {parameter.name}: user {user} {_range(self.n)}")
+                    raise InputError(f"Parameter {parameter.name}: user {user} {index_range(self.n)}")
 
     def _check_edges(self) -> None:
         for t in np.flatnonzero(self.tensors.producer >= self.n)[:1]:
-            raise InputError(f"Tensor {t}: producer {self.tensors.producer[t]} {_range(self.n)}")
+            raise InputError(f"Tensor {t}: producer {self.tensors.producer[t]} {index_range(self.n)}")
         for u, v in self.edges[((self.edges < 0) | (self.edges >= self.n)).any(axis=1)][:1]:
-            raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < self.n else v} {_range(self.n)}")
+            raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < self.n else v} {index_range(self.n)}")
         for u, _ in self.edges[self.edges[:, 0] == self.edges[:, 1]][:1]:
             raise InputError(f"Edge {u} -> {u} ({self.names[u]}) is a self-loop; remove it.")
 
@@ -287,32 +283,3 @@ class ComputationGraph:
 _NODE_KEYS = ("work", "output_bytes", "param_bytes")
 _NON_NEGATIVE = "it must be a finite number, 0 or more."
 _CYCLE_SHOWN = 8
-
-
-def _range(n: int) -> str:
-    return f"does not exist; indices run from 0 to {n - 1}."
-
-
-def _numbers(values: ArrayLike, label: str) -> FloatArray:
-    try:
-        array = np.atleast_1d(np.array(values, dtype=np.float64)) + 0.0  # no negative zero: it would change hashes
-    except (TypeError, ValueError):
-        raise InputError(f"The {label} holds something that is not a number; give numbers.") from None
-    if array.ndim > 1:
-        raise InputError(f"The {label} has {array.ndim} dimensions; give a plain list.")
-    return array
-
-
-def _tensor_and_consumer(edge: Sequence[int], first: IntArray, n: int) -> tuple[int, int]:
-    try:
-        u, v, output = map(operator.index, edge if len(edge) == 3 else (*edge, 0))
-    except (TypeError, ValueError):
-        raise InputError(f"Edge {edge} is not (u, v) or (u, v, output) in whole numbers.") from None
-    if not (0 <= u < n and 0 <= v < n):
-        raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < n else v} {_range(n)}")
-    if not 0 <= output < first[u + 1] - first[u]:
-        raise InputError(
-            f"Edge {u} -> {v} reads output {output} of node {u}, which has {first[u + 1] - first[u]}; "
-            "outputs are numbered from 0."
-        )
-    return int(first[u] + output), v

@@ -26,7 +26,7 @@ from instances.errors import InputError
 from instances.graph import ComputationGraph
 from instances.memory import block_peaks
 from instances.problem import Instance
-from instances.tensors import FloatArray, IntArray, freeze
+from instances.tensors import FloatArray, IntArray, freeze, sorted_unique
 
 __all__ = ["BlockCosts", "Partition", "check_order"]
 
@@ -96,8 +96,8 @@ class Partition:
         reader = self.block[graph.tensors.consumers]
         crosses = sender != reader
         # A tensor enters each block once, however many of its nodes read it, and leaves its own once.
-        tensor, entered = np.divmod(np.unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
-        left = np.unique(tensor)
+        tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
+        left = sorted_unique(tensor)
         time = self.instance.tensor_time
         return BlockCosts(
             receive=_sums(entered, time[tensor], k),

@@ -190,10 +190,10 @@ def read_partition(path: str | Path, instance: Instance) -> Partition:
         )
     if fields["k"].whole() != instance.k:
         document.fail(f"the partition has k = {fields['k'].data}, but k = {instance.k} was asked for; use the same k.")
-    block = [value.whole() for value in fields["block"].items()]
+    block = fields["block"].whole_numbers()
     order = None
     if "order" in fields and fields["order"].data is not None:
-        order = [value.whole() for value in fields["order"].items()]
+        order = fields["order"].whole_numbers()
     try:
         return Partition(instance, block, order)
     except InputError as error:
@@ -211,7 +211,7 @@ def _sizes(value: Value) -> list[float]:
 
 
 def _edge(value: Value) -> list[int]:
-    edge = [item.whole() for item in value.items()]
+    edge = value.whole_numbers()
     if len(edge) not in (2, 3):
         value.fail(f"an edge has 2 or 3 numbers, [from, to] or [from, to, output]; this one has {len(edge)}.")
     return edge
@@ -219,7 +219,7 @@ def _edge(value: Value) -> list[int]:
 
 def _parameter(value: Value) -> SharedParameter:
     fields = value.members(("name", "bytes", "users"))
-    users = tuple(user.whole() for user in fields["users"].items())
+    users = tuple(fields["users"].whole_numbers())
     return SharedParameter(fields["name"].text(), fields["bytes"].number(), users)
 
 

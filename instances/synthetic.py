@@ -20,6 +20,7 @@ __all__ = [
     "four_blocks",
     "heavy_and_light",
     "independent_jobs",
+    "layered",
     "misleading_edge",
     "regal_style",
 ]
@@ -112,6 +113,55 @@ def regal_style(family: str, n: int, seed: int) -> ComputationGraph:
         time_unit="unit",
         name=f"{family}-{n}-{seed}",
         source=f"REGAL-style {family}, n = {n}, seed = {seed}",
+    )
+
+
+def layered(n: int, m: int, seed: int) -> ComputationGraph:
+    """Random computation graph of any size, to be used with bandwidth 1.
+
+    A random topological order has edges to nodes from ones about √n places before. Work is exponential with mean 1,
+    tensor sizes with mean 1/10, parameters with mean 1.
+
+    Parameters
+    ----------
+    n : int
+        Number of nodes, at least 8.
+    m : int
+        Number of edges that are drawn; some are drawn twice and count once.
+    seed : int
+        Same seed, same graph.
+
+    Returns
+    -------
+    ComputationGraph
+
+    Raises
+    ------
+    InputError
+        If `n`, `m` or `seed` is out of range.
+
+    Examples
+    --------
+    >>> layered(1000, 3000, seed=0).n
+    1000
+    """
+    if n < _SMALLEST or m < 0 or seed < 0:
+        raise InputError(
+            f"n is {n}, m is {m} and seed is {seed}; n must be {_SMALLEST} or more, m and the seed 0 or more."
+        )
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(n)
+    reader = rng.integers(1, n, m)
+    distance = 1 + rng.exponential(np.sqrt(n), m).astype(np.int64)
+    edges = order[np.column_stack((np.maximum(0, reader - distance), reader))]
+    return ComputationGraph.from_edges(
+        edges,
+        rng.exponential(1.0, n),
+        rng.exponential(0.1, n),
+        rng.exponential(1.0, n),
+        time_unit="unit",
+        name=f"layered-{n}-{m}-{seed}",
+        source=f"layered random graph, n = {n}, m = {m}, seed = {seed}",
     )
 
 

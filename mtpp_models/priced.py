@@ -120,11 +120,11 @@ def cheapest_block(
 # Rounds of searches for prices, at first and after each block that corrects them, unless time runs out before that.
 _FIRST_ROUNDS, _MORE_ROUNDS = 200, 50
 # Of the time that is left: for these rounds, and for one proof.
-_FIRST, _MORE, _PROOF = 0.2, 0.05, 0.5
+_FIRST, _MORE, _PROOF = 0.2, 0.05, 0.35
 # How far the first goal lies from *simple* to the cost at which the prices are worth k blocks, and the last one begins.
 _RISE, _NEARLY = 0.6, 0.998
 # How far it falls towards the bound after a proof that took too long.
-_RETREAT = 0.3
+_RETREAT = 0.4
 # A block this far below the goal ends a proof, within these parts of its time.
 _TOO_CHEAP, _SOON, _LATE = 0.99, 0.1, 0.7
 # Attempts, that it may end without a clock.

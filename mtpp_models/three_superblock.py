@@ -14,6 +14,8 @@ edges may point backwards; *no-cut-io* drops the tensors.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyomo.environ as pyo
 
@@ -24,6 +26,9 @@ from mtpp_models.formulation import Case, Formulation, ScaledInstance, block_ran
 from mtpp_models.simple import simple
 
 __all__ = ["BOTTLENECK", "BOTTLENECK_NO_CUT_IO", "BOTTLENECK_NO_DAG", "around", "bottleneck"]
+
+# Weights in (14) below this part of L.
+_TINY = 1e-8
 
 
 def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> pyo.ConcreteModel:
@@ -54,9 +59,12 @@ def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> p
     m.objective = pyo.Objective(expr=m.block[2])
     share = simple(data.instance) / data.unit
     if share > 0:
-        middle = sum(data.work[v] / share * x(m, v, 2) for v in m.V)
+        weight = [work / share for work in data.work]
+        # Solvers drop coefficients that are next to nothing, so those count as if they always lay in the block.
+        middle = sum(weight[v] * x(m, v, 2) for v in m.V if weight[v] >= _TINY)
+        dropped = math.fsum(w for w in weight if w < _TINY)
         # Rounding must not cut off a block whose work is exactly L.
-        m.share = pyo.Constraint(expr=middle >= 1 - 1e-7, doc="(14), over L")
+        m.share = pyo.Constraint(expr=middle >= 1 - 1e-7 - dropped, doc="(14), over L")
     return m
 
 
