@@ -233,16 +233,14 @@ def _reporter(
     telling = method not in HEURISTICS and (find_model(method).exact or method == PRICED)
 
     def report(moment: Progress | None) -> None:
-        if on_progress is None:
-            return
-        incumbent, bound, nodes = bottleneck, proved, None
-        if moment is not None:
-            nodes = moment.nodes
+        nonlocal bottleneck, proved
         if moment is not None and telling:
-            incumbent = min((x for x in (incumbent, moment.incumbent) if x is not None), default=None)
-            bound = max((x for x in (bound, moment.bound) if x is not None), default=None)
-        if incumbent is not None and bound is not None:
-            bound = min(bound, incumbent)  # that of a model which holds only below the bottleneck may be higher
-        on_progress(Progress(method, time.monotonic() - begin, incumbent, bound, nodes))
+            bottleneck = min((x for x in (bottleneck, moment.incumbent) if x is not None), default=None)
+            proved = max((x for x in (proved, moment.bound) if x is not None), default=None)
+        if bottleneck is not None and proved is not None:
+            proved = min(proved, bottleneck)  # that of a model which holds only below the bottleneck may be higher
+        if on_progress is not None:
+            nodes = None if moment is None else moment.nodes
+            on_progress(Progress(method, time.monotonic() - begin, bottleneck, proved, nodes))
 
     return report

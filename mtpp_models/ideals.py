@@ -63,6 +63,8 @@ class IdealLimits:
 
 # Few enough that looking for joins would take longer.
 _FEW_IDEALS = 20_000
+# Of a program that takes long.
+_IDEALS_A_SECOND = 25_000
 # Entries of the table of the dynamic program, 16 bytes each.
 _LARGEST_TABLE = 2**26
 # A second or so of work between looks at the clock.
@@ -166,7 +168,9 @@ def ideals(start: Partition, time_limit: float | None = None) -> Result:
     begin = time.monotonic()
     with catch_interrupt() as interrupted:
         seconds = math.inf if time_limit is None else time_limit
-        results = solve_ideals([start], IdealLimits(seconds=seconds, interrupted=interrupted))
+        # More ideals than that would take longer, and wide graphs shall not waste the time of others.
+        most = int(min(IdealLimits.ideals, max(_FEW_IDEALS, _IDEALS_A_SECOND * seconds)))
+        results = solve_ideals([start], IdealLimits(most, seconds, interrupted))
     if results is not None:
         return replace(results[0], interrupted=interrupted.is_set())
     bound = Bound(simple(start.instance), IDEALS, optimal=False)

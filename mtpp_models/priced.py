@@ -127,6 +127,8 @@ _RISE, _NEARLY = 0.6, 0.998
 _RETREAT = 0.4
 # A block this far below the goal ends a proof, within these parts of its time.
 _TOO_CHEAP, _SOON, _LATE = 0.99, 0.1, 0.7
+# The part of all time that is too little for another proof after one that took too long.
+_LITTLE = 0.15
 # Attempts, that it may end without a clock.
 _PROOFS = 200
 # What counts as the goal reached.
@@ -201,7 +203,7 @@ def priced(start: Partition, solver: Solver | None, controls: Controls) -> Resul
                 # What these prices were worth at most lies above the bound and below the goal.
                 goal = (goal + cost) / 2
                 goal += 0.0 if solved else (bound.value - goal) * _RETREAT
-            elif bound.value > floor:
+            elif left() < _LITTLE * limit:
                 break
             else:
                 goal += (bound.value - goal) * _RETREAT
