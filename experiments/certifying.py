@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 import numpy as np
@@ -155,7 +155,8 @@ def gather(
     with catch_interrupt() as interrupted:
         for step in (step for step in STEPS if step.above < instance.k <= step.up_to):
             best = combine(answers) if answers else Result("nothing", instance)
-            if interrupted.is_set() or best.interrupted or _close_enough(best, gap):
+            stopped = interrupted.is_set() or best.interrupted
+            if _close_enough(best, gap) or (stopped and step.share > 0):
                 break
             left = None if time_limit is None else time_limit - (time.monotonic() - begin)
             if left is not None and left < _SHORTEST and step.share > 0:
@@ -180,7 +181,9 @@ def gather(
                         on_progress=report,
                     )
                 )
-    return _best_of_each_bound(answers)
+    kept = _best_of_each_bound(answers)
+    stopped = interrupted.is_set() or combine(answers).interrupted
+    return [*kept[:-1], replace(kept[-1], interrupted=stopped)]
 
 
 def search(

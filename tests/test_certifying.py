@@ -1,0 +1,30 @@
+"""The ladder of methods that certify climbs."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from experiments import certify
+from instances import Instance, Platform
+from instances.synthetic import regal_style
+from mtpp_models import Progress
+
+
+@pytest.mark.parametrize("method", ["simple", "kahn", "pinned", "local-search", "pigeonhole", "coarse-2+all", "priced"])
+def test_an_interrupt_is_never_forgotten(method: str) -> None:
+    """Ctrl-C during any step ends the work and shows in the answer, which has a bound and a partition."""
+    instance = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(k=10, bandwidth=1.0))
+    reached = []
+
+    def interrupt(moment: Progress) -> None:
+        if moment.case == method and not reached:
+            reached.append(moment)
+            signal.raise_signal(signal.SIGINT)
+
+    result = certify(instance, time_limit=20.0, on_progress=interrupt)
+    assert reached
+    assert result.interrupted
+    assert result.bound is not None
+    assert result.partition is not None
