@@ -7,6 +7,7 @@ models are imported, unless bounds of solvers shall be found again.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator
 from itertools import combinations
 
@@ -36,7 +37,7 @@ def verify(certificate: Certificate, *, ideals: bool = False, rerun: bool = Fals
     ideals : bool
         Run a plain program over ideals again, which may take minutes.
     rerun : bool
-        Let the solvers named in the certificate prove their bounds again, with the same parameters.
+        Let what is trusted prove its bounds again, with the same parameters.
     pairs : int
         Most pairs of ideals to look at.
 
@@ -65,7 +66,7 @@ def verify(certificate: Certificate, *, ideals: bool = False, rerun: bool = Fals
     checks = []
     for claim in certificate.claims:
         check = _check(instance, claim, pairs if ideals else 0)
-        if rerun and recheck(claim.method) == "trusted" and not check.fault:
+        if rerun and recheck(claim.method) == "trusted" and check.proved is None and not check.fault:
             check = _run_again(certificate, check)
         checks.append(check)
         faults += [f"{claim.place} ({claim.method}): {check.fault}"] if check.fault else []
@@ -146,10 +147,11 @@ def _check(instance: Instance, claim: Claim, pairs: int) -> Check:
         return _check_ideals(instance, claim, pairs) if pairs else Check(claim, None, "not re-checked (--ideals does)")
     if claim.method == "carried":
         return _check_carried(instance, claim)
+    if claim.method == "priced":
+        fault = _fault_of_prices(instance, claim)
+        return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
     if claim.solver is None:
         return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
-    if claim.method == "priced" and (fault := _fault_of_prices(instance, claim)):
-        return Check(claim, None, "false", fault)
     return Check(claim, None, f"trusted from {claim.solver}")
 
 
@@ -218,10 +220,10 @@ def _run_again(certificate: Certificate, check: Check) -> Check:
     from mtpp_models.registry import find_model
 
     claim, instance, stated = check.claim, certificate.instance, certificate.partition
+    if claim.method == "priced":
+        return _search_again(instance, check)
     if claim.method == "carried" or claim.solver is None:
         return check
-    if claim.method == "priced":
-        return _prove_again(instance, check)
     name = claim.method.removesuffix("-lp")
     given = {key: value for key, value in claim.parameters.open_members(()).items() if value.data is not None}
     start = None
@@ -253,31 +255,30 @@ def _run_again(certificate: Certificate, check: Check) -> Check:
     return Check(claim, None, f"{check.how}, solved again only to {result.bound.value:.6g}")
 
 
-def _prove_again(instance: Instance, check: Check) -> Check:
-    """Let the solver look once more for a block that is worth its share of the stated prices and costs too little."""
+def _search_again(instance: Instance, check: Check) -> Check:
+    """Look once more for a block that is worth its share of the stated prices and costs too little."""
+    from mtpp_models.block_tree import BlockTree
     from mtpp_models.formulation import as_modelled
-    from mtpp_models.outcome import Controls
-    from mtpp_models.priced import prove_with
-    from mtpp_models.solvers import find_solver
 
     claim = check.claim
-    assert claim.solver is not None
-    solver = find_solver(claim.solver.split()[0])
-    name = f"{solver.name} {solver.version()}"
+    end = time.monotonic() + max(_SHORTEST, 2 * claim.seconds)
     with catch_interrupt() as interrupted:
-        controls = Controls(max(_SHORTEST, 2 * claim.seconds), interrupted=interrupted)
-        proved, superblock = prove_with(np.array(_prices(claim)), claim.value, instance, solver, controls)
+        tree = BlockTree(instance, np.array(_prices(claim)), claim.value * (1 - _SOLVER))
+        proved, block = tree.explore(lambda: interrupted.is_set() or time.monotonic() > end)
     if interrupted.is_set():
         raise KeyboardInterrupt
-    if claim.value <= proved * (1 + _SOLVER):
-        return Check(claim, None, f"{check.how}, proved again with {name}")
-    if superblock is not None:
-        three = as_modelled(instance).with_k(3)
-        cost = block_costs(three, superblock.tolist(), instance.graph.topological_order.tolist())[1]
-        if claim.value > cost * (1 + _SOLVER) + _slack(instance):
-            fault = f"value {claim.value!r} is claimed, {name} finds a block of {cost!r} that is worth its share"
-            return Check(claim, None, "false", fault)
-    return Check(claim, None, f"{check.how}, proved again only to {proved:.6g}")
+    if block is None:
+        return Check(claim, None, f"{check.how}, {'searched again' if proved else 'not searched to the end again'}")
+    order, (start, after) = instance.graph.topological_order.tolist(), instance.graph.successors
+    superblock = np.where(block, 1, 2)
+    for v in reversed(order):  # what leads to the block lies before it
+        if not block[v] and (superblock[after[start[v] : start[v + 1]]] < 2).any():
+            superblock[v] = 0
+    cost = block_costs(as_modelled(instance).with_k(3), superblock.tolist(), order)[1]
+    if claim.value <= cost * (1 + _SOLVER) + _slack(instance):
+        return Check(claim, None, f"{check.how}, searched again")
+    fault = f"value {claim.value!r} is claimed, a block of {cost!r} is worth its share"
+    return Check(claim, None, "false", fault)
 
 
 #: Seconds for a solver that shall run again and of which no limit is known.

@@ -71,6 +71,24 @@ class Network(NamedTuple):
             drain,
         )
 
+    def with_supplies(self, n: int) -> tuple[Network, IntArray]:
+        """The same network with one more node, the last, and (n,) its arcs of capacity 0 to the first n nodes."""
+        size = len(self.drain)
+        arc, tail = np.arange(len(self.head)), np.repeat(np.arange(size), np.diff(self.start))
+        edges = np.flatnonzero(self.along == _FORWARD)
+        kept = np.concatenate((edges, np.flatnonzero((self.along == 0) & (arc < self.mate))))
+        nothing = np.zeros(n, dtype=np.int64)
+        larger = Network.of(
+            np.concatenate((tail[kept], np.full(n, size))),
+            np.concatenate((self.head[kept], np.arange(n))),
+            np.concatenate((self.capacity[kept], nothing)),
+            np.concatenate((self.capacity[self.mate[kept]], nothing)),
+            len(edges),
+            np.append(self.drain, 0),
+        )
+        arcs = np.arange(larger.start[size], larger.start[size + 1])
+        return larger, arcs[np.argsort(larger.head[arcs])]
+
 
 @njit(cache=True)
 def augment(

@@ -119,8 +119,8 @@ class BlockCuts:
         return not (self.reach[nodes].any(axis=0) & self.reach_back[nodes].any(axis=0) & ~nodes).any()
 
     def whole(self, values: FloatArray) -> IntArray:
-        """Times as whole numbers, rounded down."""
-        return np.floor(np.minimum(values / self._ceiling, 1.0) * UNIT).astype(np.int64)
+        """Times as whole numbers, rounded down; what is larger counts as twice the ceiling."""
+        return np.floor(np.minimum(values / self._ceiling, 2.0) * UNIT).astype(np.int64)
 
     def scaled(self, values: FloatArray | IntArray | int) -> FloatArray:
         """Whole numbers as times."""

@@ -54,6 +54,7 @@ class PriceSearch:
 
     Attributes
     ----------
+    instance : Instance
     prices : (n,) floats
         Not negative and not all 0. Of the blocks known when they settled, none that costs at most T is worth more
         than 1.
@@ -63,7 +64,7 @@ class PriceSearch:
 
     def __init__(self, start: Partition, seed: int = 0) -> None:
         instance = start.instance
-        self._instance, self._arrays = instance, KernelArrays.of(instance)
+        self.instance, self._arrays = instance, KernelArrays.of(instance)
         self._relations = Relations.of(instance.graph)
         self._rng = np.random.default_rng(seed)
         self._blocks: dict[bytes, BoolArray] = {}
@@ -87,12 +88,12 @@ class PriceSearch:
 
     def cost(self, inside: BoolArray) -> float:
         """What a block costs, without overflow."""
-        graph = self._instance.graph
+        graph = self.instance.graph
         tensor, producer = graph.edge_tensor, graph.tensors.producer
         reads = np.bincount(tensor, inside[graph.tensors.consumers], len(producer))
         readers = np.bincount(tensor, minlength=len(producer))
         cut = np.where(inside[producer], reads < readers, reads > 0)
-        return float(graph.work[inside].sum() + self._instance.tensor_time[cut].sum())
+        return float(graph.work[inside].sum() + self.instance.tensor_time[cut].sum())
 
     def improve(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> None:
         """Find blocks that are worth too much and lower the prices, as long as that finds new ones.

@@ -57,8 +57,7 @@ _PRICED = Algorithm(
     "priced",
     "cheapest block that is worth its share of the best prices of nodes",
     "this project, mtpp_models/priced.py",
-    priced,
-    uses_solver=True,
+    lambda start, _, controls: priced(start, controls),
 )
 
 #: Name to model, in order of effort.
