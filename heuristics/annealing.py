@@ -1,88 +1,34 @@
 """Simulated annealing on partitions, compiled by numba.
 
 A move takes a node to another block between those of its predecessors and its successors, so no edge ever points
-backwards. For each tensor the readers in each block are counted. Then a move changes the cost of two blocks alone,
-in time proportional to the degree of the node: a third block that sends to the node sends to one of the two before
-and after.
+backwards; a swap also takes a node of that block back. Either costs time proportional to the degrees of its nodes.
 
 The search minimises the sum of the sixteenth powers of the block costs over the best bottleneck, a smooth stand-in
-for their maximum.
+for their maximum. Where costs depend on the peak memory of an order, only moves that would be accepted without it
+pay for the peaks of their two blocks.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from heuristics.block_peaks import peak_of
+from heuristics.state import State, cost_of, move, settle, times_after
 from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
 
-__all__ = ["State", "anneal", "start_state"]
+__all__ = ["anneal"]
 
-
-class State(NamedTuple):
-    """A partition with the sums that its costs are made of.
-
-    Parameters
-    ----------
-    block : (n,) integers
-    size : (k,) integers
-        Nodes in each block.
-    time : (k,) floats
-        Cost of each block without overflow.
-    held : (k,) floats
-        Parameter bytes of each block.
-    reads : (t, k) integers
-        Readers of each tensor in each block.
-    uses : (g, k) integers
-        Users of each shared parameter in each block.
-    """
-
-    block: IntArray
-    size: IntArray
-    time: FloatArray
-    held: FloatArray
-    reads: NDArray[np.int32]
-    uses: NDArray[np.int32]
-
-
-@njit(cache=True)
-def start_state(block: IntArray, k: int, arrays: KernelArrays) -> State:
-    """Count what `block` says."""
-    size = np.zeros(k, dtype=np.int64)
-    time, held = np.zeros(k), np.zeros(k)
-    reads = np.zeros((len(arrays.tensor_time), k), dtype=np.int32)
-    uses = np.zeros((len(arrays.shared_bytes), k), dtype=np.int32)
-    for v in range(len(block)):
-        b = block[v]
-        size[b] += 1
-        time[b] += arrays.work[v]
-        held[b] += arrays.param_bytes[v]
-        for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
-            reads[arrays.input_tensor[e], b] += 1
-        for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
-            g = arrays.shared[e]
-            if uses[g, b] == 0:
-                held[b] += arrays.shared_bytes[g]
-            uses[g, b] += 1
-    for t in range(len(reads)):
-        home = block[arrays.producer[t]]
-        if reads[t, home] < arrays.readers[t]:
-            time[home] += arrays.tensor_time[t]
-        for b in range(k):
-            if b != home and reads[t, b] > 0:
-                time[b] += arrays.tensor_time[t]
-    return State(block.copy(), size, time, held, reads, uses)
+#: Part of the moves that try a swap.
+_SWAPS = 0.5
 
 
 @njit(cache=True)
 def anneal(
     state: State,
-    k: int,
     arrays: KernelArrays,
     before_start: IntArray,
     before: IntArray,
@@ -90,57 +36,73 @@ def anneal(
     hot: float,
     cold: float,
     seed: int,
-) -> tuple[float, IntArray]:
-    """Try `moves` random moves while the temperature falls from `hot` to `cold`.
-
-    Returns
-    -------
-    tuple
-        The smallest bottleneck seen, and its blocks; `state` is left where the walk ends.
-    """
+) -> None:
+    """Try `moves` random moves while the temperature falls from `hot` to `cold`; `state` goes along."""
     np.random.seed(seed)
-    block = state.block
-    n = len(block)
-    cost = np.empty(k)
-    for b in range(k):
-        cost[b] = state.time[b] + _overflow(state.held[b], state.size[b], arrays)
-    best, best_block = cost.max(), block.copy()
-    if best <= 0.0:
-        return best, best_block
+    block, best = state.block, state.best[0]
+    n, k = len(block), len(state.time)
+    if best <= 0.0 or k == 1:
+        return
+    cost = np.array([cost_of(b, state, arrays) for b in range(k)])
+    energy = _powers(cost, best)
+    changed = np.flatnonzero(block != state.best_block)  # where the walk is not at its best
+    stack, height = np.empty(n, dtype=np.int64), len(changed)
+    stack[:height] = changed
+    on_stack = block != state.best_block
     temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
     for _ in range(moves):
         temperature *= cooling
-        v = np.random.randint(n)
+        v = int(n * np.random.random())
         a = block[v]
-        low, high = 0, k - 1
-        for e in range(before_start[v], before_start[v + 1]):
-            low = max(low, block[before[e]])
-        for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
-            high = min(high, block[arrays.successor[e]])
+        low, high = _range(v, k, block, arrays, before_start, before)
         if low == high:
             continue
-        b = low + np.random.randint(high - low)
+        b = low + int((high - low) * np.random.random())
         if b >= a:
             b += 1
-        time_a, time_b = _times_after(v, a, b, state, arrays)
-        held_a, held_b = _held_after(v, a, b, state, arrays)
-        cost_a = time_a + _overflow(held_a, state.size[a] - 1, arrays)
-        cost_b = time_b + _overflow(held_b, state.size[b] + 1, arrays)
-        rise = _power(cost_a / best) + _power(cost_b / best) - _power(cost[a] / best) - _power(cost[b] / best)
-        if rise > 0 and np.random.random() >= math.exp(-rise / temperature):
+        w = _partner(v, a, b, k, state, arrays, before_start, before) if np.random.random() < _SWAPS else v
+        if w < 0:
             continue
-        _move(v, a, b, state, arrays)
-        state.time[a], state.time[b] = time_a, time_b
-        state.held[a], state.held[b] = held_a, held_b
-        cost[a], cost[b] = cost_a, cost_b
-        if cost_a < best and cost_b < best:
-            bottleneck = cost.max()
-            if bottleneck < best:
-                best = bottleneck
-                best_block[:] = block
-                if best <= 0.0:
-                    break
-    return best, best_block
+        # The highest energy of the two blocks that is accepted.
+        limit = energy[a] + energy[b] - temperature * math.log(1.0 - np.random.random())
+        old = (state.time[a], state.time[b], state.held[a], state.held[b], state.peak[a], state.peak[b])
+        times = times_after(v, a, b, state, arrays)
+        if w == v and _power(times[0] / best) + _power(times[1] / best) > limit:
+            continue
+        move(v, a, b, times, state, arrays)
+        if w != v:
+            times = times_after(w, b, a, state, arrays)
+            if _power(times[0] / best) + _power(times[1] / best) > limit:
+                _take_back(v, v, a, b, old, state, arrays)
+                continue
+            move(w, b, a, times, state, arrays)
+        if arrays.needs_peaks:
+            state.peak[a] = peak_of(a, block, state.reads, state.queues, arrays)
+            state.peak[b] = peak_of(b, block, state.reads, state.queues, arrays)
+        cost_a, cost_b = cost_of(a, state, arrays), cost_of(b, state, arrays)
+        energy_a, energy_b = _power(cost_a / best), _power(cost_b / best)
+        if energy_a + energy_b > limit:
+            _take_back(v, w, a, b, old, state, arrays)
+            continue
+        cost[a], cost[b], energy[a], energy[b] = cost_a, cost_b, energy_a, energy_b
+        settle(v, a, b, state)
+        if w != v:
+            settle(w, b, a, state)
+        for u in (v, w):
+            if not on_stack[u]:
+                on_stack[u] = True
+                stack[height] = u
+                height += 1
+        if cost_a < best and cost_b < best and cost.max() < best:
+            best = cost.max()
+            for i in range(height):
+                on_stack[stack[i]] = False
+                state.best_block[stack[i]] = block[stack[i]]
+            height = 0
+            if best <= 0.0:
+                break
+            energy = _powers(cost, best)
+    state.best[0] = best
 
 
 @njit(cache=True, inline="always")
@@ -152,66 +114,53 @@ def _power(x: float) -> float:
 
 
 @njit(cache=True)
-def _times_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> tuple[float, float]:
-    """Costs without overflow of blocks a and b once v has moved from a to b."""
-    time_a = state.time[a] - arrays.work[v]
-    time_b = state.time[b] + arrays.work[v]
-    for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
-        t = arrays.input_tensor[e]
-        home = state.block[arrays.producer[t]]
-        if home == a:
-            if state.reads[t, a] == arrays.readers[t]:  # nobody else: a starts to send
-                time_a += arrays.tensor_time[t]
-        elif state.reads[t, a] == 1:
-            time_a -= arrays.tensor_time[t]
-        if home == b:
-            if state.reads[t, b] == arrays.readers[t] - 1:  # only v was elsewhere: b stops sending
-                time_b -= arrays.tensor_time[t]
-        elif state.reads[t, b] == 0:
-            time_b += arrays.tensor_time[t]
-    for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
-        if state.reads[t, a] < arrays.readers[t]:
-            time_a -= arrays.tensor_time[t]
-        if state.reads[t, b] < arrays.readers[t]:
-            time_b += arrays.tensor_time[t]
-        if state.reads[t, a] > 0:
-            time_a += arrays.tensor_time[t]
-        if state.reads[t, b] > 0:
-            time_b -= arrays.tensor_time[t]
-    return time_a, time_b
+def _powers(cost: FloatArray, best: float) -> FloatArray:
+    return np.array([_power(c / best) for c in cost])
 
 
 @njit(cache=True)
-def _held_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> tuple[float, float]:
-    held_a = state.held[a] - arrays.param_bytes[v]
-    held_b = state.held[b] + arrays.param_bytes[v]
-    for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
-        g = arrays.shared[e]
-        if state.uses[g, a] == 1:
-            held_a -= arrays.shared_bytes[g]
-        if state.uses[g, b] == 0:
-            held_b += arrays.shared_bytes[g]
-    return held_a, held_b
+def _range(
+    v: int, k: int, block: IntArray, arrays: KernelArrays, before_start: IntArray, before: IntArray
+) -> tuple[int, int]:
+    """First and last block that node `v` can be in while all others stay."""
+    low, high = 0, k - 1
+    for e in range(before_start[v], before_start[v + 1]):
+        low = max(low, block[before[e]])
+    for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
+        high = min(high, block[arrays.successor[e]])
+    return low, high
 
 
 @njit(cache=True)
-def _move(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> None:
-    state.block[v] = b
-    state.size[a] -= 1
-    state.size[b] += 1
-    for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
-        t = arrays.input_tensor[e]
-        state.reads[t, a] -= 1
-        state.reads[t, b] += 1
-    for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
-        g = arrays.shared[e]
-        state.uses[g, a] -= 1
-        state.uses[g, b] += 1
+def _partner(
+    v: int, a: int, b: int, k: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
+) -> int:
+    """A node of block b that `v` can change places with, `v` itself if b is empty, or -1."""
+    if state.size[b] == 0:
+        return v
+    w = state.members[state.end[b] - 1 - int(state.size[b] * np.random.random())]
+    low, high = _range(w, k, state.block, arrays, before_start, before)
+    if a < low or a > high:
+        return -1
+    first, last = (v, w) if a < b else (w, v)
+    for e in range(arrays.successor_start[first], arrays.successor_start[first + 1]):
+        if arrays.successor[e] == last:
+            return -1
+    return w
 
 
-@njit(cache=True, inline="always")
-def _overflow(held: float, size: int, arrays: KernelArrays) -> float:
-    """Linear overflow; the true peak of an order is left to the caller."""
-    if arrays.memory == math.inf or size == 0:
-        return 0.0
-    return max(0.0, held + arrays.activation_buffer - arrays.memory) / arrays.bandwidth
+@njit(cache=True)
+def _take_back(
+    v: int,
+    w: int,
+    a: int,
+    b: int,
+    old: tuple[float, float, float, float, float, float],
+    state: State,
+    arrays: KernelArrays,
+) -> None:
+    """Undo the move of `v` from a to b, and of `w` from b to a unless it is `v`."""
+    if w != v:
+        move(w, a, b, old[:2], state, arrays)
+    move(v, b, a, (old[1], old[0]), state, arrays)
+    state.held[a], state.held[b], state.peak[a], state.peak[b] = old[2:]

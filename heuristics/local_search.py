@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
-from heuristics.annealing import anneal, start_state
+from heuristics.annealing import anneal
+from heuristics.kernels import decode
 from heuristics.limits import Limits
 from heuristics.orders import kahn
-from heuristics.slicing import slice_order
+from heuristics.slicing import TABLE_NODES, slice_order
+from heuristics.state import start_state
 from instances import Instance, Partition
 from instances.arrays import KernelArrays
+from instances.tensors import IntArray
 
 __all__ = ["local_search"]
 
-_HOT, _COLD = 1.0, 0.01
-_FIRST_ROUND = 250_000
+#: A round of the walk cools down from at most `_HOT` to at most `_COLD`.
+_HOT, _COLD = 10.0, 0.02
+_FIRST_ROUND = 125_000
+#: After a round so many random orders of its blocks are sliced, of large graphs fewer.
+_ORDERS, _SLICED_NODES = 30, 10_000
+#: Moves between two looks at the limits.
+_CHUNK = 62_500
+#: The table of readers, an entry for each tensor and block, has up to 2 GiB.
+_LARGEST_TABLE = 2**29
 
 
 def local_search(
@@ -25,17 +37,19 @@ def local_search(
     start: Partition | None = None,
     moves: int = 10_000_000,
 ) -> Partition:
-    """Move single nodes between blocks under simulated annealing.
+    """Move nodes between blocks, and swap them, under simulated annealing.
 
     Each round begins hot, so it forgets where it started, and is twice as long as the one before; its best
-    partition is sliced anew along the order that lists its blocks, which never makes it worse (Theorem 3.4).
+    partition is sliced anew along orders that list its blocks, which never makes it worse (Theorem 3.4).
+    The temperature follows what a node is worth in its block: where blocks have many nodes it is lower.
 
     Parameters
     ----------
     instance : Instance
     rng : numpy.random.Generator
     limits : Limits, optional
-        Checked after every round; an evaluation is a move that is tried.
+        Checked every few milliseconds; an evaluation is a move that is tried. With a time limit, the last rounds fit
+        into what is left of it.
     start : Partition, optional
         By default the slicing of the Kahn order of equal priorities.
     moves : int
@@ -44,19 +58,45 @@ def local_search(
     Returns
     -------
     Partition
-        No worse than `start`.
+        No worse than `start`; `start` itself where n · k is so large that the tables would not fit into 2 GiB.
     """
     limits = limits or Limits()
+    begin, n, k = time.monotonic(), instance.graph.n, instance.k
+    best = start or slice_order(instance, kahn(instance.graph, np.zeros(n)))
+    if len(instance.graph.tensors.bytes) * k > _LARGEST_TABLE:
+        return best
     arrays, before = KernelArrays.of(instance), instance.graph.predecessors
-    best = start or slice_order(instance, kahn(instance.graph, np.zeros(instance.graph.n)))
-    left, size = limits.allow(moves), _FIRST_ROUND
+    scale = 16 * k / n  # the sixteenth power of a block grows by this part with an average node
+    hot, cold = min(_HOT, scale), _COLD * min(1.0, scale)
+    left, size, speed = limits.allow(moves), max(_FIRST_ROUND, 10 * n), 0.0
     while left > 0 and best.bottleneck > 0 and not limits.reached(best.bottleneck):
+        if limits.seconds is not None and speed > 0:
+            left = min(left, max(1, int(speed * (begin + limits.seconds - time.monotonic()))))
         size = left if left < 3 * size else size
-        state = start_state(best.block, instance.k, arrays)
-        _, block = anneal(state, instance.k, arrays, *before, size, _HOT, _COLD, int(rng.integers(2**31)))
-        found = Partition(instance, block)
-        sliced = slice_order(instance, kahn(instance.graph, -block.astype(np.float64)))
-        best = min(best, found, sliced, key=lambda partition: partition.bottleneck)
-        left -= size
+        state = start_state(best.block, best.order, k, arrays)
+        round_begin, done = time.monotonic(), 0
+        while done < size and not limits.reached(float(state.best[0])):
+            chunk = min(_CHUNK, size - done)
+            first, last = hot * (cold / hot) ** (done / size), hot * (cold / hot) ** ((done + chunk) / size)
+            anneal(state, arrays, *before, chunk, first, last, int(rng.integers(2**31)))
+            done += chunk
+        speed = done / max(1e-9, time.monotonic() - round_begin)
+        best = _better(best, state.best_block, rng)
+        left -= done
         size *= 2
     return best
+
+
+def _better(best: Partition, block: IntArray, rng: np.random.Generator) -> Partition:
+    """The best of the partition, the blocks, and the slicings of some orders that list the blocks one by one."""
+    instance, n = best.instance, len(block)
+    found = [best, Partition(instance, block, best.order)]
+    if n <= TABLE_NODES:
+        arrays = KernelArrays.of(instance)
+        nodes = _SLICED_NODES // 20 if arrays.needs_peaks else _SLICED_NODES  # the peaks of all segments take longer
+        priorities = rng.random((max(1, min(_ORDERS, nodes // n)), n)) - block
+        values = decode(priorities, instance.k, arrays)
+        position = np.argsort(best.order)
+        for priority in (-(block * n + position), priorities[values.argmin()]):
+            found.append(slice_order(instance, kahn(instance.graph, priority)))
+    return min(found, key=lambda partition: partition.bottleneck)

@@ -12,6 +12,7 @@ from heuristics.brkga import BRKGAParameters, brkga
 from heuristics.limits import Limits
 from heuristics.local_search import local_search
 from heuristics.orders import kahn
+from heuristics.portfolio import portfolio
 from heuristics.random_search import random_search
 from heuristics.slicing import slice_order
 from instances import Instance, Partition
@@ -116,9 +117,15 @@ _ALL = (
     _brkga(_LARGE),
     HeuristicSpec(
         "local-search",
-        "annealing of single nodes between blocks, 10 million moves, sliced anew in between",
+        "annealing of moves and swaps of nodes, 10 million, sliced anew in between",
         "this project, heuristics/local_search.py",
         lambda instance, rng, limits: local_search(instance, rng, limits),
+    ),
+    HeuristicSpec(
+        "portfolio",
+        "what suits the graph and the time: pieces of equal work, exact slicing, local search",
+        "this project, heuristics/portfolio.py",
+        portfolio,
     ),
 )
 

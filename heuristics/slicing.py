@@ -37,10 +37,10 @@ from instances.arrays import KernelArrays
 from instances.partition import check_order
 from instances.tensors import FloatArray, IntArray
 
-__all__ = ["segment_costs", "slice_order", "slice_order_for_all_k"]
+__all__ = ["TABLE_NODES", "segment_costs", "slice_order", "slice_order_for_all_k"]
 
 #: Up to here the table of all k is the faster way to slice for one k.
-_TABLE_NODES = 2_000
+TABLE_NODES = 2_000
 #: Up to here the peaks of all segments of an order, n² floats, are kept.
 _PEAK_NODES = 10_000
 #: How many constants are tried for the peaks of a larger graph.
@@ -97,7 +97,7 @@ def slice_order(instance: Instance, order: ArrayLike) -> Partition:
     """
     order = check_order(instance.graph, order)
     arrays = KernelArrays.of(instance)
-    if instance.graph.n <= (_PEAK_NODES if arrays.needs_peaks else _TABLE_NODES):
+    if instance.graph.n <= (_PEAK_NODES if arrays.needs_peaks else TABLE_NODES):
         _, cut = slice_kernel(order, instance.k, arrays)
         return cut_order(instance, order, _starts(cut, instance.k))
     return _slice_by_buffers(instance, order) if arrays.needs_peaks else slice_by_bisection(instance, order)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,17 +9,13 @@ from hypothesis import strategies as st
 from strategies import partitions
 
 from heuristics import HEURISTICS, Limits
-from heuristics.annealing import State, anneal, start_state
+from heuristics.annealing import anneal
 from heuristics.local_search import local_search
+from heuristics.state import State, start_state
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.arrays import KernelArrays
-from instances.synthetic import TOYS, regal_style
-
-
-def with_buffer(instance: Instance) -> Instance:
-    """The kernel takes the peak of an order as 0."""
-    buffer = instance.platform.activation_buffer or 0.0
-    return replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
+from instances.suites import find_suite
+from instances.synthetic import TOYS, layered, regal_style
 
 
 def annealed(
@@ -30,9 +24,9 @@ def annealed(
     """State, best bottleneck and best blocks after a walk."""
     instance = start.instance
     arrays = KernelArrays.of(instance)
-    state = start_state(start.block, instance.k, arrays)
-    best, block = anneal(state, instance.k, arrays, *instance.graph.predecessors, moves, hot, cold, seed)
-    return state, best, block
+    state = start_state(start.block, start.order, instance.k, arrays)
+    anneal(state, arrays, *instance.graph.predecessors, moves, hot, cold, seed)
+    return state, float(state.best[0]), state.best_block
 
 
 def rounding(instance: Instance) -> float:
@@ -43,22 +37,26 @@ def rounding(instance: Instance) -> float:
 @settings(max_examples=150)
 @given(partitions(max_nodes=8, huge_ratio=False), st.integers(1, 300), st.integers(0, 99), st.sampled_from([1.0, 1e6]))
 def test_after_any_walk_the_sums_are_those_of_the_blocks(start: Partition, moves: int, seed: int, hot: float) -> None:
-    """Several outputs, shared parameters, memory with a buffer; when hot, every move is accepted."""
+    """Several outputs, shared parameters, memory with and without a buffer; when hot, every move is accepted."""
     instance = start.instance
     state, _, _ = annealed(start, moves, seed, hot)
-    fresh = start_state(state.block, instance.k, KernelArrays.of(instance))
-    for name in ("size", "reads", "uses"):
+    fresh = start_state(state.block, start.order, instance.k, KernelArrays.of(instance))
+    for name in ("size", "reads", "end", *(["uses"] if instance.has_overflow else [])):
         assert getattr(state, name).tolist() == getattr(fresh, name).tolist(), name
-    for name in ("time", "held"):
+    assert state.queues.following.tolist() == fresh.queues.following.tolist()
+    assert state.block[state.members].tolist() == sorted(state.block.tolist())
+    assert state.members[state.place].tolist() == list(range(instance.graph.n))
+    for name in ("time", "peak", *(["held"] if instance.has_overflow else [])):
         np.testing.assert_allclose(getattr(state, name), getattr(fresh, name), rtol=0, atol=rounding(instance))
 
 
 @given(partitions(max_nodes=8))
 def test_the_sums_of_a_start_are_the_costs_of_the_partition(start: Partition) -> None:
-    state = start_state(start.block, start.instance.k, KernelArrays.of(start.instance))
+    state = start_state(start.block, start.order, start.instance.k, KernelArrays.of(start.instance))
     costs = start.costs
     np.testing.assert_allclose(state.time, costs.receive + costs.work + costs.send, rtol=1e-12, atol=1e-6)
     np.testing.assert_allclose(state.held, start.param_bytes, rtol=1e-12)
+    assert state.best[0] == pytest.approx(start.bottleneck, rel=1e-12, abs=1e-6)
     assert state.size.tolist() == np.bincount(start.block, minlength=start.instance.k).tolist()
 
 
@@ -66,18 +64,17 @@ def test_the_sums_of_a_start_are_the_costs_of_the_partition(start: Partition) ->
 @given(partitions(max_nodes=8, huge_ratio=False), st.integers(1, 300), st.integers(0, 99))
 def test_the_bottleneck_of_a_walk_is_that_of_its_partition(start: Partition, moves: int, seed: int) -> None:
     """Its blocks are feasible, as are those at the end of the walk, and no worse than the start."""
-    instance = with_buffer(start.instance)
-    start = Partition(instance, start.block)
+    instance = start.instance
     state, best, block = annealed(start, moves, seed)
-    assert Partition(instance, block).bottleneck == pytest.approx(best, abs=rounding(instance))
-    assert Partition(instance, state.block).bottleneck >= best - rounding(instance)
+    assert Partition(instance, block, start.order).bottleneck == pytest.approx(best, abs=rounding(instance))
+    assert Partition(instance, state.block, start.order).bottleneck >= best - rounding(instance)
     assert best <= start.bottleneck + rounding(instance)
 
 
 def test_a_walk_climbs_when_hot_and_descends_when_cold(instance: Instance) -> None:
     start = HEURISTICS["kahn"].run(instance, np.random.default_rng(0))
     hot, best, _ = annealed(start, 20_000, seed=0, hot=1e9, cold=1e9)
-    assert hot.time.max() > 1.5 * best
+    assert hot.time.max() > 1.3 * best
     cold, best, _ = annealed(start, 20_000, seed=0, hot=1e-9, cold=1e-9)
     assert cold.time.max() < 1.01 * best < start.bottleneck
 
@@ -89,6 +86,18 @@ def test_each_round_is_sliced_anew() -> None:
     assert local_search(instance, np.random.default_rng(0), start=start, moves=1).bottleneck < 0.5 * start.bottleneck
 
 
+def test_slicing_leaves_a_trough_that_single_moves_do_not() -> None:
+    """Every cut of Inception-v3 close to the best of one order is much dearer."""
+    instance = find_suite("real").entries[10].instance(2)
+    assert instance.name == "inception-v3"
+    limits = Limits(evaluations=130_000)
+    found, orders = (
+        HEURISTICS[name].run(instance, np.random.default_rng(0), limits).bottleneck
+        for name in ("local-search", "random-100")
+    )
+    assert found <= 1.01 * orders
+
+
 def test_the_start_of_a_walk_is_left_alone() -> None:
     instance = Instance(regal_style("erdos-renyi", 20, seed=0), Platform(3, bandwidth=1))
     start = Partition(instance, [0] * 20)
@@ -97,8 +106,7 @@ def test_the_start_of_a_walk_is_left_alone() -> None:
     assert block.tolist() != state.block.tolist() != start.block.tolist()
 
 
-# Seven independent jobs are a bin-packing problem, whose few large nodes would have to be exchanged, not moved.
-@pytest.mark.parametrize("toy", [name for name in TOYS if name != "independent-jobs"])
+@pytest.mark.parametrize("toy", TOYS)
 def test_toys_are_solved(toy: str) -> None:
     instance, optimum = TOYS[toy]()
     found = local_search(instance, np.random.default_rng(0), moves=20_000)
@@ -109,7 +117,7 @@ def test_toys_are_solved(toy: str) -> None:
 @settings(max_examples=60)
 @given(partitions(max_nodes=8), st.integers(0, 9))
 def test_never_worse_than_the_start(start: Partition, seed: int) -> None:
-    """Also where the peak of an order counts, of which the walk knows nothing."""
+    """Also where the peak of an order counts."""
     found = local_search(start.instance, np.random.default_rng(seed), start=start, moves=500)
     assert found.bottleneck <= start.bottleneck
     assert found.instance is start.instance
@@ -147,14 +155,33 @@ def test_evaluations_are_moves_and_rounds_go_on_until_they_are_used(instance: In
     """More rounds from the same seed are never worse."""
     found = [
         local_search(instance, np.random.default_rng(0), Limits(evaluations=moves)).bottleneck
-        for moves in (250_000, 750_000, 1_750_000)
+        for moves in (125_000, 375_000, 875_000)
     ]
     assert found == sorted(found, reverse=True)
     assert found[2] < found[0]
-    assert found[0] == local_search(instance, np.random.default_rng(0), moves=250_000).bottleneck
+    assert found[0] == local_search(instance, np.random.default_rng(0), moves=125_000).bottleneck
 
 
 def test_a_partition_that_costs_nothing_is_returned_at_once() -> None:
     idle = Instance(ComputationGraph.from_edges([(0, 1)], [0, 0]), Platform(2, bandwidth=1))
     start = Partition(idle, [0, 1])
     assert local_search(idle, np.random.default_rng(0), start=start) is start
+
+
+@pytest.mark.parametrize("activation_buffer", [None, 0.0])
+def test_a_search_that_minds_memory_beats_a_blind_one(activation_buffer: float | None) -> None:
+    """The memory of a block is half of its share of the parameters."""
+    graph = layered(60, 180, seed=1)
+    memory = graph.parameter_total / 2 / 6
+    instance = Instance(graph, Platform(6, 1.0, memory, activation_buffer))
+    blind = local_search(Instance(graph, Platform(6, 1.0)), np.random.default_rng(0), moves=100_000)
+    found = local_search(instance, np.random.default_rng(0), moves=100_000)
+    assert found.bottleneck < 0.95 * Partition(instance, blind.block, blind.order).bottleneck
+
+
+def test_tables_that_would_not_fit_are_not_made() -> None:
+    """Readers of 3,000 tensors in 200,000 blocks would take 2.4 GB."""
+    graph = layered(3_000, 3_000, seed=0)
+    instance = Instance(graph, Platform(200_000, 1.0))
+    start = Partition(instance, np.zeros(graph.n))
+    assert local_search(instance, np.random.default_rng(0), start=start) is start
