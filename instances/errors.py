@@ -10,6 +10,9 @@ class InputError(ValueError):
     as it is and exits with code 2.
     """
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # a name from a file may hold anything
+
 
 class FalseCertificateError(AssertionError):
     """A lower bound exceeds the cost of a feasible partition: a fault of this project, never of its user."""

@@ -25,6 +25,9 @@ DATA_VARIABLE = "MTPP_DATA"
 #: Bandwidth between blocks of real networks [bytes/s].
 REAL_BANDWIDTH = 25e9
 
+#: The same in training, where each saved activation crosses as well: links as fast as NVLink 3 [bytes/s].
+TRAINING_BANDWIDTH = 300e9
+
 _BATCH = 8
 _SEQUENCE = 128
 _REGAL_SIZES = (50, 80, 110, 140, 170, 200)
@@ -98,11 +101,14 @@ def _regal(family: str, n: int, seed: int) -> Entry:
     return Entry(f"{family}-{n}-{seed}", partial(regal_style, family, n, seed), 1.0)
 
 
-def _network(name: str) -> Entry:
-    frozen = {"batch": _BATCH, "sequence": _SEQUENCE}
+def _network(name: str, *, level: str = "operator", training: bool = False, **dims: int) -> Entry:
+    """An architecture; batch and sequence are the suites' unless given, other dimensions the architecture's own."""
     architecture = ARCHITECTURES[name]
-    dims: dict[str, Any] = {dim: frozen[dim] for dim in architecture.dims if dim in frozen}
-    return Entry(name, partial(architecture.build, **dims), REAL_BANDWIDTH)
+    frozen = {"batch": _BATCH, "sequence": _SEQUENCE}
+    chosen: dict[str, Any] = {**{dim: frozen[dim] for dim in architecture.dims if dim in frozen}, **dims}
+    build = partial(architecture.build, level=level, training=training, **chosen)
+    label = "-".join((name, *["layer"] * (level == "layer"), *["training"] * training))
+    return Entry(label, build, TRAINING_BANDWIDTH if training else REAL_BANDWIDTH)
 
 
 def _profile(path: str) -> Entry:
@@ -119,6 +125,47 @@ def _load_profile(path: str) -> ComputationGraph:
         )
     return load_graph(Path(folder) / path)
 
+
+# Made here from architectures alone. Large networks are cut between layers, the others between operators.
+_REAL = (
+    _network("bert-base"),
+    _network("bert-large"),
+    _network("gpt2"),
+    _network("vit-b16"),
+    _network("vgg16"),
+    _network("vgg19"),
+    _network("resnet50"),
+    _network("resnet152"),
+    _network("densenet121"),
+    _network("mobilenet-v2"),
+    _network("inception-v3"),
+    _network("gnmt"),
+    _network("transformer-base"),
+    _network("t5-small"),
+    _network("resnext50"),
+    _network("squeezenet"),
+    _network("efficientnet-b0"),
+    _network("whisper-base"),
+    _network("wavernn", samples=16),
+    _network("dlrm", batch=2048),
+    _network("bert-48", level="layer"),
+    _network("xlnet-large", level="layer"),
+    _network("llama-2-7b", level="layer"),
+    _network("llama-3-70b", level="layer"),
+    _network("mixtral-8x7b", level="layer"),
+    _network("t5-base", level="layer"),
+    _network("nasnet-mobile", level="layer"),
+    _network("unet-sd1", level="layer", latent=64),
+    _network("resnet50", training=True),
+    _network("squeezenet", training=True),
+    _network("gnmt", training=True),
+    _network("dlrm", training=True, batch=2048),
+    _network("bert-large", level="layer", training=True),
+    _network("llama-3-8b", level="layer", training=True),
+    _network("t5-base", level="layer", training=True),
+    _network("densenet121", level="layer", training=True),
+    _network("unet-sd1", level="layer", training=True, latent=64),
+)
 
 _PROFILES = (
     "msr/bert24_layer_inference.json",
@@ -155,8 +202,8 @@ SUITES: dict[str, Suite] = {
         ),
         Suite(
             "real",
-            "all architectures at operator level, batch 8, sequence 128, 25 GB/s",
-            tuple(_network(name) for name in ARCHITECTURES),
+            "37 networks at operator or layer level, batch 8, sequence 128, 25 GB/s; 9 in training, 300 GB/s",
+            _REAL,
         ),
         Suite(
             "profiles",

@@ -3,6 +3,7 @@
 import pytest
 
 from instances.architectures import NetworkBuilder
+from instances.architectures.attention import attention
 from instances.costs import Device
 from instances.errors import InputError
 
@@ -102,3 +103,54 @@ def test_a_window_larger_than_its_image_is_refused_with_its_scope():
     net = NetworkBuilder()
     with net.scope("stem"), pytest.raises(InputError, match=r"stem\.max_pool: its input of 2 by 2 is smaller"):
         net.max_pool(net.input("image", 1, 6, 2, 2), kernel=3, stride=1)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(7, 3), (8, 4), (9, 4), (10, 5)])
+def test_a_pooling_that_is_rounded_up_keeps_the_rest_of_the_image(size, expected):
+    """Windows of 3 every 2 pixels, the last one incomplete where the size is even."""
+    net = NetworkBuilder()
+    x = net.input("image", 1, 2, size, size)
+    assert net.max_pool(x, kernel=3, stride=2, round_up=True).shape == (1, 2, expected, expected)
+    assert net.max_pool(x, kernel=3, stride=2).shape == (1, 2, (size - 1) // 2, (size - 1) // 2)
+
+
+def test_upsampling_repeats_pixels():
+    net = NetworkBuilder(element_bytes=1)
+    assert net.upsample(net.input("image", 2, 3, 4, 5), 2).shape == (2, 3, 8, 10)
+    assert net.operators[-1].bytes_moved == 5 * (2 * 3 * 4 * 5)
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape", "parameters"),
+    [("layer_norm", (2, 5, 6), 12), ("rms_norm", (2, 5, 6), 6), ("group_norm", (2, 6, 4, 4), 12)],
+)
+def test_norms_scale_the_features_and_some_shift_them(norm, shape, parameters):
+    net = NetworkBuilder()
+    assert getattr(net, norm)(net.input("x", *shape)).shape == shape
+    assert net.graph(Device()).attributes["parameter_count"] == parameters
+
+
+@pytest.mark.parametrize("shared", [1, 2, 4])
+def test_attention_with_grouped_queries_scores_every_head(shared):
+    """Four heads of three; keys and values of fewer heads are smaller, the products are as many."""
+    net = NetworkBuilder(element_bytes=1)
+    query, key, value = (
+        net.input("query", 2, 5, 12),
+        net.input("key", 2, 7, 3 * shared),
+        net.input("value", 2, 7, 3 * shared),
+    )
+    mask = net.input("mask", 5, 7)
+    assert attention(net, query, key, value, 4, mask, bias=False).shape == (2, 5, 12)
+    operators = {operator.name: operator for operator in net.operators}
+    assert operators["matmul"].multiply_adds == operators["matmul_2"].multiply_adds == 2 * 4 * 5 * 7 * 3
+    assert operators["softmax"].outputs[0].bytes == 2 * 4 * 5 * 7
+    assert operators["add"].bytes_moved == 2 * (2 * 4 * 5 * 7) + 5 * 7
+
+
+def test_the_layer_of_an_operator_is_its_outermost_scope_or_itself():
+    net = NetworkBuilder()
+    x = net.input("x", 4)
+    with net.scope("a.b"), net.scope("c"):
+        x = net.relu(x)
+    net.relu(net.relu(x))
+    assert [operator.layer for operator in net.operators] == ["x", "a.b", "relu", "relu_2"]

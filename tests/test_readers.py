@@ -12,6 +12,8 @@ import pytest
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, load_graph, save_graph
 from instances.architectures import ARCHITECTURES
 from instances.readers import READERS
+from instances.readers.msr import read_msr
+from instances.readers.pipedream import read_pipedream
 
 
 def msr_node(id_: Any, latency: Any = 2.0, **changes: Any) -> dict[str, Any]:
@@ -62,12 +64,13 @@ def test_msr_costs_stay_as_in_the_file(tmp_path: Path) -> None:
         ({"nodes": [msr_node(1), msr_node(1)]}, ", nodes[1]: id 1 is taken by nodes[0]."),
         ({"nodes": [msr_node("1")]}, ', nodes[0].id: expected a whole number, found "1".'),
         ({"nodes": [msr_node(1, "2")]}, ', nodes[0].fpgaLatency: expected a number, found "2".'),
-        ({"nodes": [{"id": 1, "fpgaLatency": 1}]}, ", nodes[0]: missing field 'name'."),
-        ({"nodes": [msr_node(1, isBackwardNode=1)]}, ", nodes[0]: this node is of the backward pass"),
+        ({"nodes": [{"id": 1, "fpgaLatency": 1}]}, ", nodes[0]: missing field 'size'."),
+        ({"nodes": [msr_node(1, -2.0)]}, ", nodes[0].fpgaLatency: the number is -2.0; it must be 0 or more."),
+        ({"nodes": [msr_node(1, isBackwardNode="no")]}, ", nodes[0].isBackwardNode: expected a whole number"),
         ({"edges": [msr_edge(7, 8)]}, ", edges[0].destId: no node has id 8."),
         ({"edges": [msr_edge(7, 3, None)]}, ", edges[0].size: expected a number, found null."),
         ({"edges": [{"sourceId": 7, "destId": 3, "cost": 1}]}, ", edges[0]: missing field 'size'."),
-        ({"edges": [msr_edge(7, 3, -1.0)]}, ": Node 0 (n7): output_bytes is -1.0"),
+        ({"edges": [msr_edge(7, 3, -1.0)]}, ", edges[0].size: the number is -1.0; it must be 0 or more."),
         ({"edges": [msr_edge(7, 3), msr_edge(3, 7)]}, ": The edges contain a cycle: 0 (n7) -> 1 (n3)"),
         ({"edges": 5}, ", edges: expected a list […], found 5."),
     ],
@@ -77,6 +80,61 @@ def test_a_bad_msr_file_is_refused_by_place(changes: dict[str, Any], message: st
     with pytest.raises(InputError) as caught:
         load_graph(path, reader="msr")
     assert str(caught.value).startswith(f"{path}{message}")
+
+
+def test_an_msr_node_needs_no_name(tmp_path: Path) -> None:
+    node = {"id": 5, "fpgaLatency": 1, "size": 2}
+    assert read_msr(write(tmp_path / "net.json", {"nodes": [node], "edges": []})).names == ("5",)
+
+
+def msr_training(**changes: Any) -> dict[str, Any]:
+    """A chain 0 -> 1 -> 2, its backward pass 12 -> 11 -> 10, and 11 reads what 0 has computed."""
+    forward = [msr_node(v, 1.0 + v, colorClass=v) for v in range(3)]
+    backward = [msr_node(10 + v, 10.0, colorClass=v, isBackwardNode=True) for v in range(3)]
+    links = [(0, 1, 4.0), (1, 2, 5.0), (2, 12, 6.0), (12, 11, 50.0), (11, 10, 40.0), (0, 11, 4.0)]
+    return {"nodes": [*forward, *backward], "edges": [msr_edge(u, v, size, size) for u, v, size in links], **changes}
+
+
+def test_an_msr_training_profile_runs_back_through_the_same_blocks(tmp_path: Path) -> None:
+    """Each cut pays for the activation and for the gradient that comes back; 0 -> 11 is the tensor of 0 -> 1."""
+    graph = read_msr(write(tmp_path / "net.json", msr_training()), "cost")
+    assert (graph.names, graph.work.tolist(), graph.param_bytes.tolist()) == (
+        ("n0", "n1", "n2"),
+        [11, 12, 13],
+        [10, 10, 10],
+    )
+    assert sorted(zip(graph.edges.tolist(), graph.tensors.bytes[graph.edge_tensor].tolist(), strict=True)) == [
+        ([0, 1], 4.0),
+        ([0, 1], 40.0),
+        ([1, 2], 5.0),
+        ([1, 2], 50.0),
+    ]
+    costs = Partition(Instance(graph, Platform(2, bandwidth=1)), [0, 1, 1]).block_costs
+    assert costs.tolist() == [11 + 44, 12 + 13 + 44]
+
+
+def test_msr_nodes_that_no_pipeline_can_separate_become_one(tmp_path: Path) -> None:
+    """The colours 0 and 2 share a device, so what lies between them is there too."""
+    document = msr_training()
+    document["nodes"][2]["colorClass"] = document["nodes"][5]["colorClass"] = 0
+    graph = read_msr(write(tmp_path / "net.json", document), "cost")
+    assert (graph.n, graph.m, graph.work.tolist()) == (1, 0, [36])
+
+
+def test_an_msr_gradient_without_a_forward_node_stays_a_node(tmp_path: Path) -> None:
+    document = msr_training()
+    document["nodes"].append(msr_node(20, 7.0, isBackwardNode=1))
+    document["edges"] += [msr_edge(12, 20, 3.0), msr_edge(20, 10, 2.0)]
+    graph = read_msr(write(tmp_path / "net.json", document), "size")
+    assert graph.names == ("n0", "n1", "n2", "n20")
+    assert {(0, 3), (3, 2)} <= {tuple(edge) for edge in graph.edges.tolist()}
+    assert graph.work.sum() == pytest.approx(0.043)
+
+
+def test_an_msr_edge_from_the_backward_to_the_forward_pass_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "net.json", msr_training(edges=[msr_edge(11, 2)]))
+    with pytest.raises(InputError, match="Edge n11 -> n2 leads from the backward to the forward pass"):
+        read_msr(path)
 
 
 def test_a_truncated_msr_file_is_refused(tmp_path: Path) -> None:
@@ -111,6 +169,15 @@ def test_pipedream_times_are_milliseconds_and_items_are_tensors(tmp_path: Path) 
     assert edges == [(0, 1), (0, 3), (1, 2), (1, 4), (2, 3), (2, 4), (3, 4)]
 
 
+def test_pipedream_counts_the_backward_pass_when_asked(tmp_path: Path) -> None:
+    """Both times, and a gradient for each activation."""
+    path = write(tmp_path / "net.graph.txt", PIPEDREAM)
+    graph = read_pipedream(path, training=True)
+    np.testing.assert_allclose(graph.work, [0, 0.0085, 0, 0, 0.001])
+    assert graph.tensors.bytes.tolist() == [0, 120, 40, 20, 120, 40, 14]
+    assert graph.edges.tolist() == read_pipedream(path).edges.tolist()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -121,7 +188,7 @@ def test_pipedream_times_are_milliseconds_and_items_are_tensors(tmp_path: Path) 
         ("forward_compute_time=3.5", "forward_compute_time=fast", ", line 2: forward_compute_time is 'fast'"),
         ("forward_compute_time=3.5", "forward_compute_time=nan", ", line 2: forward_compute_time is 'nan'"),
         ("forward_compute_time=3.5", "forward_compute_time=[1; 2]", ", line 2: forward_compute_time is a list"),
-        ("forward_compute_time=3.5", "forward_compute_time=-3.5", ": Node 1 (node2 LSTM): work is -0.0035"),
+        ("forward_compute_time=3.5", "forward_compute_time=-3.5", ", line 2: forward_compute_time is '-3.5'"),
         ("[60; 20; 10]", "[60; 20; ten]", ", line 2: activation_size is 'ten'"),
         ("[60; 20; 10]", "[60; 20", ", line 2: activation_size is '[60; 20'"),
         (", parameter_size=9", "", ", line 2: missing field 'parameter_size'."),
@@ -207,6 +274,13 @@ def test_architectures_are_found_by_name() -> None:
     assert graph.content_hash == ARCHITECTURES["bert-base"].build(batch=2, sequence=64).content_hash
 
 
+def test_level_and_backward_pass_are_passed_on(tmp_path: Path) -> None:
+    graph = load_graph("squeezenet", level="layer", training=True)
+    assert graph.content_hash == ARCHITECTURES["squeezenet"].build(level="layer", training=True).content_hash
+    path = write(tmp_path / "net.graph.txt", PIPEDREAM)
+    assert load_graph(path, training=True).content_hash == read_pipedream(path, training=True).content_hash
+
+
 def test_the_format_is_recognised_by_content(tmp_path: Path) -> None:
     """Whatever the file is called."""
     own = tmp_path / "a.txt"
@@ -227,6 +301,8 @@ def test_the_format_is_recognised_by_content(tmp_path: Path) -> None:
         ("bert-base", {"communication": "cost"}, "an architecture has no edge costs"),
         ("bert-base", {"dims": {"device": 3}}, "bert-base: there is no dimension 'device'; it has batch"),
         ("bert-base", {"dims": {"batch": 0}}, "dimension batch is 0"),
+        ("bert-base", {"cost": "free"}, "cost is 'free'; it must be 'roofline' or 'measured'"),
+        ("bert-base", {"level": "block"}, "bert-base: level is 'block'; give one of operator, layer"),
         ("bert-base", {"reader": "json"}, "bert-base: there is no such file"),
     ],
 )
@@ -239,10 +315,16 @@ def test_a_bad_request_is_refused(spec: str, options: dict[str, Any], message: s
     ("content", "options", "message"),
     [
         ("", {}, "the file is empty"),
-        ("hello", {}, "not recognised; name the reader, one of msr, pipedream, json"),
+        ("hello", {}, f"not recognised; name the reader, one of {', '.join(READERS)}"),
         ('{"nodes": []}', {}, "missing field 'format'"),
         (PIPEDREAM, {"communication": "cost"}, "'pipedream' files have no edge costs"),
-        (PIPEDREAM, {"dims": {"batch": 2}}, r"dimensions \(batch\) are for architectures"),
+        (
+            PIPEDREAM,
+            {"dims": {"batch": 2}},
+            r"'pipedream' files take no dims \(batch\); leave it out \(architectures, onnx do\)",
+        ),
+        (PIPEDREAM, {"level": "layer"}, r"take no level; leave it out \(architectures do\)"),
+        (json.dumps(MSR), {"training": True}, "'msr' files take no training"),
         (PIPEDREAM, {"reader": "json"}, "not valid JSON at line 1"),
         ("hello", {"reader": "pipedream"}, "line 1: expected 'id"),
     ],

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from instances import InputError
-from instances.architectures import ARCHITECTURES
+from instances import ComputationGraph, InputError
+from instances.contraction import reduce_instance
 from instances.suites import DATA_VARIABLE, SUITES, find_suite
 from instances.synthetic import FAMILIES
 
 
 def test_the_suites_and_their_sizes() -> None:
     sizes = {name: len(suite.entries) for name, suite in SUITES.items()}
-    assert sizes == {"quick": 6, "regal-style": 24, "real": len(ARCHITECTURES), "profiles": 9}
+    assert sizes == {"quick": 6, "regal-style": 24, "real": 37, "profiles": 9}
     assert all(name == suite.name for name, suite in SUITES.items())
 
 
@@ -48,12 +48,76 @@ def test_regal_style_has_each_family_in_six_sizes() -> None:
     assert {instance.platform.bandwidth for instance in instances} == {1}
 
 
-def test_real_freezes_batch_and_sequence() -> None:
+def test_real_freezes_batch_sequence_and_bandwidth() -> None:
     for instance in SUITES["real"].instances(2):
         dims = instance.graph.attributes["dims"]
-        assert dims["batch"] == 8
+        assert dims["batch"] == (2048 if instance.name.startswith("dlrm") else 8)
         assert dims.get("sequence", 128) == 128
-        assert instance.platform.bandwidth == 25e9
+        assert instance.platform.bandwidth == (300e9 if instance.name.endswith("-training") else 25e9)
+
+
+def test_real_is_varied_and_of_a_size_for_experiments() -> None:
+    """Names say level and step; most graphs have 30 to 400 nodes when reduced, at most a quarter are chains."""
+    graphs = {}
+    for instance in SUITES["real"].instances(2):
+        made = instance.graph.attributes
+        assert instance.name.endswith("-training") == made["training"]
+        assert ("-layer" in instance.name) == (made["level"] == "layer")
+        graphs[instance.name] = reduce_instance(instance).instance.graph
+    sizes = [graph.n for graph in graphs.values()]
+    assert sum(30 <= n <= 400 for n in sizes) >= 0.8 * len(sizes)
+    assert sum(is_chain(graph) for graph in graphs.values()) <= len(graphs) / 4
+
+
+def is_chain(graph: ComputationGraph) -> bool:
+    pairs = set(map(tuple, graph.edges.tolist()))
+    return len(pairs) == graph.n - 1 == len({u for u, _ in pairs}) == len({v for _, v in pairs})
+
+
+# Beginnings of `ComputationGraph.content_hash`: runs on record belong to these graphs.
+FROZEN = {
+    "bert-base": "09f112d1433e",
+    "bert-large": "75a65d2abbb2",
+    "gpt2": "90c0a4ed8ffa",
+    "vit-b16": "92dcab685ac6",
+    "vgg16": "ed61defe0ae3",
+    "vgg19": "b56bbd098c33",
+    "resnet50": "b2cae374f71a",
+    "resnet152": "438afc077994",
+    "densenet121": "64cac839455e",
+    "mobilenet-v2": "fbe8f9f31ee1",
+    "inception-v3": "02d8c078545e",
+    "gnmt": "9b150d8755f1",
+    "transformer-base": "ecd5e674bbb0",
+    "t5-small": "9fc6234bfa3c",
+    "resnext50": "c422ed15db08",
+    "squeezenet": "02a9b7669b6f",
+    "efficientnet-b0": "da142efac34e",
+    "whisper-base": "8ba3d607c225",
+    "wavernn": "6597580d024c",
+    "dlrm": "0adf5a0c6118",
+    "bert-48-layer": "e345262168b8",
+    "xlnet-large-layer": "77541c70b014",
+    "llama-2-7b-layer": "e2812d4aad97",
+    "llama-3-70b-layer": "76f6432f5f63",
+    "mixtral-8x7b-layer": "fbdd82ce3416",
+    "t5-base-layer": "3e20cc96d29a",
+    "nasnet-mobile-layer": "12010e47f4b7",
+    "unet-sd1-layer": "5915481984a5",
+    "resnet50-training": "f124fa225c74",
+    "squeezenet-training": "17c1ac8f6b62",
+    "gnmt-training": "8195683e300a",
+    "dlrm-training": "a36bad02dd80",
+    "bert-large-layer-training": "5e273468d2cd",
+    "llama-3-8b-layer-training": "e9df691681ea",
+    "t5-base-layer-training": "90a7262d567d",
+    "densenet121-layer-training": "d1e27cf19f70",
+    "unet-sd1-layer-training": "22e34099ee89",
+}
+
+
+def test_the_graphs_of_real_do_not_change() -> None:
+    assert {entry.name: entry.build().content_hash[:12] for entry in SUITES["real"].entries} == FROZEN
 
 
 def test_profiles_need_their_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

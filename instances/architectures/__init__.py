@@ -1,20 +1,39 @@
-"""Parametric networks at operator level, priced by an analytic cost model.
+"""Parametric networks at operator or layer level, forward or forward and backward, priced by an analytic cost model.
 
 - `architecture`: `Architecture`, a named network whose batch, sequence or image are free
 - `builder`: `GraphBuilder`, records operators and makes the computation graph
 - `operators`: `NetworkBuilder`, the operators with their shapes, operations and bytes
-- `transformers`, `convolutional`, `inception`, `recurrent`: the networks
+- `training`, `layers`: the backward operators of a record; one node a layer
+- `attention`: what transformers share
+- `transformers`, `decoders`, `encoder_decoders`, `convolutional`, `inception`, `mobile`, `nasnet`, `unet`, `recurrent`,
+  `recommendation`: the networks
 """
 
-from instances.architectures.architecture import Architecture
+from instances.architectures.architecture import LEVELS, Architecture
 from instances.architectures.builder import GraphBuilder, Operator, Tensor
 from instances.architectures.convolutional import CONVOLUTIONAL
+from instances.architectures.decoders import DECODERS
+from instances.architectures.encoder_decoders import ENCODER_DECODERS
+from instances.architectures.mobile import MOBILE
+from instances.architectures.nasnet import NASNET
 from instances.architectures.operators import NetworkBuilder
+from instances.architectures.recommendation import RECOMMENDATION
 from instances.architectures.recurrent import RECURRENT
 from instances.architectures.transformers import TRANSFORMERS
+from instances.architectures.unet import DIFFUSION
 
-__all__ = ["ARCHITECTURES", "Architecture", "GraphBuilder", "NetworkBuilder", "Operator", "Tensor"]
+__all__ = ["ARCHITECTURES", "LEVELS", "Architecture", "GraphBuilder", "NetworkBuilder", "Operator", "Tensor"]
 
-ARCHITECTURES: dict[str, Architecture] = {
-    architecture.name: architecture for architecture in (*TRANSFORMERS, *CONVOLUTIONAL, *RECURRENT)
-}
+_ALL = (
+    *TRANSFORMERS,
+    *DECODERS,
+    *ENCODER_DECODERS,
+    *CONVOLUTIONAL,
+    *MOBILE,
+    *NASNET,
+    *DIFFUSION,
+    *RECURRENT,
+    *RECOMMENDATION,
+)
+
+ARCHITECTURES: dict[str, Architecture] = {architecture.name: architecture for architecture in _ALL}

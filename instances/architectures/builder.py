@@ -10,16 +10,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from instances.costs import Device
+from instances.errors import InputError
 from instances.graph import ComputationGraph
 from instances.tensors import SharedParameter
 
-__all__ = ["GraphBuilder", "Operator", "Shape", "Tensor"]
+__all__ = ["PARAMETER", "GraphBuilder", "Operator", "Shape", "Tensor"]
 
 Shape = tuple[int, ...]
 
-_PARAMETER = "parameter"
+#: Kinds of what a device holds from the start; only parameters are trained.
+PARAMETER = "parameter"
 _BUFFER = "buffer"
-_HELD = (_PARAMETER, _BUFFER)  # kinds that a device holds from the start
+_HELD = (PARAMETER, _BUFFER)
+
+_MOST_OPERATORS = 200_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class Operator:
     ----------
     name, kind : str
         Unique name with its scopes, and what the operator does.
+    layer : str
+        Outermost scope; an operator outside all scopes is a layer of its own, called by its name.
     inputs, outputs : tuple of Tensor
     multiply_adds : int
         Multiply-adds in matrix products and convolutions, as publications count them.
@@ -86,6 +92,7 @@ class Operator:
 
     name: str
     kind: str
+    layer: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     multiply_adds: int = 0
@@ -115,7 +122,7 @@ class GraphBuilder:
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Prefix the names of everything recorded inside with ``name.``."""
+        """Prefix the names of everything recorded inside with ``name.``; the outermost scope is a layer."""
         self._scopes.append(name)
         try:
             yield
@@ -128,7 +135,7 @@ class GraphBuilder:
 
     def parameter(self, name: str, *shape: int, trainable: bool = True) -> Tensor:
         """Record a tensor that the network holds; one that is not trainable does not count as a parameter."""
-        return self._record(name, _PARAMETER if trainable else _BUFFER, (), [shape])[0]
+        return self._record(name, PARAMETER if trainable else _BUFFER, (), [shape])[0]
 
     def operator(
         self,
@@ -175,13 +182,15 @@ class GraphBuilder:
         bytes_moved: int | None = None,
         element_bytes: int | None = None,
     ) -> tuple[Tensor, ...]:
+        if len(self.operators) == _MOST_OPERATORS:
+            raise InputError(f"more than {_MOST_OPERATORS} operators; choose smaller dimensions.")
         width = self.element_bytes if element_bytes is None else element_bytes
         outputs = tuple(Tensor(len(self.operators), i, tuple(shape), width) for i, shape in enumerate(shapes))
         if bytes_moved is None:
             bytes_moved = sum(tensor.bytes for tensor in (*inputs, *outputs)) if inputs else 0
-        self.operators.append(
-            Operator(self._unique(name), kind, tuple(inputs), outputs, multiply_adds, flops, bytes_moved)
-        )
+        full = self._unique(name)
+        layer = self._scopes[0] if self._scopes else full
+        self.operators.append(Operator(full, kind, layer, tuple(inputs), outputs, multiply_adds, flops, bytes_moved))
         return outputs
 
     def _unique(self, name: str) -> str:
@@ -227,7 +236,7 @@ class GraphBuilder:
         totals = {
             "flops": sum(operator.flops for operator in self.operators),
             "multiply_adds": sum(operator.multiply_adds for operator in self.operators),
-            "parameter_count": sum(op.outputs[0].elements for op in self.operators if op.kind == _PARAMETER),
+            "parameter_count": sum(op.outputs[0].elements for op in self.operators if op.kind == PARAMETER),
         }
         return ComputationGraph.from_edges(
             edges,

@@ -20,8 +20,10 @@ Size = int | tuple[int, int]
 
 _SOFTMAX_FLOPS = 5  # maximum, subtract, exponential, sum, divide
 _LAYER_NORM_FLOPS = 8  # two moments, subtract, divide, scale, shift
+_RMS_NORM_FLOPS = 4  # one moment, divide, scale
 _BATCH_NORM_FLOPS = 2  # one scale and one shift, the moments being constant
 _GELU_FLOPS = 8
+_SIGMOID_FLOPS = 4
 _LSTM_FLOPS = 30  # per hidden unit and step: four gates with their activations, cell and output
 
 
@@ -39,6 +41,10 @@ class NetworkBuilder(GraphBuilder):
         """Sum of two tensors: a bias or a residual connection."""
         return self.elementwise("add", x, y)
 
+    def multiply(self, x: Tensor, y: Tensor) -> Tensor:
+        """Product of two tensors, element by element: a gate."""
+        return self.elementwise("multiply", x, y)
+
     def scale(self, x: Tensor) -> Tensor:
         """Multiply by a constant."""
         return self.elementwise("scale", x)
@@ -54,6 +60,14 @@ class NetworkBuilder(GraphBuilder):
     def gelu(self, x: Tensor) -> Tensor:
         """Gaussian error linear unit."""
         return self.elementwise("gelu", x, flops_per_element=_GELU_FLOPS)
+
+    def sigmoid(self, x: Tensor) -> Tensor:
+        """Logistic function."""
+        return self.elementwise("sigmoid", x, flops_per_element=_SIGMOID_FLOPS)
+
+    def silu(self, x: Tensor) -> Tensor:
+        """Sigmoid linear unit, also called swish."""
+        return self.elementwise("silu", x, flops_per_element=_SIGMOID_FLOPS + 1)
 
     def tanh(self, x: Tensor) -> Tensor:
         """Hyperbolic tangent."""
@@ -138,6 +152,18 @@ class NetworkBuilder(GraphBuilder):
         flops = _LAYER_NORM_FLOPS * x.elements
         return self.operator("layer_norm", [x, *parameters], [x.shape], flops=flops)[0]
 
+    def rms_norm(self, x: Tensor) -> Tensor:
+        """Divide the last axis by its root mean square, with scale."""
+        with self.scope("rms_norm"):
+            weight = self.parameter("weight", x.shape[-1])
+        return self.operator("rms_norm", [x, weight], [x.shape], flops=_RMS_NORM_FLOPS * x.elements)[0]
+
+    def group_norm(self, x: Tensor) -> Tensor:
+        """Normalise groups of channels of each image, with scale and shift for each channel."""
+        with self.scope("group_norm"):
+            parameters = [self.parameter(name, x.shape[1]) for name in ("weight", "bias")]
+        return self.operator("group_norm", [x, *parameters], [x.shape], flops=_LAYER_NORM_FLOPS * x.elements)[0]
+
     def batch_norm(self, x: Tensor) -> Tensor:
         """Normalise each channel by its running moments, with scale and shift."""
         with self.scope("batch_norm"):
@@ -148,9 +174,14 @@ class NetworkBuilder(GraphBuilder):
 
     # --- pooling --------------------------------------------------------------------------------
 
-    def max_pool(self, x: Tensor, *, kernel: int, stride: int, padding: int = 0) -> Tensor:
-        """Maximum over windows."""
-        return self._pool("max_pool", x, kernel, stride, padding)
+    def max_pool(self, x: Tensor, *, kernel: int, stride: int, padding: int = 0, round_up: bool = False) -> Tensor:
+        """Maximum over windows; if rounded up, a last window may leave the image."""
+        return self._pool("max_pool", x, kernel, stride, padding, round_up)
+
+    def upsample(self, x: Tensor, factor: int) -> Tensor:
+        """Repeat each pixel `factor` times along both axes of the image."""
+        batch, channels, height, width = x.shape
+        return self.operator("upsample", [x], [(batch, channels, factor * height, factor * width)])[0]
 
     def average_pool(self, x: Tensor, *, kernel: int, stride: int, padding: int = 0) -> Tensor:
         """Mean over windows."""
@@ -161,13 +192,19 @@ class NetworkBuilder(GraphBuilder):
         shape = (*x.shape[:2], size, size)
         return self.operator("adaptive_average_pool", [x], [shape], flops=max(x.elements, math.prod(shape)))[0]
 
-    def _pool(self, kind: str, x: Tensor, kernel: int, stride: int, padding: int) -> Tensor:
+    def _pool(self, kind: str, x: Tensor, kernel: int, stride: int, padding: int, round_up: bool = False) -> Tensor:
         window, around = (kernel, kernel), (padding, padding)
-        shape = (*x.shape[:2], *self._windows(kind, x.shape[2:], window, stride, around))
+        shape = (*x.shape[:2], *self._windows(kind, x.shape[2:], window, stride, around, round_up))
         return self.operator(kind, [x], [shape], flops=math.prod(shape) * kernel**2)[0]
 
     def _windows(
-        self, kind: str, image: Sequence[int], kernel: Sequence[int], stride: int, padding: Sequence[int]
+        self,
+        kind: str,
+        image: Sequence[int],
+        kernel: Sequence[int],
+        stride: int,
+        padding: Sequence[int],
+        round_up: bool = False,
     ) -> Shape:
         room = [size + 2 * around - window for size, window, around in zip(image, kernel, padding, strict=True)]
         if min(room) < 0:
@@ -175,7 +212,8 @@ class NetworkBuilder(GraphBuilder):
                 f"{'.'.join((*self._scopes, kind))}: its input of {image[0]} by {image[1]} is smaller than its "
                 f"window of {kernel[0]} by {kernel[1]}; give a larger image."
             )
-        return tuple(size // stride + 1 for size in room)
+        spare = stride - 1 if round_up else 0
+        return tuple((size + spare) // stride + 1 for size in room)
 
     # --- recurrence -----------------------------------------------------------------------------
 

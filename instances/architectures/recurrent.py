@@ -1,4 +1,4 @@
-"""Recurrent networks: GNMT."""
+"""Recurrent networks: GNMT, WaveRNN."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
 from instances.errors import InputError
 
-__all__ = ["RECURRENT", "gnmt"]
+__all__ = ["RECURRENT", "gnmt", "wavernn"]
 
 _VOCABULARY = 32000
 _INDEX_BYTES = 8
+_LEVELS = 256  # of eight bits of audio
+_GATED_UNIT_FLOPS = 24  # per hidden unit: three gates with their inputs and activations, and the state
 
 Chunks = list[Tensor]  # (batch, steps, features) each, in the order of time
 
@@ -30,22 +32,24 @@ def gnmt(net: NetworkBuilder, *, batch: int, sequence: int, chunks: int, layers:
         raise InputError(f"chunks is {chunks}, more than the sequence of {sequence}; give at most that.")
     ends = [sequence * (i + 1) // chunks for i in range(chunks)]
     steps = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-    with net.scope("encoder"):
+    with net.scope("encoder.embeddings"):
         xs = _embed(net, batch, sequence, steps, hidden)
-        xs = _both_directions(net, xs, hidden)
-        for layer in range(1, layers):
-            with net.scope(f"{layer}"):
-                xs = _residual(net, xs, _lstm(net, xs, hidden), layer)
+    xs = _both_directions(net, xs, hidden)
+    for layer in range(1, layers):
+        with net.scope(f"encoder.{layer}"):
+            xs = _residual(net, xs, _lstm(net, xs, hidden), layer)
+    with net.scope("encoder.memory"):
         memory = net.concat(*xs, axis=1)
-    with net.scope("decoder"):
+    with net.scope("decoder.embeddings"):
         xs = _embed(net, batch, sequence, steps, hidden)
-        with net.scope("0"):
-            xs = _lstm(net, xs, hidden)
+    with net.scope("decoder.0"):
+        xs = _lstm(net, xs, hidden)
+    with net.scope("decoder.attention"):
         contexts = _attention(net, xs, memory)
-        for layer in range(1, layers):
-            with net.scope(f"{layer}"):
-                joint = [net.concat(x, context, axis=2) for x, context in zip(xs, contexts, strict=True)]
-                xs = _residual(net, xs, _lstm(net, joint, hidden), layer)
+    for layer in range(1, layers):
+        with net.scope(f"decoder.{layer}"):
+            joint = [net.concat(x, context, axis=2) for x, context in zip(xs, contexts, strict=True)]
+            xs = _residual(net, xs, _lstm(net, joint, hidden), layer)
     with net.scope("head"):
         weight, bias = net.parameter("weight", hidden, _VOCABULARY), net.parameter("bias", _VOCABULARY)
         for x in xs:
@@ -72,11 +76,12 @@ def _lstm(net: NetworkBuilder, xs: Chunks, hidden: int) -> Chunks:
 
 
 def _both_directions(net: NetworkBuilder, xs: Chunks, hidden: int) -> Chunks:
-    with net.scope("0.forward"):
+    with net.scope("encoder.0.forward"):
         forward = _lstm(net, xs, hidden)
-    with net.scope("0.backward"):
+    with net.scope("encoder.0.backward"):
         backward = _lstm(net, xs[::-1], hidden)[::-1]
-    return [net.concat(x, y, axis=2) for x, y in zip(forward, backward, strict=True)]
+    with net.scope("encoder.0"):
+        return [net.concat(x, y, axis=2) for x, y in zip(forward, backward, strict=True)]
 
 
 def _residual(net: NetworkBuilder, xs: Chunks, ys: Chunks, layer: int) -> Chunks:
@@ -86,17 +91,60 @@ def _residual(net: NetworkBuilder, xs: Chunks, ys: Chunks, layer: int) -> Chunks
 def _attention(net: NetworkBuilder, xs: Chunks, memory: Tensor) -> Chunks:
     """Additive attention: a network of one hidden layer scores each pair of positions (equation 4)."""
     batch, sequence, hidden = memory.shape
-    with net.scope("attention"):
-        of_query, of_key = (net.parameter(name, hidden, hidden) for name in ("query", "key"))
-        score = net.parameter("score", hidden, 1)
-        keys = net.matmul(memory, of_key).view(batch, 1, sequence, hidden)
-        contexts = []
-        for x in xs:
-            steps = x.shape[1]
-            queries = net.matmul(x, of_query).view(batch, steps, 1, hidden)
-            scores = net.matmul(net.tanh(net.add(queries, keys)), score).view(batch, steps, sequence)
-            contexts.append(net.matmul(net.softmax(scores), memory))
+    of_query, of_key = (net.parameter(name, hidden, hidden) for name in ("query", "key"))
+    score = net.parameter("score", hidden, 1)
+    keys = net.matmul(memory, of_key).view(batch, 1, sequence, hidden)
+    contexts = []
+    for x in xs:
+        steps = x.shape[1]
+        queries = net.matmul(x, of_query).view(batch, steps, 1, hidden)
+        scores = net.matmul(net.tanh(net.add(queries, keys)), score).view(batch, steps, sequence)
+        contexts.append(net.matmul(net.softmax(scores), memory))
     return contexts
+
+
+def wavernn(net: NetworkBuilder, *, batch: int, samples: int, hidden: int) -> None:
+    """WaveRNN with two softmax layers, teacher forcing (Kalchbrenner et al. 2018, equation 2).
+
+    A gated recurrent cell for each of the audio's `samples`, whose state is split into the half that predicts
+    the coarse eight bits and the half that predicts the fine eight bits.
+    """
+    with net.scope("cell"):
+        recurrent = net.parameter("recurrent", hidden, 3 * hidden)
+        bias = net.parameter("bias", 3 * hidden)
+        # Both halves see the last sample, the fine one also the coarse bits of this sample.
+        coarse_input = net.parameter("coarse_input", 2, 3 * hidden // 2)
+        fine_input = net.parameter("fine_input", 3, 3 * hidden // 2)
+    heads = {half: _head_parameters(net, half, hidden // 2) for half in ("coarse", "fine")}
+    state = net.input("state", batch, hidden)
+    for step in range(samples):
+        with net.scope(f"{step}.cell"):
+            coarse = net.matmul(net.input("last", batch, 2), coarse_input)
+            fine = net.matmul(net.input("last_and_coarse", batch, 3), fine_input)
+            gates = net.add(net.matmul(state, recurrent), bias)
+            state = _gated_unit(net, gates, coarse, fine, state)
+            halves = net.split(state, 2 * [hidden // 2], axis=1)
+        for (half, (first, first_bias, last, last_bias)), x in zip(heads.items(), halves, strict=True):
+            with net.scope(f"{step}.{half}"):
+                y = net.relu(net.add(net.matmul(x, first), first_bias))
+                net.softmax(net.add(net.matmul(y, last), last_bias))
+
+
+def _gated_unit(net: NetworkBuilder, gates: Tensor, coarse: Tensor, fine: Tensor, state: Tensor) -> Tensor:
+    """The next state, from what the matrices make of the last state and of the samples."""
+    return net.operator(
+        "gated_unit", [gates, coarse, fine, state], [state.shape], flops=_GATED_UNIT_FLOPS * state.elements
+    )[0]
+
+
+def _head_parameters(net: NetworkBuilder, half: str, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    with net.scope(half):
+        return (
+            net.parameter("weight", width, width),
+            net.parameter("bias", width),
+            net.parameter("logits", width, _LEVELS),
+            net.parameter("logits_bias", _LEVELS),
+        )
 
 
 RECURRENT = (
@@ -106,5 +154,12 @@ RECURRENT = (
         partial(gnmt, layers=8, hidden=1024),
         {"batch": 1, "sequence": 32, "chunks": 4},
         "Wu et al., Google's neural machine translation system, arXiv:1609.08144, 2016",
+    ),
+    Architecture(
+        "wavernn",
+        "WaveRNN, 896 hidden units, unrolled over audio samples",
+        partial(wavernn, hidden=896),
+        {"batch": 1, "samples": 16},
+        "Kalchbrenner et al., Efficient neural audio synthesis, ICML 2018",
     ),
 )

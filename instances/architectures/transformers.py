@@ -1,37 +1,35 @@
-"""Transformers: BERT, GPT-2, ViT."""
+"""Transformers of one stack: BERT, XLNet, GPT-2, ViT."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from instances.architectures.architecture import Architecture
+from instances.architectures.attention import INDEX_BYTES, attention, causal_mask, feed_forward, positions, tokens
 from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
-from instances.errors import InputError
 
-__all__ = ["TRANSFORMERS", "bert", "gpt2", "vit"]
-
-_INDEX_BYTES = 8
+__all__ = ["TRANSFORMERS", "bert", "gpt2", "vit", "xlnet"]
 
 
 def bert(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: int, heads: int) -> None:
     """BERT's encoder with embeddings and pooler (Devlin et al. 2019), layer norm after each residual."""
-    tokens = net.input("tokens", batch, sequence, element_bytes=_INDEX_BYTES)
-    segments = net.input("segments", batch, sequence, element_bytes=_INDEX_BYTES)
-    attended = net.input("attention_mask", batch, 1, 1, sequence, element_bytes=_INDEX_BYTES)
+    words = tokens(net, batch, sequence)
+    segments = tokens(net, batch, sequence, "segments")
+    attended = net.input("attention_mask", batch, 1, 1, sequence, element_bytes=INDEX_BYTES)
     with net.scope("embeddings"):
-        x = net.embedding(tokens, net.parameter("words", 30522, hidden))
+        x = net.embedding(words, net.parameter("words", 30522, hidden))
         x = net.add(x, net.embedding(segments, net.parameter("segments", 2, hidden)))
-        x = net.add(x, _positions(net, 512, sequence, hidden))
+        x = net.add(x, positions(net, 512, sequence, hidden))
         x = net.layer_norm(x)
         mask = net.elementwise("mask", attended)
     for layer in range(layers):
         with net.scope(f"encoder.{layer}"):
             with net.scope("attention"):
                 query, key, value = (net.linear(x, hidden, name) for name in ("query", "key", "value"))
-                x = net.layer_norm(net.add(x, _attention(net, query, key, value, heads, mask)))
+                x = net.layer_norm(net.add(x, attention(net, query, key, value, heads, mask)))
             with net.scope("feed_forward"):
-                x = net.layer_norm(net.add(x, _feed_forward(net, x)))
+                x = net.layer_norm(net.add(x, feed_forward(net, x, 4 * hidden, net.gelu)))
     with net.scope("pooler"):
         first = net.slice(x, batch, hidden)
         net.tanh(net.linear(first, hidden))
@@ -42,12 +40,11 @@ def gpt2(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden:
 
     The head uses the table of word embeddings.
     """
-    tokens = net.input("tokens", batch, sequence, element_bytes=_INDEX_BYTES)
-    vocabulary = 50257
+    text, vocabulary = tokens(net, batch, sequence), 50257
     with net.scope("embeddings"):
         words = net.parameter("words", vocabulary, hidden)
-        x = net.add(net.embedding(tokens, words), _positions(net, 1024, sequence, hidden))
-    causal = net.parameter("causal_mask", sequence, sequence, trainable=False)
+        x = net.add(net.embedding(text, words), positions(net, 1024, sequence, hidden))
+    causal = causal_mask(net, sequence)
     for layer in range(layers):
         with net.scope(f"decoder.{layer}"):
             x = _pre_norm_layer(net, x, heads, causal)
@@ -78,34 +75,47 @@ def _pre_norm_layer(net: NetworkBuilder, x: Tensor, heads: int, mask: Tensor | N
     with net.scope("attention"):
         joint = net.linear(net.layer_norm(x), 3 * hidden, "query_key_value")
         query, key, value = net.split(joint, 3 * [hidden], axis=2)
-        x = net.add(x, _attention(net, query, key, value, heads, mask))
+        x = net.add(x, attention(net, query, key, value, heads, mask))
     with net.scope("feed_forward"):
-        return net.add(x, _feed_forward(net, net.layer_norm(x)))
+        return net.add(x, feed_forward(net, net.layer_norm(x), 4 * hidden, net.gelu))
 
 
-def _attention(
-    net: NetworkBuilder, query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None
-) -> Tensor:
-    """Scaled dot-product attention with several heads and its output projection (Vaswani et al. 2017)."""
-    batch, queries, hidden = query.shape
-    keys, width = key.shape[1], hidden // heads
-    scores = net.matmul(query.view(batch, heads, queries, width), key.view(batch, heads, width, keys))
-    scores = net.scale(scores)
-    if mask is not None:
-        scores = net.add(scores, mask)
-    context = net.matmul(net.softmax(scores), value.view(batch, heads, keys, width))
-    return net.linear(context.view(batch, queries, hidden), hidden, "output")
+def xlnet(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: int, heads: int) -> None:
+    """XLNet as it is fine-tuned, with the content stream alone (Yang et al. 2019), layer norm after each residual."""
+    text = tokens(net, batch, sequence)
+    segments = tokens(net, batch, sequence, "segments")
+    with net.scope("embeddings"):
+        x = net.embedding(text, net.parameter("words", 32000, hidden))
+        apart = net.operator("same_segment", [segments], [(batch, 1, sequence, sequence)], flops=segments.elements)[0]
+    with net.scope("distances"):
+        shape = (batch, 2 * sequence, hidden)
+        distances = net.operator("sinusoids", [text], [shape], flops=2 * sequence * hidden)[0]
+    for layer in range(layers):
+        with net.scope(f"encoder.{layer}"):
+            with net.scope("attention"):
+                x = net.layer_norm(net.add(x, _relative_attention(net, x, distances, apart, heads)))
+            with net.scope("feed_forward"):
+                x = net.layer_norm(net.add(x, feed_forward(net, x, 4 * hidden, net.gelu)))
 
 
-def _feed_forward(net: NetworkBuilder, x: Tensor) -> Tensor:
-    hidden = x.shape[-1]
-    return net.linear(net.gelu(net.linear(x, 4 * hidden, "up")), hidden, "down")
-
-
-def _positions(net: NetworkBuilder, available: int, sequence: int, hidden: int) -> Tensor:
-    if sequence > available:
-        raise InputError(f"sequence is {sequence}, but the network knows {available} positions; give at most that.")
-    return net.slice(net.parameter("positions", available, hidden), sequence, hidden)
+def _relative_attention(net: NetworkBuilder, x: Tensor, distances: Tensor, apart: Tensor, heads: int) -> Tensor:
+    """Attention whose scores add up content, distance (of both signs, then shifted in place) and segment."""
+    batch, sequence, hidden = x.shape
+    width = hidden // heads
+    query, key, value = (net.linear(x, hidden, name, bias=False) for name in ("query", "key", "value"))
+    distance = net.linear(distances, hidden, "distance", bias=False)
+    of_content, of_distance, of_segment = (
+        net.add(query, net.parameter(f"{name}_bias", hidden)).view(batch, heads, sequence, width)
+        for name in ("content", "distance", "segment")
+    )
+    content = net.matmul(of_content, key.view(batch, heads, width, sequence))
+    far = net.matmul(of_distance, distance.view(batch, heads, width, 2 * sequence))
+    near = net.slice(far, batch, heads, sequence, sequence)
+    segment = net.matmul(of_segment, net.parameter("segments", heads, width, 2))
+    segment = net.operator("select", [segment, apart], [content.shape], flops=content.elements)[0]
+    weights = net.softmax(net.scale(net.add(net.add(content, near), segment)))
+    context = net.matmul(weights, value.view(batch, heads, sequence, width))
+    return net.linear(context.view(batch, sequence, hidden), hidden, "output", bias=False)
 
 
 _TEXT = {"batch": 1, "sequence": 128}
@@ -125,6 +135,20 @@ TRANSFORMERS = (
         partial(bert, layers=24, hidden=1024, heads=16),
         _TEXT,
         _DEVLIN,
+    ),
+    Architecture(
+        "bert-48",
+        "BERT encoder, 48 layers of 1024",
+        partial(bert, layers=48, hidden=1024, heads=16),
+        _TEXT,
+        "Li and Hoefler, Chimera: efficiently training large-scale neural networks, SC 2021",
+    ),
+    Architecture(
+        "xlnet-large",
+        "XLNet, 24 layers of 1024",
+        partial(xlnet, layers=24, hidden=1024, heads=16),
+        _TEXT,
+        "Yang et al., XLNet: generalized autoregressive pretraining, NeurIPS 2019",
     ),
     Architecture(
         "gpt2",

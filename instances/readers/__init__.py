@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from instances.architectures import ARCHITECTURES, Architecture
+from instances.architectures import ARCHITECTURES, LEVELS
+from instances.costs import DEFAULT_DEVICE, Device
 from instances.documents import read_text
 from instances.errors import InputError
 from instances.graph import ComputationGraph
+from instances.readers.costgraph import read_costgraph, recognises_costgraph
+from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.msr import read_msr, recognises_msr
+from instances.readers.onnx import read_onnx, recognises_onnx
 from instances.readers.pipedream import read_pipedream, recognises_pipedream
+from instances.readers.piper import read_piper, recognises_piper
+from instances.readers.torch_export import read_torch, recognises_torch
 from instances.serialization import read_graph
 
 __all__ = ["READERS", "Reader", "load_graph"]
@@ -30,16 +37,22 @@ class Reader:
     read : callable
         From the path to the graph.
     recognises : callable
-        Whether the text of a file looks like this format.
+        Whether the text of a file looks like this format; of a binary format, whether the first bytes do.
     read_costs : callable, optional
         As `read`, for formats that hold a cost of their own for each edge, to be used with bandwidth 1.
+    suffix : str
+        Of the files of a binary format.
+    options : tuple of str
+        Which of the keywords dims, training, device and cost `read` takes.
     """
 
     name: str
     summary: str
-    read: Callable[[str | Path], ComputationGraph]
-    recognises: Callable[[str], bool]
+    read: Callable[..., ComputationGraph]
+    recognises: Callable[..., bool]
     read_costs: Callable[[str | Path], ComputationGraph] | None = None
+    suffix: str = ""
+    options: tuple[str, ...] = ()
 
 
 #: All readers by name. Recognition asks them in this order: the last one takes all other JSON.
@@ -53,18 +66,57 @@ READERS: dict[str, Reader] = {
             recognises_msr,
             lambda path: read_msr(path, communication="cost"),
         ),
-        Reader("pipedream", "graph.txt of PipeDream, forward times in ms", read_pipedream, recognises_pipedream),
+        Reader(
+            "onnx",
+            "ONNX models, priced by a roofline model or measured",
+            read_onnx,
+            recognises_onnx,
+            suffix=".onnx",
+            options=("dims", "device", "cost"),
+        ),
+        Reader(
+            "torch",
+            "programs of torch.export.save, priced by a roofline model",
+            read_torch,
+            recognises_torch,
+            suffix=".pt2",
+            options=("device",),
+        ),
+        Reader("piper", "JSON workloads of Piper (Tarnawski et al., 2021), training", read_piper, recognises_piper),
+        Reader(
+            "costgraph",
+            "TensorFlow's CostGraphDef as text, compute costs in µs",
+            read_costgraph,
+            recognises_costgraph,
+            lambda path: read_costgraph(path, communication="cost"),
+        ),
+        Reader("dot", "Graphviz digraphs with weights, as of dagP", read_dot, recognises_dot),
+        Reader(
+            "pipedream",
+            "graph.txt of PipeDream, times in ms",
+            read_pipedream,
+            recognises_pipedream,
+            options=("training",),
+        ),
         Reader("json", "mtpp-graph/1, the format of this project", read_graph, lambda text: text.lstrip()[:1] in "{["),
     )
 }
 
 
+# Bytes that tell a binary format.
+_BINARY_HEAD = 4096
+
+
 def load_graph(
     spec: str | Path,
     *,
-    reader: str | None = None,
     dims: Mapping[str, int] | None = None,
+    level: str = "operator",
+    training: bool = False,
+    reader: str | None = None,
     communication: str = "size",
+    device: Device | None = None,
+    cost: str | None = None,
 ) -> ComputationGraph:
     """Build a named architecture or read a file.
 
@@ -72,13 +124,21 @@ def load_graph(
     ----------
     spec : str or path
         Name of an architecture, or a file. A name wins; write ``./name`` for a file that is called like one.
+    dims : mapping of str to int, optional
+        Dimensions of the architecture or network, such as batch and sequence.
+    level : {"operator", "layer"}
+        What a node of an architecture is.
+    training : bool
+        Whether the backward pass of an architecture, or of a PipeDream profile, counts too.
     reader : str, optional
         Name of the file's format in `READERS`; by default it is recognised by content.
-    dims : mapping of str to int, optional
-        Dimensions of the architecture, such as batch and sequence.
     communication : {"size", "cost"}
         "size": tensors in bytes, work in seconds, except that `mtpp-graph/1` files keep their own time unit.
-        "cost": the file's own edge costs and time unit, to be used with bandwidth 1; `msr` files only.
+        "cost": the file's own edge costs and time unit, to be used with bandwidth 1; `msr` and `costgraph` only.
+    device : Device, optional
+        What an architecture or a network without times runs on.
+    cost : {"roofline", "measured"}, optional
+        Where the work of an ONNX model comes from; by default from the roofline model of `device`.
 
     Returns
     -------
@@ -98,37 +158,47 @@ def load_graph(
         raise InputError(f"communication is '{communication}'; it must be 'size' or 'cost'.")
     if reader is not None and reader not in READERS:
         raise InputError(f"There is no reader '{reader}'; {_suggest(reader, READERS)}")
+    if cost not in (None, "roofline", "measured"):
+        raise InputError(f"cost is '{cost}'; it must be 'roofline' or 'measured'.")
     if reader is None and spec in ARCHITECTURES:
         if communication == "cost":
             raise InputError(f"{spec}: an architecture has no edge costs; use communication 'size'.")
-        return _build(ARCHITECTURES[str(spec)], dims or {})
-    if reader is None and not Path(spec).exists():
+        if cost == "measured":
+            raise InputError(f"{spec}: an architecture cannot be measured; give an ONNX model.")
+        architecture = ARCHITECTURES[str(spec)]
+        sizes: dict[str, Any] = architecture.checked(dims or {})
+        return architecture.build(level=level, training=training, device=device or DEFAULT_DEVICE, **sizes)
+    if not os.path.exists(spec):
+        if reader is not None:
+            raise InputError(f"{spec}: there is no such file.")
         raise InputError(f"There is no file and no architecture '{spec}'; {_suggest(str(spec), ARCHITECTURES)}")
-    if dims:
-        raise InputError(f"{spec}: dimensions ({', '.join(dims)}) are for architectures; a file has none.")
     chosen = READERS[reader] if reader is not None else _recognise(spec)
+    asked = {"dims": dims, "level": level != LEVELS[0], "training": training, "device": device, "cost": cost}
+    given = {name: value for name, value in asked.items() if value}
+    for name in given:
+        if name not in chosen.options:
+            shown = f"{name} ({', '.join(dims or ())})" if name == "dims" else name
+            takers = ("architectures", *(other.name for other in READERS.values() if name in other.options))
+            raise InputError(f"{spec}: '{chosen.name}' files take no {shown}; leave it out ({', '.join(takers)} do).")
     if communication == "size":
-        return chosen.read(spec)
+        return chosen.read(spec, **given)
     if chosen.read_costs is None:
         raise InputError(f"{spec}: '{chosen.name}' files have no edge costs; use communication 'size'.")
     return chosen.read_costs(spec)
 
 
-def _build(architecture: Architecture, dims: Mapping[str, int]) -> ComputationGraph:
-    chosen: dict[str, Any] = {}
-    for dim, value in dims.items():
-        if dim not in architecture.dims:
-            raise InputError(
-                f"{architecture.name}: there is no dimension '{dim}'; it has {', '.join(architecture.dims)}."
-            )
-        chosen[dim] = value
-    return architecture.build(**chosen)
-
-
 def _recognise(path: str | Path) -> Reader:
+    """The binary format of the suffix or the first bytes, else the first that takes the text."""
+    file = Path(path)
+    if file.is_file():
+        with file.open("rb") as stream:
+            head = stream.read(_BINARY_HEAD)
+        for reader in READERS.values():
+            if reader.suffix and (file.suffix == reader.suffix or reader.recognises(head)):
+                return reader
     text = read_text(path)
     for reader in READERS.values():
-        if reader.recognises(text):
+        if not reader.suffix and reader.recognises(text):
             return reader
     raise InputError(f"{path}: the format is not recognised; name the reader, one of {', '.join(READERS)}.")
 

@@ -1,18 +1,24 @@
 """Profiles published with "Efficient Algorithms for Device Placement of DNN Graph Operators" (Tarnawski et al., 2020).
 
 A JSON object with ``nodes`` (id, name, fpgaLatency [ms], size: parameters [bytes], …) and ``edges``
-(sourceId, destId, size [bytes], cost). The accelerator's latency ``fpgaLatency`` is the work. Colour classes
-and the limits of the devices are not read.
+(sourceId, destId, size [bytes], cost). The accelerator's latency ``fpgaLatency`` is the work. The limits of the
+devices are not read, and colour classes in training profiles only.
 """
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from instances.documents import Value, read_json
 from instances.errors import InputError
 from instances.graph import ComputationGraph
+from instances.readers.parsing import json_amount, node_index, outputs_by_size
+from instances.tensors import IntArray
 
 __all__ = ["read_msr", "recognises_msr"]
 
@@ -23,9 +29,13 @@ def recognises_msr(text: str) -> bool:
 
 
 def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
-    """Read an inference profile.
+    """Read an inference or a training profile.
 
     Edges that leave one node with the same size are one tensor; with different sizes they are several.
+
+    In a training profile the backward pass runs through the blocks in reverse. So each backward node joins the forward
+    nodes of its colour class, which must share its device, and each gradient is a tensor against the stream: a
+    transfer costs both its ends the same whichever way it goes. Nodes that would be on a cycle become one node.
 
     Parameters
     ----------
@@ -43,35 +53,41 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
     Raises
     ------
     InputError
-        If the file cannot be read, a field is missing or of the wrong kind, an edge names an unknown node, or a
-        node is of the backward pass.
+        If the file cannot be read, a field is missing or of the wrong kind, or an edge names an unknown node.
     """
     document = read_json(path)
     fields = document.open_members(("nodes", "edges"))
     index: dict[int, int] = {}
-    names: list[str] = []
-    work, param_bytes = [], []
+    nodes: list[_Node] = []
     for item in fields["nodes"].items():
-        node = item.open_members(("id", "name", "fpgaLatency", "size"))
-        if "isBackwardNode" in node and node["isBackwardNode"].data:
-            item.fail("this node is of the backward pass; give an inference profile.")
-        if index.setdefault(node["id"].whole(), len(index)) != len(names):
+        node = item.open_members(("id", "fpgaLatency", "size"))
+        if index.setdefault(node["id"].whole(), len(index)) != len(nodes):
             item.fail(f"id {node['id'].data} is taken by nodes[{index[node['id'].data]}].")
-        names.append(node["name"].text())
-        milliseconds = node["fpgaLatency"].number()
-        work.append(milliseconds if communication == "cost" else milliseconds / 1000)
-        param_bytes.append(node["size"].number())
+        milliseconds = json_amount(node["fpgaLatency"])
+        nodes.append(
+            _Node(
+                name=node["name"].text() if "name" in node else str(node["id"].data),
+                work=milliseconds if communication == "cost" else milliseconds / 1000,
+                size=json_amount(node["size"]),
+                backward="isBackwardNode" in node and _flag(node["isBackwardNode"]),
+                colour=node["colorClass"].whole() if "colorClass" in node else None,
+            )
+        )
 
-    outputs: list[list[float]] = [[] for _ in names]
-    edges = []
+    links = []
     for item in fields["edges"].items():
         edge = item.open_members(("sourceId", "destId", communication))
-        u, v = _node(edge["sourceId"], index), _node(edge["destId"], index)
-        size = edge[communication].number()
-        if size not in outputs[u]:
-            outputs[u].append(size)
-        edges.append((u, v, outputs[u].index(size)))
+        u, v = node_index(edge["sourceId"], index), node_index(edge["destId"], index)
+        links.append((u, v, json_amount(edge[communication])))
+    work, param_bytes = [node.work for node in nodes], [node.size for node in nodes]
+    names = [node.name for node in nodes]
     try:
+        if any(node.backward for node in nodes):
+            group, edges, outputs = _fold(nodes, links)
+            work, param_bytes = np.bincount(group, work).tolist(), np.bincount(group, param_bytes).tolist()
+            names = [nodes[v].name for v in np.unique(group, return_index=True)[1]]
+        else:
+            edges, outputs = outputs_by_size(links, len(nodes))
         return ComputationGraph.from_edges(
             edges,
             work,
@@ -86,7 +102,52 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
         document.fail(str(error))
 
 
-def _node(value: Value, index: dict[int, int]) -> int:
-    if value.whole() not in index:
-        value.fail(f"no node has id {json.dumps(value.data)}.")
-    return index[value.whole()]
+@dataclass(frozen=True, slots=True)
+class _Node:
+    name: str
+    work: float
+    size: float
+    backward: bool
+    colour: int | None
+
+
+def _flag(value: Value) -> bool:
+    """Whether a field is set, which the published files spell as boolean or as 0 and 1."""
+    return value.data if isinstance(value.data, bool) else bool(value.whole())
+
+
+def _fold(
+    nodes: list[_Node], links: list[tuple[int, int, float]]
+) -> tuple[IntArray, list[tuple[int, int, int]], list[list[float]]]:
+    """Fold the backward pass onto the forward pass: the group of each node, and the groups' edges and outputs."""
+    before = []  # pairs (u, v) where the block of u comes no later than that of v
+    for u, v, _ in links:
+        if nodes[u].backward and not nodes[v].backward:
+            raise InputError(f"Edge {nodes[u].name} -> {nodes[v].name} leads from the backward to the forward pass.")
+        if nodes[u].backward:
+            before.append((v, u))
+        elif not nodes[v].backward:
+            before.append((u, v))
+    backward_colours = {node.colour for node in nodes if node.backward} - {None}
+    first: dict[int | None, int] = {}
+    for v, node in enumerate(nodes):
+        if node.colour in backward_colours:
+            u = first.setdefault(node.colour, v)
+            before += [(u, v), (v, u)]
+    u_, v_ = np.array(before, dtype=np.int64).reshape(-1, 2).T
+    _, labels = connected_components(
+        coo_array((np.ones(len(u_)), (u_, v_)), shape=(len(nodes),) * 2), connection="strong"
+    )
+    _, first_node, group = np.unique(labels, return_index=True, return_inverse=True)
+    group = np.argsort(np.argsort(first_node))[group]  # numbered by their first nodes
+
+    apart = [(s, t) for s, t in zip(group[u_].tolist(), group[v_].tolist(), strict=True) if s != t]
+    position = np.argsort(ComputationGraph.from_edges(apart, np.zeros(len(first_node))).topological_order).tolist()
+    outputs: list[dict[tuple[int, float], int]] = [{} for _ in first_node]
+    edges = []
+    for u, v, size in links:
+        # A tensor has one producer: a gradient that several earlier groups read becomes a tensor of each of them.
+        s, t = sorted((int(group[u]), int(group[v])), key=position.__getitem__)
+        if s != t:
+            edges.append((s, t, outputs[s].setdefault((u, size), len(outputs[s]))))
+    return group, edges, [[size for _, size in tensors] for tensors in outputs]

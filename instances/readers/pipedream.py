@@ -6,20 +6,18 @@ parameter_size=…`` (times in ms, sizes in bytes), and an indented line ``id --
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 
 from instances.documents import read_text
 from instances.errors import InputError
 from instances.graph import ComputationGraph
+from instances.readers.parsing import amount
 
 __all__ = ["read_pipedream", "recognises_pipedream"]
 
-_NODE = re.compile(r"(?P<id>\S+) -- (?P<description>.*?) -- (?P<numbers>\w+=.*?)(?: -- stage_id=\d+)?\s*")
-_EDGE = re.compile(r"\s+(?P<source>\S+) -- (?P<target>\S+)\s*")
 _NUMBERS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
-_ITEM = re.compile(r"__getitem__\((\d+)\)")
+_ITEM = re.compile(r"__getitem__\((\d{1,9})\)")
 
 
 def recognises_pipedream(text: str) -> bool:
@@ -27,8 +25,8 @@ def recognises_pipedream(text: str) -> bool:
     return re.search(r"^\S+ -- .*forward_compute_time=", text, re.MULTILINE) is not None
 
 
-def read_pipedream(path: str | Path) -> ComputationGraph:
-    """Read the forward pass of a profile; times become seconds.
+def read_pipedream(path: str | Path, training: bool = False) -> ComputationGraph:
+    """Read a profile; times become seconds.
 
     A node whose ``activation_size`` is a list ``[a; b; c]`` has one output tensor per entry. A consumer
     ``__getitem__(i)`` reads output ``i``; any other consumer reads all of them.
@@ -36,6 +34,9 @@ def read_pipedream(path: str | Path) -> ComputationGraph:
     Parameters
     ----------
     path : path of a ``graph.txt`` file
+    training : bool
+        Whether the backward pass counts too: each node then takes the sum of its two times, and each tensor has twice
+        the bytes, once for the activation and once for its gradient, as in PipeDream's own cost.
 
     Returns
     -------
@@ -52,15 +53,19 @@ def read_pipedream(path: str | Path) -> ComputationGraph:
     work, param_bytes, links = [], [], []
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         place = f"{path}, line {number}"
-        if edge := _EDGE.fullmatch(line):
-            links.append((place, edge["source"], edge["target"]))
-        elif node := _NODE.fullmatch(line):
-            if index.setdefault(node["id"], len(index)) != len(descriptions):
-                raise InputError(f"{place}: node '{node['id']}' is given twice; keep one.")
-            numbers = _numbers(node["numbers"], place)
-            descriptions.append(node["description"])
-            work.append(_one(numbers, "forward_compute_time", place) / 1000)
-            outputs.append(numbers["activation_size"])
+        parts = [part.strip() for part in line.split(" -- ")]
+        if line[:1].isspace() and len(parts) == 2 and all(parts):
+            links.append((place, parts[0], parts[1]))
+        elif not line[:1].isspace() and len(parts) >= 3 and " " not in parts[0]:
+            if index.setdefault(parts[0], len(index)) != len(descriptions):
+                raise InputError(f"{place}: node '{parts[0]}' is given twice; keep one.")
+            if parts[-1].startswith("stage_id="):
+                parts.pop()
+            numbers = _numbers(parts[-1], place)
+            descriptions.append(" -- ".join(parts[1:-1]))
+            time = [_one(numbers, field, place) for field in _NUMBERS[: 1 + training]]
+            work.append(sum(time) / 1000)
+            outputs.append([size * (1 + training) for size in numbers["activation_size"]])
             param_bytes.append(_one(numbers, "parameter_size", place))
         elif line.strip():
             raise InputError(
@@ -82,7 +87,7 @@ def read_pipedream(path: str | Path) -> ComputationGraph:
             param_bytes,
             names=tuple(f"{name} {text.split('(')[0]}" for name, text in zip(index, descriptions, strict=True)),
             name=Path(path).name.removesuffix(".txt").removesuffix(".graph"),
-            source=f"profile {Path(path).name}",
+            source=f"profile {Path(path).name}, forward{' and backward' if training else ''}",
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
@@ -103,21 +108,11 @@ def _numbers(text: str, place: str) -> dict[str, list[float]]:
             problem = "is given twice" if name in numbers else f"is unknown; known fields are {', '.join(_NUMBERS)}"
             raise InputError(f"{place}: field '{name}' {problem}.")
         entries = value[1:-1].split(";") if value.startswith("[") and value.endswith("]") else [value]
-        numbers[name] = [_number(entry, name, place) for entry in entries]
+        numbers[name] = [amount(entry, name, place) for entry in entries]
     for name in _NUMBERS:
         if name not in numbers:
             raise InputError(f"{place}: missing field '{name}'.")
     return numbers
-
-
-def _number(text: str, name: str, place: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{place}: {name} is '{text.strip()}'; it must be a finite number.")
-    return number
 
 
 def _one(numbers: dict[str, list[float]], name: str, place: str) -> float:

@@ -1,0 +1,86 @@
+"""What transformers are made of: attention, feed-forward networks, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from instances.architectures.builder import Tensor
+from instances.architectures.operators import NetworkBuilder
+from instances.errors import InputError
+
+__all__ = ["INDEX_BYTES", "attention", "causal_mask", "feed_forward", "positions", "tokens"]
+
+#: Width of a token's index [bytes].
+INDEX_BYTES = 8
+
+
+def attention(
+    net: NetworkBuilder,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    heads: int,
+    mask: Tensor | None = None,
+    *,
+    scaled: bool = True,
+    bias: bool = True,
+) -> Tensor:
+    """Dot-product attention with several heads and its output projection (Vaswani et al. 2017).
+
+    Parameters
+    ----------
+    net : NetworkBuilder
+    query, key, value : Tensor
+        (batch, queries, hidden), and twice (batch, keys, hidden). If key and value are narrower, each of their heads
+        serves several heads of the queries (grouped queries, Ainslie et al. 2023).
+    heads : int
+        Heads of the queries.
+    mask : Tensor, optional
+        Added to the scores; it broadcasts to (batch, heads, queries, keys).
+    scaled : bool
+        Whether the scores are divided by the root of a head's width.
+    bias : bool
+        Whether the output projection has one.
+
+    Returns
+    -------
+    Tensor
+        (batch, queries, hidden).
+    """
+    batch, queries, hidden = query.shape
+    keys, width = key.shape[1], hidden // heads
+    shared = key.shape[2] // width
+    rows = heads // shared * queries
+    scores = net.matmul(query.view(batch, shared, rows, width), key.view(batch, shared, width, keys))
+    if scaled:
+        scores = net.scale(scores)
+    if mask is not None:
+        scores = net.add(scores.view(batch, heads, queries, keys), mask)
+    weights = net.softmax(scores).view(batch, shared, rows, keys)
+    context = net.matmul(weights, value.view(batch, shared, keys, width))
+    return net.linear(context.view(batch, queries, hidden), hidden, "output", bias=bias)
+
+
+def feed_forward(
+    net: NetworkBuilder, x: Tensor, inner: int, activation: Callable[[Tensor], Tensor], *, bias: bool = True
+) -> Tensor:
+    """Two affine maps with an activation in between."""
+    y = activation(net.linear(x, inner, "up", bias=bias))
+    return net.linear(y, x.shape[-1], "down", bias=bias)
+
+
+def positions(net: NetworkBuilder, available: int, sequence: int, hidden: int) -> Tensor:
+    """The rows of a learned table of positions that the sequence needs."""
+    if sequence > available:
+        raise InputError(f"sequence is {sequence}, but the network knows {available} positions; give at most that.")
+    return net.slice(net.parameter("positions", available, hidden), sequence, hidden)
+
+
+def tokens(net: NetworkBuilder, batch: int, sequence: int, name: str = "tokens") -> Tensor:
+    """An input of token indices."""
+    return net.input(name, batch, sequence, element_bytes=INDEX_BYTES)
+
+
+def causal_mask(net: NetworkBuilder, sequence: int) -> Tensor:
+    """A mask that hides what follows; the device holds it."""
+    return net.parameter("causal_mask", sequence, sequence, trainable=False)

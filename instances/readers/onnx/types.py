@@ -1,0 +1,59 @@
+"""Types of tensors, and nodes with the types of what they read and write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+__all__ = ["Operator", "TensorType"]
+
+
+class TensorType(NamedTuple):
+    """Shape of a tensor, and the width of its elements [bits]."""
+
+    shape: tuple[int, ...]
+    bits: int
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size [bytes]; elements narrower than a byte are packed."""
+        return -(-self.elements * self.bits // 8)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A node with the types of what it reads and writes.
+
+    Parameters
+    ----------
+    kind, domain : str
+        Such as Conv, and the operator set that it belongs to; "" is that of ONNX.
+    attributes : mapping of str to value
+    inputs, outputs : tuple of TensorType or None
+        None where an optional tensor is left out, or nobody reads an output.
+    """
+
+    kind: str
+    domain: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[TensorType | None, ...]
+    outputs: tuple[TensorType | None, ...]
+
+    def input(self, i: int) -> TensorType:
+        """An input that the operator cannot do without."""
+        found = self.inputs[i] if i < len(self.inputs) else None
+        if found is None:
+            raise ValueError(f"input {i} is missing")
+        return found
+
+    @property
+    def written(self) -> int:
+        """Elements of the first output that is read."""
+        return next((tensor.elements for tensor in self.outputs if tensor is not None), 0)

@@ -1,0 +1,108 @@
+"""What readers of text formats share: numbers, lines of large files, and edges that carry sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from instances.documents import Value
+from instances.errors import InputError
+
+__all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "text_lines"]
+
+_LINE_LIMIT = 1 << 20
+
+
+def amount(text: str, label: str, place: str) -> float:
+    """The number, 0 or more, that `text` spells.
+
+    Raises
+    ------
+    InputError
+        If it is no such number; the message begins with `place` and names `label`.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise InputError(f"{place}: {label} is '{text.strip()[:40]}'; it must be a finite number, 0 or more.")
+    return number
+
+
+def json_amount(value: Value) -> float:
+    """The number, 0 or more, of a JSON file.
+
+    Raises
+    ------
+    InputError
+        If it is no such number; the message names the place.
+    """
+    number = value.number()
+    if number < 0:
+        value.fail(f"the number is {number}; it must be 0 or more.")
+    return number
+
+
+def node_index(value: Value, index: dict[int, int]) -> int:
+    """Index of the node whose id a JSON file gives.
+
+    Raises
+    ------
+    InputError
+        If no node has this id; the message names the place.
+    """
+    if value.whole() not in index:
+        value.fail(f"no node has id {value.data}.")
+    return index[value.whole()]
+
+
+def outputs_by_size(
+    links: Iterable[tuple[int, int, float]], n: int
+) -> tuple[list[tuple[int, int, int]], list[list[float]]]:
+    """Tensors of a format that gives a size to each edge.
+
+    Edges that leave one node with the same size are one tensor; with different sizes they are several.
+
+    Parameters
+    ----------
+    links : iterable of (u, v, bytes)
+    n : int
+        Number of nodes.
+
+    Returns
+    -------
+    edges : list of (u, v, output)
+    outputs : list of length n
+        Bytes of each output of each node, as `ComputationGraph.from_edges` takes them.
+    """
+    outputs: list[dict[float, int]] = [{} for _ in range(n)]
+    edges = [(u, v, outputs[u].setdefault(size, len(outputs[u]))) for u, v, size in links]
+    return edges, [list(sizes) for sizes in outputs]
+
+
+def text_lines(path: str | Path) -> Iterator[str]:
+    """Lines of a text file, one at a time: the file may be larger than the memory.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it is not UTF-8 text, or a line has more than a million characters.
+    """
+    try:
+        with Path(path).open(encoding="utf-8-sig") as file:
+            while line := file.readline(_LINE_LIMIT):
+                if len(line) == _LINE_LIMIT:
+                    raise InputError(f"{path}: a line has more than {_LINE_LIMIT} characters; this is no such file.")
+                yield line
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: this is a folder; name a file in it.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: this is not UTF-8; it is not a text file.") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: cannot be read ({error}).") from None

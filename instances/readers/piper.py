@@ -1,0 +1,94 @@
+"""Workloads published with "Piper: Multidimensional Planner for DNN Parallelization" (Tarnawski et al., 2021).
+
+A JSON object with ``nodes`` (id, ``TMPCs``) and ``edges`` (sourceId, destId, communicationCost [bytes]). ``TMPCs``
+lists, per degree of tensor parallelism, the ways to run a node: timePerSample [s, forward and backward],
+parameterSize [bytes]. Costs of synchronisation, coefficients of the memory and limits of the devices are not read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from instances.documents import Value, read_json
+from instances.errors import InputError
+from instances.graph import ComputationGraph
+from instances.readers.parsing import json_amount, node_index, outputs_by_size
+
+__all__ = ["read_piper", "recognises_piper"]
+
+
+def recognises_piper(text: str) -> bool:
+    """Whether the text of a file looks like this format."""
+    return text.lstrip().startswith("{") and '"TMPCs"' in text and '"mtpp-graph/' not in text
+
+
+def read_piper(path: str | Path, degree: int = 1, configuration: str = "vanilla") -> ComputationGraph:
+    """Read a training workload, forward and backward pass.
+
+    A tensor has twice the ``communicationCost`` of its edges, as in Piper's own cost: once for the activation and
+    once for its gradient. Edges that leave one node with the same cost are one tensor.
+
+    Parameters
+    ----------
+    path : path of a JSON file
+    degree : int
+        Degree of tensor parallelism of every node.
+    configuration : str
+        Id of the way to run every node; "activation recomp" in the published files recomputes activations.
+
+    Returns
+    -------
+    ComputationGraph
+        Work in seconds.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, a field is missing or of the wrong kind, a node cannot be run in this way, or an
+        edge names an unknown node.
+    """
+    document = read_json(path)
+    fields = document.open_members(("nodes", "edges"))
+    index: dict[int, int] = {}
+    names: list[str] = []
+    work, param_bytes = [], []
+    for item in fields["nodes"].items():
+        node = item.open_members(("id", "TMPCs"))
+        if index.setdefault(node["id"].whole(), len(index)) != len(names):
+            item.fail(f"id {node['id'].data} is taken by nodes[{index[node['id'].data]}].")
+        names.append(f"{node['id'].data} {node['name'].text()}" if "name" in node else str(node["id"].data))
+        chosen = _configuration(node["TMPCs"], str(degree), configuration)
+        work.append(json_amount(chosen["timePerSample"]))
+        param_bytes.append(json_amount(chosen["parameterSize"]))
+
+    links = []
+    for item in fields["edges"].items():
+        edge = item.open_members(("sourceId", "destId", "communicationCost"))
+        u, v = node_index(edge["sourceId"], index), node_index(edge["destId"], index)
+        links.append((u, v, 2 * json_amount(edge["communicationCost"])))
+    edges, outputs = outputs_by_size(links, len(names))
+    try:
+        return ComputationGraph.from_edges(
+            edges,
+            work,
+            outputs,
+            param_bytes,
+            names=tuple(names),
+            name=Path(path).stem,
+            source=f"workload {Path(path).name}, tensor parallelism {degree}, {configuration}, forward and backward",
+        )
+    except InputError as error:
+        document.fail(str(error))
+
+
+def _configuration(value: Value, degree: str, configuration: str) -> dict[str, Value]:
+    """The members of the wanted way to run a node."""
+    degrees = value.open_members(())
+    if degree not in degrees:
+        value.fail(f"there is no tensor parallelism of degree {degree}; choose from {', '.join(degrees) or 'none'}.")
+    ways = [item.open_members(("id", "timePerSample", "parameterSize")) for item in degrees[degree].items()]
+    for way in ways:
+        if way["id"].text() == configuration:
+            return way
+    known = ", ".join(way["id"].text() for way in ways) or "none"
+    degrees[degree].fail(f"there is no configuration '{configuration}'; choose from {known}.")

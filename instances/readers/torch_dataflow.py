@@ -1,0 +1,190 @@
+"""Which nodes of an exported program are operators, and which tensors they hand on to whom."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Node
+
+from instances.errors import InputError
+
+__all__ = ["Dataflow", "Output", "Weight", "bytes_of", "label", "tensors_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """A parameter, buffer or constant; tied ones are one weight.
+
+    Parameters
+    ----------
+    name : str
+        Its first name in the program.
+    bytes : int
+    elements : int
+        How many numbers it holds, 0 for what is not trained.
+    readers : list of int
+        Operators that use it, in the order of the graph.
+    """
+
+    name: str
+    bytes: int
+    elements: int
+    readers: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """A tensor that an operator produces, or a part of one that is read by itself."""
+
+    producer: int
+    bytes: int
+    readers: list[int] = field(default_factory=list)
+
+
+class Dataflow:
+    """Operators and tensors of a program in core ATen operators.
+
+    A view of a whole tensor is that tensor; a part of a tensor (a slice, an item of a split) is a tensor of the
+    operator that produced the whole. So views are no operators, and a tensor counts once however it is viewed.
+
+    Parameters
+    ----------
+    program : ExportedProgram
+        After decomposition.
+
+    Attributes
+    ----------
+    operators : list of Node
+        Nodes that compute something, in the order of the graph.
+    home : dict of Node to int
+        Number of the operator in whose block a node lies: operators, and parts of what they produce.
+    outputs : list of Output
+        Tensors that are read by an operator or returned.
+    weights : list of Weight
+
+    Raises
+    ------
+    InputError
+        If a tensor has a dimension without a value.
+    """
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self.operators: list[Node] = []
+        self.home: dict[Node, int] = {}
+        weight_of = _weights(program)
+        self.weights = list(dict.fromkeys(weight_of.values()))
+        # What each node's value is made of: a weight, an output, or None (an input); a list has one for each item.
+        self.origin: dict[Node, Any] = {}
+        created: list[Output] = []
+        returned: set[Any] = set()
+        for node in program.graph.nodes:
+            value = node.meta.get("val")
+            if node.op == "placeholder":
+                self.origin[node] = weight_of.get(node.name)
+            elif node.op == "output":
+                returned = {origin for source in node.all_input_nodes for origin in self._origins(source)}
+            elif node.op == "call_function" and value is not None:
+                self.origin[node] = self._view(node, value) if _is_view(node) else self._operator(node, value)
+                created += [output for output in self._origins(node) if isinstance(output, Output)]
+        self.outputs = [output for output in dict.fromkeys(created) if output.readers or output in returned]
+
+    def inputs(self, node: Node) -> Iterator[tuple[Node, int]]:
+        """Nodes that an operator reads, with the bytes that it reads of each: of an expanded tensor what there is."""
+        for source in node.all_input_nodes:
+            known = [origin.bytes for origin in self._origins(source) if origin is not None]
+            size = sum(bytes_of(tensor, source) for tensor in tensors_of(source.meta.get("val")))
+            yield source, min(size, sum(known)) if known else size
+
+    def _operator(self, node: Node, value: Any) -> Any:
+        number = len(self.operators)
+        self.operators.append(node)
+        self.home[node] = number
+        for source in node.all_input_nodes:
+            for origin in self._origins(source):
+                if origin is not None and origin.readers[-1:] != [number]:
+                    origin.readers.append(number)
+        if isinstance(value, list | tuple):
+            return [Output(number, sum(bytes_of(t, node) for t in tensors_of(item))) for item in value]
+        return Output(number, sum(bytes_of(tensor, node) for tensor in tensors_of(value)))
+
+    def _view(self, node: Node, value: Any) -> Any:
+        base = node.args[0]
+        whole = self.origin.get(base) if isinstance(base, Node) else None
+        if node.target is operator.getitem:
+            if isinstance(whole, list):
+                whole = whole[node.args[1]]
+            part: Any = whole
+        elif isinstance(value, list | tuple):
+            part = [self._part(whole, item, node) for item in value]
+        else:
+            part = self._part(whole, value, node)
+        if isinstance(part, list) and any(isinstance(item, Output) for item in part):
+            self.home[node] = next(item.producer for item in part if isinstance(item, Output))
+        elif isinstance(part, Output) and (node.target is operator.getitem or part is not whole):
+            self.home[node] = part.producer
+        return part
+
+    def _part(self, whole: Any, value: Any, node: Node) -> Any:
+        if isinstance(whole, Output) and (size := bytes_of(value, node)) < whole.bytes:
+            return Output(whole.producer, size)
+        return whole
+
+    def _origins(self, node: Node) -> list[Weight | Output | None]:
+        origin = self.origin.get(node)
+        return origin if isinstance(origin, list) else [origin]
+
+
+def bytes_of(tensor: torch.Tensor, node: Node) -> int:
+    """Size of the value of a node.
+
+    Raises
+    ------
+    InputError
+        If a dimension has no value.
+    """
+    for size in tensor.shape:
+        if not isinstance(size, int):
+            raise InputError(f"{node.name}: dimension '{size}' has no value; export the module with fixed shapes.")
+    return math.prod(tensor.shape) * tensor.element_size()
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors in the value of a node."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return [item for item in items if isinstance(item, torch.Tensor)]
+
+
+def label(node: Node) -> str:
+    """Path of the module that a node comes from, and its own name."""
+    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
+    return f"{paths[-1]}.{node.name}" if paths else str(node.name)
+
+
+def _is_view(node: Node) -> bool:
+    """Whether the value of a node shares the memory of its first argument."""
+    if node.target is operator.getitem or node.target is torch.ops.aten._unsafe_view.default:
+        return True
+    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+    return any(result.alias_info is not None and not result.alias_info.is_write for result in returns)
+
+
+def _weights(program: ExportedProgram) -> dict[str, Weight]:
+    """The weight behind each input of the graph that is one; inputs that hold the same tensor have the same weight."""
+    weights: dict[int, Weight] = {}
+    result = {}
+    for spec in program.graph_signature.input_specs:
+        if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            continue
+        tensor = program.state_dict.get(spec.target, program.constants.get(spec.target))
+        if isinstance(tensor, torch.Tensor):
+            elements = tensor.numel() if spec.kind is InputKind.PARAMETER else 0
+            weight = Weight(spec.target, tensor.numel() * tensor.element_size(), elements)
+            result[spec.arg.name] = weights.setdefault(id(tensor), weight)
+    return result
