@@ -4,6 +4,8 @@ from mtpp_models.export import write_model
 from mtpp_models.formulation import Algorithm, Case, Formulation, ScaledInstance
 from mtpp_models.outcome import SolverNotAvailableError
 from mtpp_models.registry import MODELS
+from mtpp_models.replication_guarantees import iteration_bound
+from mtpp_models.replication_solve import Replication, solve_replication
 from mtpp_models.simple import simple
 from mtpp_models.solve import Progress, solve
 from mtpp_models.solvers import SOLVERS, available_solvers
@@ -16,11 +18,14 @@ __all__ = [
     "Case",
     "Formulation",
     "Progress",
+    "Replication",
     "ScaledInstance",
     "SolverNotAvailableError",
     "Strengthening",
     "available_solvers",
+    "iteration_bound",
     "simple",
     "solve",
+    "solve_replication",
     "write_model",
 ]
