@@ -81,5 +81,5 @@ space := $(subst x,,x x)
 	$(call install,.,scip gurobi onnx)
 
 .venv/test.stamp: pyproject.toml | .venv/made.stamp
-	$(call install,.[dev],scip gurobi onnx cluster notebooks)
+	$(call install,.[dev],scip gurobi onnx torch learn place cluster notebooks)
 	@touch .venv/table.stamp

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from experiments import options, verbs
+from experiments import options, placing, planning, verbs
 from experiments.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, NOTHING, WRONG
 from instances.errors import InputError
 
@@ -71,7 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @app.command("list")
 def list_names(
-    what: Annotated[str, typer.Argument(metavar="heuristics|models|solvers|suites|architectures|readers")],
+    what: Annotated[
+        str, typer.Argument(metavar="heuristics|models|solvers|suites|architectures|readers|planners|placers")
+    ],
 ) -> None:
     """List what there is to choose from, with one line about each."""
     from experiments.listing import LISTINGS
@@ -82,8 +84,35 @@ def list_names(
     print(left_aligned(LISTINGS[what]()))
 
 
-for verb in (verbs.partition, verbs.bound, verbs.certify):
+for verb in (verbs.partition, verbs.bound, verbs.certify, planning.plan, placing.place):
     app.command()(verb)
+
+
+@app.command("import")
+def import_(
+    graph: options.Graph,
+    out: options.Out = None,
+    dim: options.Dim = None,
+    level: options.Level = "operator",
+    training: options.Training = False,
+    reader: options.Reader = None,
+    cost: options.Cost = None,
+    peak_flops: options.PeakFlops = None,
+    memory_bandwidth: options.MemoryBandwidth = None,
+) -> int:
+    """Read a network or a profile, print what it is, and write it as a graph file.
+
+    Example: mtpp import model.onnx --dim batch=8 --dim sequence=128 --out graph.json
+    """
+    from experiments.importing import import_graph, summary_rows
+    from experiments.rendering import left_aligned
+
+    summary = import_graph(
+        graph, out, dims=dim or (), level=level, training=training, reader=reader,
+        cost=cost, peak_flops=peak_flops, memory_bandwidth=memory_bandwidth,
+    )  # fmt: skip
+    print(left_aligned(summary_rows(summary)))
+    return DONE
 
 
 @app.command()
@@ -124,7 +153,10 @@ def verify(
 @app.command()
 def table(
     targets: Annotated[
-        list[str], typer.Argument(metavar="SUITE|GRAPH…", help="A suite (mtpp list suites), architectures or files.")
+        list[str],
+        typer.Argument(
+            metavar="SUITE|GRAPH…", help="A suite (mtpp list suites), architectures, files; or training, alone."
+        ),
     ],
     blocks: options.Blocks = "2,4,8,16,32,64",
     methods: Annotated[
@@ -155,11 +187,22 @@ def table(
         typer.Option(metavar="FOLDER", help="Write tables (.md, .csv, .tex) and figures (.png, .svg) there."),
     ] = None,
     style: Annotated[str, typer.Option("--format", metavar="txt|md|csv|tex", help="Of the printed tables.")] = "txt",
+    quick: Annotated[bool, typer.Option("--quick", help="Of training: one cluster instead of three.")] = False,
 ) -> int:
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
 
+    "training" makes the figures and tables of pipelined training; of the options, --quick, --jobs, --out, --tables and
+    --format count there.
+
     Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
     """
+    if targets == ["training"]:
+        from experiments.training_runs import questions
+        from experiments.training_tables import make_training_tables
+
+        return make_training_tables(questions(quick=quick), out=out, folder=tables, style=style, jobs=jobs)
+    if quick:
+        raise InputError("--quick: only the table of training has a quick form; use the suite quick.")
     from experiments.tabulating import make_tables
 
     return make_tables(

@@ -49,6 +49,18 @@ def _readers() -> Rows:
     return [(name, reader.summary) for name, reader in READERS.items()]
 
 
+def _planners() -> Rows:
+    from heuristics.pipeline import PLANNERS
+
+    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLANNERS.items()]
+
+
+def _placers() -> Rows:
+    from heuristics.placement import PLACERS
+
+    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLACERS.items()]
+
+
 #: What can be listed, and its rows.
 LISTINGS: dict[str, Callable[[], Rows]] = {
     "heuristics": _heuristics,
@@ -57,4 +69,6 @@ LISTINGS: dict[str, Callable[[], Rows]] = {
     "suites": _suites,
     "architectures": _architectures,
     "readers": _readers,
+    "planners": _planners,
+    "placers": _placers,
 }

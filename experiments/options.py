@@ -10,6 +10,7 @@ import typer
 QUESTION = "The question"
 SEARCH = "The search"
 FILES = "Files"
+DEVICE = "The device"
 
 Graph = Annotated[str, typer.Argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]
 Blocks = Annotated[
@@ -37,8 +38,16 @@ ActivationBuffer = Annotated[
 Dim = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=N", help="Dimension of an architecture, e.g. batch=8; may be repeated.", rich_help_panel=QUESTION
+        metavar="NAME=N", help="Dimension of a network, e.g. batch=8; may be repeated.", rich_help_panel=QUESTION
     ),
+]
+Level = Annotated[
+    str,
+    typer.Option(metavar="operator|layer", help="What a node of an architecture is.", rich_help_panel=QUESTION),
+]
+Training = Annotated[
+    bool,
+    typer.Option("--training", help="An architecture's forward and backward pass.", rich_help_panel=QUESTION),
 ]
 Reader = Annotated[
     str | None,
@@ -53,6 +62,22 @@ Communication = Annotated[
     typer.Option(
         metavar="size|cost", help="Sizes of tensors, or the edge costs of an MSR file.", rich_help_panel=QUESTION
     ),
+]
+Cost = Annotated[
+    str | None,
+    typer.Option(
+        metavar="roofline|measured",
+        help="Work of an ONNX model: from the options below, or from onnxruntime on this machine.  [default: roofline]",
+        rich_help_panel=DEVICE,
+    ),
+]
+PeakFlops = Annotated[
+    float | None,
+    typer.Option(metavar="FLOP/S", help="Of the device.  [default: 100e12]", rich_help_panel=DEVICE),
+]
+MemoryBandwidth = Annotated[
+    float | None,
+    typer.Option(metavar="BYTES/S", help="Of the device to its own memory.  [default: 1.5e12]", rich_help_panel=DEVICE),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same answer.", rich_help_panel=SEARCH)]
 TimeLimit = Annotated[float, typer.Option(metavar="SECONDS", help="For each k.", rich_help_panel=SEARCH)]

@@ -24,6 +24,8 @@ def load_instances(
     memory: str | None = None,
     activation_buffer: str | None = None,
     dims: Iterable[str] = (),
+    level: str = "operator",
+    training: bool = False,
     reader: str | None = None,
     communication: str = "size",
 ) -> list[Instance]:
@@ -36,7 +38,9 @@ def load_instances(
     """
     counts = parse_counts(blocks)
     limits = _memory_limits(memory, activation_buffer)
-    graph = load_graph(spec, reader=reader, dims=parse_dims(dims), communication=communication)
+    graph = load_graph(
+        spec, dims=parse_dims(dims), level=level, training=training, reader=reader, communication=communication
+    )
     rate = _bandwidth(graph, bandwidth, communication)
     return [Instance(graph, Platform(k, rate, *limits)) for k in counts]
 

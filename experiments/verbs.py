@@ -23,11 +23,13 @@ def partition(
     memory: options.Memory = None,
     activation_buffer: options.ActivationBuffer = None,
     dim: options.Dim = None,
+    level: options.Level = "operator",
+    training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
     method: Annotated[
         str, typer.Option(metavar="NAME", help="See mtpp list heuristics.", rich_help_panel=options.SEARCH)
-    ] = "brkga-10000",
+    ] = "portfolio",
     seed: options.Seed = 0,
     time_limit: options.OptionalTimeLimit = None,
     out: options.Out = None,
@@ -43,7 +45,7 @@ def partition(
     check_files(out, plot)
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
-        dims=dim or (), reader=reader, communication=communication,
+        dims=dim or (), level=level, training=training, reader=reader, communication=communication,
     )  # fmt: skip
 
     import numpy as np
@@ -77,6 +79,8 @@ def bound(
     memory: options.Memory = None,
     activation_buffer: options.ActivationBuffer = None,
     dim: options.Dim = None,
+    level: options.Level = "operator",
+    training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
     model: Annotated[
@@ -112,7 +116,7 @@ def bound(
     check_files(out, plot, export)
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
-        dims=dim or (), reader=reader, communication=communication,
+        dims=dim or (), level=level, training=training, reader=reader, communication=communication,
     )  # fmt: skip
     starts = read_starts(start, instances)
 
@@ -150,6 +154,8 @@ def certify(
     memory: options.Memory = None,
     activation_buffer: options.ActivationBuffer = None,
     dim: options.Dim = None,
+    level: options.Level = "operator",
+    training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
     solver: options.Solver = "highs",
@@ -171,7 +177,7 @@ def certify(
     check_files(out, plot)
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
-        dims=dim or (), reader=reader, communication=communication,
+        dims=dim or (), level=level, training=training, reader=reader, communication=communication,
     )  # fmt: skip
     starts = read_starts(start, instances)
 

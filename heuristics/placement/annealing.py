@@ -1,0 +1,139 @@
+"""Hill climbing and simulated annealing on placements, each move judged by one simulation."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numba import njit
+
+from heuristics.limits import Limits
+from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
+from instances.placement import Placement, PlacementInstance
+from instances.tensors import FloatArray, IntArray, compressed_rows
+
+__all__ = ["anneal", "climb"]
+
+#: The walk cools down from `_HOT` to `_COLD`, in work of the whole graph.
+_HOT, _COLD = 0.02, 0.0002
+#: Part of the moves that take a node to a device at random, and that take a successor along.
+_ANYWHERE, _TOGETHER = 0.1, 0.3
+#: Simulations between two looks at the limits.
+_CHUNK = 1000
+
+
+def anneal(
+    instance: PlacementInstance,
+    rng: np.random.Generator,
+    limits: Limits | None = None,
+    *,
+    start: Placement | None = None,
+    simulations: int = 100_000,
+) -> Placement:
+    """Move nodes, at times with a successor, to devices of their neighbours under simulated annealing.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    rng : numpy.random.Generator
+    limits : Limits, optional
+        An evaluation is a simulation, a target a step time. A walk that would take too long cools down faster.
+    start : Placement, optional
+        By default all nodes on device 0.
+    simulations : int
+        How many at most.
+
+    Returns
+    -------
+    Placement
+        With a penalised time no larger than that of `start`.
+    """
+    return _search(instance, rng, limits or Limits(), start, simulations, _HOT, _COLD)
+
+
+def climb(
+    instance: PlacementInstance,
+    rng: np.random.Generator,
+    limits: Limits | None = None,
+    *,
+    start: Placement | None = None,
+    simulations: int = 100_000,
+) -> Placement:
+    """As `anneal`, but keep only moves that do not make the placement worse."""
+    return _search(instance, rng, limits or Limits(), start, simulations, 0.0, 0.0)
+
+
+def _search(
+    instance: PlacementInstance,
+    rng: np.random.Generator,
+    limits: Limits,
+    start: Placement | None,
+    simulations: int,
+    hot: float,
+    cold: float,
+) -> Placement:
+    graph, arrays = instance.graph, SimulatorArrays.of(instance)
+    ends = np.concatenate((graph.edges, graph.edges[:, ::-1]))
+    rows = (*graph.successors, *compressed_rows(ends[:, 0], ends[:, 1], graph.n))
+    device = np.zeros(graph.n, dtype=np.int64) if start is None else start.device.copy()
+    best = device.copy()
+    value = np.full(2, penalised(arrays, device, workspace(arrays)))  # of the walk, and the best one
+    _walk(arrays, rows, device, best, value, 0, hot, cold, 0)  # compiles, which should not count as time
+    moves, done = limits.allow(simulations) - 1 if instance.devices > 1 else 0, 0
+    begin = time.monotonic()
+    while done < moves and not limits.reached(value[1] * instance.total_work):
+        chunk = min(_CHUNK, moves - done)
+        hotter, colder = (hot and hot * (cold / hot) ** (i / moves) for i in (done, done + chunk))
+        _walk(arrays, rows, device, best, value, chunk, hotter, colder, int(rng.integers(2**31)))
+        done += chunk
+        if limits.seconds is not None:
+            moves = min(moves, int(done / (time.monotonic() - begin) * limits.seconds))
+    return Placement(instance, best)
+
+
+@njit(cache=True)
+def _walk(
+    arrays: SimulatorArrays,
+    rows: tuple[IntArray, IntArray, IntArray, IntArray],
+    device: IntArray,
+    best: IntArray,
+    value: FloatArray,
+    moves: int,
+    hot: float,
+    cold: float,
+    seed: int,
+) -> None:
+    """Try `moves` moves; `device` goes along, `best` is the best so far, `value` what both are worth."""
+    np.random.seed(seed)
+    successor_start, successor, neighbour_start, neighbour = rows
+    space = workspace(arrays)
+    n, k = len(device), arrays.devices
+    temperature, cooling = hot, (cold / hot) ** (1.0 / max(1, moves)) if hot > 0.0 else 1.0
+    for _ in range(moves):
+        temperature *= cooling
+        v = np.random.randint(n)
+        there = _destination(v, k, device, neighbour_start, neighbour)
+        w = v
+        if np.random.random() < _TOGETHER and successor_start[v] < successor_start[v + 1]:
+            w = successor[np.random.randint(successor_start[v], successor_start[v + 1])]
+        old_v, old_w = device[v], device[w]
+        device[v] = device[w] = there
+        after = penalised(arrays, device, space)
+        if after <= value[0] + temperature * -np.log(1.0 - np.random.random()):
+            value[0] = after
+            if after < value[1]:
+                value[1] = after
+                best[:] = device
+        else:
+            device[v], device[w] = old_v, old_w
+
+
+@njit(cache=True)
+def _destination(v: int, k: int, device: IntArray, neighbour_start: IntArray, neighbour: IntArray) -> int:
+    """Another device for node v: that of a neighbour, or any one."""
+    first, last = neighbour_start[v], neighbour_start[v + 1]
+    if first < last and np.random.random() >= _ANYWHERE:
+        there = device[neighbour[np.random.randint(first, last)]]
+        if there != device[v]:
+            return there
+    return (device[v] + 1 + np.random.randint(k - 1)) % k

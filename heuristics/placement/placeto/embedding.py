@@ -1,0 +1,91 @@
+"""A graph as tensors, and message passing over it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heuristics.placement.placeto.environment import Question
+from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, PARALLEL
+
+__all__ = ["SETS", "STATIC", "GraphTensors", "Messages", "perceptron", "tensors"]
+
+#: Columns of what never changes about a node, and the number of sets around it.
+STATIC, SETS = 4, 5
+
+
+class GraphTensors(NamedTuple):
+    """A question as tensors.
+
+    Parameters
+    ----------
+    static : (n, 4) tensor
+        Work and output in units of the mean work, place in the graph, 1.
+    down, up : (n, n) tensors
+        Parents and children of each row, over the root of their number.
+    sets : (5, n, n) tensor
+        Parents, children, ancestors, descendants and parallel nodes of each row; the last three over the root of n.
+    everything : (n,) tensor
+        All nodes, over the root of n.
+    devices : int
+    """
+
+    static: Tensor
+    down: Tensor
+    up: Tensor
+    sets: Tensor
+    everything: Tensor
+    devices: int
+
+
+@lru_cache(maxsize=256)
+def tensors(question: Question) -> GraphTensors:
+    """Convert a question, once."""
+    graph, relation = question.instance.graph, question.around.relation
+    n = graph.n
+    unit = graph.work.sum() / n
+    outputs = np.bincount(graph.tensors.producer, question.instance.tensor_time, n)
+    depth = (relation == ANCESTOR).sum(axis=1) / n
+    static = np.column_stack((np.log1p(graph.work / unit), np.log1p(outputs / unit), depth, np.ones(n)))
+    parents = np.zeros((n, n))
+    parents[graph.edges[:, 1], graph.edges[:, 0]] = 1.0
+    down, up = (a / np.sqrt(np.maximum(1.0, a.sum(axis=1, keepdims=True))) for a in (parents, parents.T))
+    related = [(relation == kind) / np.sqrt(n) for kind in (ANCESTOR, DESCENDANT, PARALLEL)]
+    arrays = (static, down, up, np.stack((parents, parents.T, *related)), np.full(n, n**-0.5))
+    static, down, up, sets, everything = (torch.as_tensor(a.copy(), dtype=torch.float32) for a in arrays)
+    return GraphTensors(static, down, up, sets, everything, question.instance.devices)
+
+
+class Messages(nn.Module):
+    """Rounds of message passing along the edges and against them, each with its own functions; (..., n, 2 width)."""
+
+    def __init__(self, features: int, width: int, rounds: int) -> None:
+        super().__init__()
+        self.rounds = rounds
+        self.transform = perceptron(features, width, width, width)
+        self.send = nn.ModuleList(perceptron(width, width, width) for _ in range(2))
+        self.receive = nn.ModuleList(perceptron(width, width, width) for _ in range(2))
+
+    def forward(self, x: Tensor, graph: GraphTensors) -> Tensor:
+        """Embeddings of nodes with features `x`, (..., n, features)."""
+        first = self.transform(x)
+        ends = []
+        for neighbours, send, receive in zip((graph.down, graph.up), self.send, self.receive, strict=True):
+            h, has = first, (neighbours.sum(1, keepdim=True) > 0).float()
+            for _ in range(self.rounds):
+                h = first + has * torch.relu(receive(neighbours @ torch.relu(send(h))))
+            ends.append(h)
+        return torch.cat(ends, -1)
+
+
+def perceptron(*widths: int) -> nn.Sequential:
+    """Linear layers with ReLU between them."""
+    layers: list[nn.Module] = []
+    for a, b in pairwise(widths):
+        layers += [nn.Linear(a, b), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])

@@ -1,0 +1,177 @@
+"""The decision process of Placeto: visit the nodes of a graph one after another, and choose a device for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numba import njit
+
+from heuristics.placement.placeto.features import FEATURES, Surroundings, candidate_features
+from heuristics.placement.simulator import SimulatorArrays, Workspace, penalised, workspace
+from instances.errors import InputError
+from instances.placement import Placement, PlacementInstance
+from instances.tensors import FloatArray, IntArray
+
+__all__ = ["Environment", "Order", "Question", "Start", "roll_out", "start_place", "traversal"]
+
+#: In which order nodes are visited; a random one is drawn anew for each sweep.
+Order = Literal["topological", "reverse", "random"]
+#: What an episode starts from: all nodes on device 0, or each on a random one.
+Start = Literal["single", "random"]
+
+
+class Question:
+    """An instance, flattened once for all episodes on it."""
+
+    def __init__(self, instance: PlacementInstance) -> None:
+        self.instance = instance
+        self.arrays = SimulatorArrays.of(instance)
+        self.around = Surroundings.of(instance)
+        self.space = workspace(self.arrays)
+
+
+class Environment:
+    """Parallel episodes on one question, all of them at the same node.
+
+    Parameters
+    ----------
+    question : Question
+    start : (e, n) integers
+        Devices that the episodes begin with.
+    order : (steps,) integers
+        The node of each step.
+
+    Attributes
+    ----------
+    place : (e, n) integers
+        Current device of each node.
+    begin, end : (e, n) floats
+        When each node runs.
+    objective : (e,) floats
+        Penalised time of the current placements.
+    history : list of (e,) floats
+        The objective at the start and after each step.
+    best : (e,) floats
+        Least objective of each episode so far.
+    best_place : (e, n) integers
+        Where it was.
+    simulations : int
+        Calls of the simulator. A step that leaves a node where it is needs none.
+    """
+
+    def __init__(self, question: Question, start: IntArray, order: IntArray) -> None:
+        self.question, self.order = question, order
+        self.place = np.array(start, dtype=np.int64)
+        self.begin, self.end = np.empty(self.place.shape), np.empty(self.place.shape)
+        self.objective = np.empty(len(self.place))
+        everywhere = np.full(len(self.place), -1)
+        self.simulations = self._move(0, everywhere)
+        self.history = [self.objective.copy()]
+        self.best, self.best_place = self.objective.copy(), self.place.copy()
+
+    @property
+    def step(self) -> int:
+        """Number of steps done."""
+        return len(self.history) - 1
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is no node left to visit."""
+        return self.step == len(self.order)
+
+    @property
+    def node(self) -> int:
+        """The node to place next."""
+        return int(self.order[self.step])
+
+    def features(self) -> FloatArray:
+        """(e, k, f) what each device offers to the node, see `FEATURES`."""
+        arrays = self.question.arrays
+        out = np.empty((len(self.place), arrays.devices, len(FEATURES)))
+        candidate_features(self.node, self.place, self.begin, self.end, arrays, self.question.around, out)
+        return out
+
+    def act(self, device: IntArray) -> None:
+        """Put the node on ``device[i]`` in episode i, and go on to the next node."""
+        self.simulations += self._move(self.node, device)
+        better = self.objective < self.best
+        self.best[better] = self.objective[better]
+        self.best_place[better] = self.place[better]
+        self.history.append(self.objective.copy())
+
+    def answer(self) -> Placement:
+        """The best placement of all episodes."""
+        return Placement(self.question.instance, self.best_place[self.best.argmin()])
+
+    def _move(self, node: int, device: IntArray) -> int:
+        return _move(
+            node, device, self.place, self.begin, self.end, self.objective, self.question.arrays, self.question.space
+        )
+
+
+@njit(cache=True)
+def _move(
+    v: int,
+    device: IntArray,
+    place: IntArray,
+    begin: FloatArray,
+    end: FloatArray,
+    objective: FloatArray,
+    arrays: SimulatorArrays,
+    space: Workspace,
+) -> int:
+    """Put v on `device`, simulate where that is a change (-1: simulate what there is); return the simulations."""
+    simulations = 0
+    for i in range(len(place)):
+        if place[i, v] != device[i]:
+            if device[i] >= 0:
+                place[i, v] = device[i]
+            objective[i] = penalised(arrays, place[i], space)
+            begin[i], end[i] = space.start, space.end
+            simulations += 1
+    return simulations
+
+
+def roll_out(
+    environments: Sequence[Environment], choose: Callable[[Sequence[Environment]], Sequence[IntArray]]
+) -> None:
+    """Step all environments together to their ends.
+
+    Parameters
+    ----------
+    environments : sequence of Environment
+        They may differ in size; those that are finished drop out.
+    choose : callable
+        Maps the unfinished environments to a device per episode, (e,) integers for each.
+    """
+    while active := [environment for environment in environments if not environment.finished]:
+        for environment, device in zip(active, choose(active), strict=True):
+            environment.act(device)
+
+
+def start_place(question: Question, start: Start, episodes: int, rng: np.random.Generator) -> IntArray:
+    """(episodes, n) one placement to start from, the same for all episodes."""
+    n, k = question.instance.graph.n, question.instance.devices
+    match start:
+        case "single":
+            place = np.zeros(n, dtype=np.int64)
+        case "random":
+            place = rng.integers(k, size=n)
+        case _:
+            raise InputError(f"start is {start!r}; choose one of {', '.join(get_args(Start))}.")
+    return np.tile(place, (episodes, 1))
+
+
+def traversal(question: Question, order: Order, sweeps: int, rng: np.random.Generator) -> IntArray:
+    """(sweeps · n,) the node of each step."""
+    topological = question.instance.graph.topological_order
+    match order:
+        case "topological":
+            return np.tile(topological, sweeps)
+        case "reverse":
+            return np.tile(topological[::-1], sweeps)
+        case "random":
+            return np.concatenate([rng.permutation(topological) for _ in range(sweeps)])
+    raise InputError(f"order is {order!r}; choose one of {', '.join(get_args(Order))}.")

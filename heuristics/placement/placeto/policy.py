@@ -1,0 +1,257 @@
+"""Three policies for the decision process, in PyTorch.
+
+- `Placeto`: the published network. It embeds the whole graph anew in every step.
+- `DevicePool`: embeds the graph once; the placement enters by pooling over the nodes of each device. It never looks at
+  the simulator, and works for any number of devices.
+- `Fast`: scores each device by `features.candidate_features`, without a graph network. Any number of devices.
+
+Sources: Addanki et al., NeurIPS 2019, Section 3 and Figure 3, and the features of nodes in its released code; the last
+two are this project's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from heuristics.placement.placeto.checkpoints import Checkpoint
+from heuristics.placement.placeto.embedding import SETS, STATIC, GraphTensors, Messages, perceptron, tensors
+from heuristics.placement.placeto.environment import Environment, Question
+from heuristics.placement.placeto.features import FEATURES
+from heuristics.placement.placeto.rollout import Scorer
+from instances.errors import InputError
+from instances.tensors import FloatArray
+
+__all__ = [
+    "POLICIES",
+    "DevicePool",
+    "Fast",
+    "Placeto",
+    "Policy",
+    "capture",
+    "create",
+    "observe_and_score",
+    "restore",
+    "scorer",
+]
+
+#: Arrays with a row per episode.
+Seen = tuple[NDArray[Any], ...]
+
+
+class Policy(nn.Module):
+    """What a policy sees of an environment, and the logits that follow from it.
+
+    Attributes
+    ----------
+    options : dict
+        Arguments of the constructor.
+    """
+
+    options: dict[str, Any]
+
+    def context(self, question: Question) -> Any:
+        """What stays the same during the episodes on a question."""
+        raise NotImplementedError
+
+    def observe(self, environment: Environment) -> Seen:
+        """What else the logits of this step depend on, copied."""
+        raise NotImplementedError
+
+    def rows(self, context: Any, seen: Seen) -> Tensor:
+        """(R, k) logits for R rows seen of episodes on one question."""
+        raise NotImplementedError
+
+    def forward(self, contexts: Sequence[Any], seen: Sequence[Seen]) -> list[Tensor]:
+        """(R, k) logits for the rows seen of each question."""
+        return [self.rows(context, rows) for context, rows in zip(contexts, seen, strict=True)]
+
+
+class Fast(Policy):
+    """Scores each device by its features and by how they differ from the mean of all devices.
+
+    Parameters
+    ----------
+    width : int
+        Neurons of each of the two hidden layers.
+    """
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.options = {"width": width}
+        self.head = perceptron(2 * len(FEATURES), width, width, 1)
+
+    def context(self, question: Question) -> None:
+        """Nothing; the features say it all."""
+
+    def observe(self, environment: Environment) -> Seen:
+        """(e, k, f) features."""
+        return (environment.features().astype(np.float32),)
+
+    def forward(self, contexts: Sequence[None], seen: Sequence[Seen]) -> list[Tensor]:
+        """One product of matrices for all graphs together."""
+        features = [torch.as_tensor(rows) for (rows,) in seen]
+        pairs = [torch.cat((f, f - f.mean(1, keepdim=True)), 2).flatten(0, 1) for f in features]
+        logits = self.head(torch.cat(pairs)).split([len(rows) for rows in pairs])
+        return [rows.view(f.shape[:2]) for rows, f in zip(logits, features, strict=True)]
+
+
+class DevicePool(Policy):
+    """Embeds the graph once, and scores each device by the nodes around the current one that it holds.
+
+    Parameters
+    ----------
+    width : int
+        Of an embedding in each direction.
+    rounds : int
+        Of message passing; with 0, a node knows only itself.
+    """
+
+    def __init__(self, width: int = 16, rounds: int = 8) -> None:
+        super().__init__()
+        self.options = {"width": width, "rounds": rounds}
+        self.messages = Messages(STATIC, width, rounds)
+        self.pool = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(SETS))
+        self.head = perceptron(2 * width + 1 + 2 * SETS * width, 64, 64, 1)
+
+    def context(self, question: Question) -> tuple[GraphTensors, Tensor, Tensor]:
+        """The graph, (n, 2 width) embeddings, and (sets, n, width) what each node adds to a pool."""
+        graph = tensors(question)
+        h = self.messages(graph.static, graph)
+        return graph, h, torch.stack([layer(h) for layer in self.pool])
+
+    def observe(self, environment: Environment) -> Seen:
+        """(e,) current node, and (e, n) devices."""
+        return np.full(len(environment.place), environment.node), environment.place.copy()
+
+    def rows(self, context: tuple[GraphTensors, Tensor, Tensor], seen: Seen) -> Tensor:
+        """Logits that know nothing of the simulator."""
+        (graph, h, added), (node, place) = context, map(torch.as_tensor, seen)
+        on = nn.functional.one_hot(place, graph.devices).float()  # (R, n, k)
+        held = graph.sets[:, node].unsqueeze(3) * on  # (sets, R, n, k)
+        q = torch.einsum("srnk,snw->rksw", held, added).flatten(2)
+        here = on[torch.arange(len(node)), node].unsqueeze(2)
+        embedding = h[node].unsqueeze(1).expand(-1, graph.devices, -1)
+        return self.head(torch.cat((embedding, here, q, q - q.mean(1, keepdim=True)), 2)).squeeze(2)
+
+
+class Placeto(Policy):
+    """The published network, with sums over the root of their number of terms, since plain sums grow without limit.
+
+    Parameters
+    ----------
+    devices : int
+        The number of devices is fixed.
+    width : int
+        Of an embedding in each direction.
+    rounds : int
+        Of message passing; 0 is the ablation "partitioner".
+    pooled : bool
+        Whether ancestors, descendants and parallel nodes are summed apart; otherwise, the ablation "aggregator".
+    """
+
+    def __init__(self, devices: int, width: int = 16, rounds: int = 8, pooled: bool = True) -> None:
+        super().__init__()
+        self.options = {"devices": devices, "width": width, "rounds": rounds, "pooled": pooled}
+        self.messages = Messages(_NODE + devices, width, rounds)
+        self.pool = nn.ModuleList(perceptron(2 * width, 2 * width, 2 * width) for _ in range(3 if pooled else 1))
+        self.pooled = pooled
+        self.head = perceptron((2 + 2 * len(self.pool)) * width, 2 * width, devices)
+
+    def context(self, question: Question) -> GraphTensors:
+        """The graph."""
+        return tensors(question)
+
+    def observe(self, environment: Environment) -> Seen:
+        """(e,) current node, and (e, n, 5 + k) cost, output, visited, current, start after this node, device."""
+        graph, node = environment.question.instance.graph, environment.node
+        visited = np.zeros(graph.n)
+        visited[environment.order[: environment.step]] = 1.0
+        current = np.zeros(graph.n)
+        current[node] = 1.0
+        outputs = np.bincount(graph.tensors.producer, graph.tensors.bytes, graph.n)
+        fixed = np.broadcast_to(np.column_stack((graph.work, outputs, visited, current)), (*environment.place.shape, 4))
+        after = (environment.begin - environment.begin[:, [node]])[..., None]
+        device = np.eye(environment.question.instance.devices)[environment.place]
+        x = np.concatenate((fixed, after, device), axis=2)
+        x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-12)
+        return np.full(len(x), node), x.astype(np.float32)
+
+    def rows(self, context: GraphTensors, seen: Seen) -> Tensor:
+        """Logits after a new embedding of each row."""
+        graph, (node, x) = context, map(torch.as_tensor, seen)
+        h = self.messages(x, graph)  # (R, n, 2 width)
+        here = h[torch.arange(len(node)), node]
+        sets = graph.sets[2:, node] if self.pooled else graph.everything.expand(1, len(node), -1)
+        pooled = [torch.einsum("rn,rnw->rw", mask, layer(h)) for mask, layer in zip(sets, self.pool, strict=True)]
+        return self.head(torch.cat((here, *pooled), 1))
+
+
+#: Columns of a node that the published network sees, besides its device.
+_NODE = 5
+
+#: Name to policy.
+POLICIES: dict[str, type[Policy]] = {"fast": Fast, "device-pool": DevicePool, "placeto": Placeto}
+
+
+def create(name: str, seed: int, **options: Any) -> Policy:
+    """A policy with random weights.
+
+    Parameters
+    ----------
+    name : str
+        One of `POLICIES`.
+    seed : int
+    **options
+        Arguments of its class.
+
+    Raises
+    ------
+    InputError
+        If there is no such policy.
+    """
+    if name not in POLICIES:
+        raise InputError(f"There is no policy {name!r}; choose one of {', '.join(POLICIES)}.")
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return POLICIES[name](**options)
+
+
+def capture(policy: Policy, **about: Any) -> Checkpoint:
+    """The weights of a policy as they are now, and free text on how they came about."""
+    (name,) = (name for name, kind in POLICIES.items() if kind is type(policy))
+    return Checkpoint(name, policy.options, {k: w.numpy().copy() for k, w in policy.state_dict().items()}, about)
+
+
+def restore(checkpoint: Checkpoint) -> Policy:
+    """The policy of a checkpoint, to go on training."""
+    policy = create(checkpoint.policy, 0, **checkpoint.options)
+    policy.load_state_dict({name: torch.as_tensor(weight) for name, weight in checkpoint.weights.items()})
+    return policy
+
+
+def scorer(policy: Policy) -> Scorer:
+    """The policy as what `rollout.place` takes."""
+    contexts: dict[Question, Any] = {}
+
+    def score(environments: Sequence[Environment]) -> list[FloatArray]:
+        with torch.no_grad():
+            for question in {environment.question for environment in environments} - contexts.keys():
+                contexts[question] = policy.context(question)
+            return observe_and_score(policy, contexts, environments)[1]
+
+    return score
+
+
+def observe_and_score(
+    policy: Policy, contexts: Mapping[Question, Any], environments: Sequence[Environment]
+) -> tuple[list[Seen], list[FloatArray]]:
+    """What the policy sees of each environment, and its logits."""
+    seen = [policy.observe(environment) for environment in environments]
+    logits = policy([contexts[environment.question] for environment in environments], seen)
+    return seen, [rows.numpy() for rows in logits]

@@ -1,0 +1,116 @@
+"""From the logits of a policy to a placement. Needs numpy alone, so a trained policy runs without PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heuristics.placement.placeto.environment import (
+    Environment,
+    Order,
+    Question,
+    Start,
+    roll_out,
+    start_place,
+    traversal,
+)
+from instances.placement import Placement, PlacementInstance
+from instances.tensors import FloatArray, IntArray
+
+__all__ = ["FastScorer", "Outcome", "Scorer", "place", "sampled"]
+
+#: Maps environments of e episodes to (e, k) logits each.
+Scorer = Callable[[Sequence[Environment]], Sequence[FloatArray]]
+
+
+class FastScorer:
+    """The policy `fast` in numpy.
+
+    Parameters
+    ----------
+    weights : mapping of str to array
+        The parameters of `policy.Fast` by their names.
+    """
+
+    def __init__(self, weights: Mapping[str, NDArray[Any]]) -> None:
+        values = [np.asarray(value, dtype=np.float32) for value in weights.values()]
+        self._layers = list(zip(values[::2], values[1::2], strict=True))
+
+    def __call__(self, environments: Sequence[Environment]) -> list[FloatArray]:
+        """Logits of all devices in each environment."""
+        return [self._score(environment.features().astype(np.float32)) for environment in environments]
+
+    def _score(self, features: NDArray[np.float32]) -> NDArray[Any]:
+        x = np.concatenate((features, features - features.mean(axis=1, keepdims=True)), axis=2)
+        for weight, bias in self._layers[:-1]:
+            x = np.maximum(x @ weight.T + bias, 0.0)
+        weight, bias = self._layers[-1]
+        return (x @ weight.T + bias)[..., 0]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the episodes on one instance came to.
+
+    Parameters
+    ----------
+    best : Placement
+        The best placement that any step of any episode saw.
+    last : Placement
+        The best of those that the episodes ended with.
+    simulations : int
+        Calls of the simulator.
+    """
+
+    best: Placement
+    last: Placement
+    simulations: int
+
+
+def sampled(logits: Sequence[FloatArray], rng: np.random.Generator | None) -> list[IntArray]:
+    """Draw a device for each row of logits, or take the likeliest where there is no generator."""
+    if rng is None:
+        return [rows.argmax(axis=1) for rows in logits]
+    return [(rows + rng.gumbel(size=rows.shape)).argmax(axis=1) for rows in logits]
+
+
+def place(
+    instance: PlacementInstance,
+    scorer: Scorer,
+    rng: np.random.Generator,
+    *,
+    samples: int = 0,
+    sweeps: int = 2,
+    start: Start = "single",
+    order: Order = "topological",
+) -> Outcome:
+    """Place a graph with a trained policy, without training.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    scorer : callable
+        The policy.
+    rng : numpy.random.Generator
+        For random starts and orders, and for samples.
+    samples : int
+        Number of sampled episodes; 0 for a single one with the likeliest device in each step.
+    sweeps : int
+        How often each node is visited.
+    start, order : str
+        See `environment`.
+
+    Returns
+    -------
+    Outcome
+    """
+    question = Question(instance)
+    places = start_place(question, start, max(samples, 1), rng)
+    environment = Environment(question, places, traversal(question, order, sweeps, rng))
+    roll_out([environment], lambda active: sampled(scorer(active), rng if samples else None))
+    last = Placement(instance, environment.place[environment.objective.argmin()])
+    return Outcome(environment.answer(), last, environment.simulations)

@@ -1,0 +1,258 @@
+"""REINFORCE with a baseline for each time step (Addanki et al., NeurIPS 2019, Section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heuristics.placement.placeto.environment import (
+    Environment,
+    Order,
+    Question,
+    Start,
+    roll_out,
+    start_place,
+    traversal,
+)
+from heuristics.placement.placeto.policy import Policy, Seen, observe_and_score
+from heuristics.placement.placeto.rollout import sampled
+from instances.errors import InputError
+from instances.placement import PlacementInstance
+from instances.tensors import FloatArray, IntArray
+
+__all__ = ["Point", "Training", "one_thread", "returns_of", "train"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """How to train.
+
+    Parameters
+    ----------
+    updates : int
+        Number of gradient steps; the same seed and updates give the same weights.
+    graphs, episodes : int
+        Instances in each update, drawn without repetition, and episodes on each.
+    sweeps : int
+        Visits of each node in an episode.
+    reward : str
+        "step": how much each step shortens the penalised time; "terminal": only how it ends; "best": how much better
+        than now the best placement of the rest of the episode is, as the released code offers.
+    discount : float
+        Of later rewards, for steps. The paper has 1.
+    start : sequence of str
+        Starts to draw from for each instance; all its episodes share it.
+    order : str
+        In which nodes are visited.
+    entropy : float
+        Weight of the entropy bonus at first; it falls linearly to 0.001 over 80 % of the updates.
+    rate : float
+        Learning rate of Adam at first; it falls linearly to a tenth.
+    seed : int
+    """
+
+    updates: int
+    graphs: int = 8
+    episodes: int = 8
+    sweeps: int = 2
+    reward: Literal["step", "terminal", "best"] = "step"
+    discount: float = 0.97
+    start: Sequence[Start] = ("random",)
+    order: Order = "topological"
+    entropy: float = 0.05
+    rate: float = 2e-3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "graphs", "episodes", "sweeps"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} of a training is {getattr(self, name)}; it must be at least 1.")
+        if self.reward not in ("step", "terminal", "best"):
+            raise InputError(f"reward is {self.reward!r}; choose step, terminal or best.")
+
+
+class Point(NamedTuple):
+    """A point of the learning curve.
+
+    Parameters
+    ----------
+    update, episodes, simulations : int
+        How much has been done, this update included.
+    mean, best : float
+        Penalised times at the end of this update's episodes: the mean, and the mean over graphs of the least seen.
+    entropy : float
+        Of the policy [nats].
+    """
+
+    update: int
+    episodes: int
+    simulations: int
+    mean: float
+    best: float
+    entropy: float
+
+
+def train(
+    policy: Policy,
+    instances: Sequence[PlacementInstance],
+    training: Training,
+    on_progress: Callable[[Point], None] = lambda point: None,
+) -> list[Point]:
+    """Train `policy` in place, on one thread.
+
+    Parameters
+    ----------
+    policy : Policy
+    instances : sequence of PlacementInstance
+        Their memory, where finite, is part of what is minimised.
+    training : Training
+    on_progress : callable, optional
+        Called after each update.
+
+    Returns
+    -------
+    list of Point
+        The learning curve.
+
+    Raises
+    ------
+    InputError
+        If there are no instances.
+    """
+    if not instances:
+        raise InputError("There is no instance to train on; give at least one.")
+    rng = np.random.default_rng(training.seed)
+    questions = [Question(instance) for instance in instances]
+    optimiser = torch.optim.Adam(policy.parameters(), lr=training.rate)
+    curve: list[Point] = []
+    episodes = simulations = 0
+    with one_thread():
+        for update in range(1, training.updates + 1):
+            done = (update - 1) / training.updates
+            for group in optimiser.param_groups:
+                group["lr"] = training.rate * (1 - 0.9 * done)
+            chosen = rng.choice(len(questions), min(training.graphs, len(questions)), replace=False)
+            batch = [_environment(questions[i], training, rng) for i in chosen]
+            records = _record(policy, batch, rng)
+            bonus = 0.001 + (training.entropy - 0.001) * max(0.0, 1 - done / 0.8)
+            entropy = _improve(policy, optimiser, batch, records, training, bonus)
+            episodes += len(batch) * training.episodes
+            simulations += sum(environment.simulations for environment in batch)
+            last = np.mean([environment.objective.mean() for environment in batch])
+            best = np.mean([environment.best.min() for environment in batch])
+            curve.append(Point(update, episodes, simulations, float(last), float(best), entropy))
+            on_progress(curve[-1])
+    return curve
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let PyTorch use one thread; for matrices as small as these, more only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
+    """Sum of the rewards that follow each step.
+
+    Parameters
+    ----------
+    history : (steps + 1, e) floats
+        Objective at the start and after each step.
+    reward : {"step", "terminal", "best"}
+    discount : float
+
+    Returns
+    -------
+    (steps, e) floats
+    """
+    if reward == "terminal":
+        return np.tile(-history[-1], (len(history) - 1, 1))
+    if reward == "best":
+        return history[:-1] - np.minimum.accumulate(history[:0:-1])[::-1]
+    returns = history[:-1] - history[1:]
+    for i in range(len(returns) - 2, -1, -1):
+        returns[i] += discount * returns[i + 1]
+    return returns
+
+
+#: What was seen in each step of an environment, and the devices chosen.
+_Record = tuple[list[Seen], list[IntArray]]
+
+
+def _environment(question: Question, training: Training, rng: np.random.Generator) -> Environment:
+    start = training.start[int(rng.integers(len(training.start)))]
+    place = start_place(question, start, training.episodes, rng)
+    return Environment(question, place, traversal(question, training.order, training.sweeps, rng))
+
+
+def _record(policy: Policy, batch: Sequence[Environment], rng: np.random.Generator) -> list[_Record]:
+    """Play the episodes of an update, and remember what happened."""
+    records: dict[Environment, _Record] = {environment: ([], []) for environment in batch}
+
+    def choose(active: Sequence[Environment]) -> list[IntArray]:
+        seen, logits = observe_and_score(policy, contexts, active)
+        devices = sampled(logits, rng)
+        for environment, rows, device in zip(active, seen, devices, strict=True):
+            records[environment][0].append(rows)
+            records[environment][1].append(device)
+        return devices
+
+    with torch.no_grad():
+        contexts = {environment.question: policy.context(environment.question) for environment in batch}
+        roll_out(batch, choose)
+    return list(records.values())
+
+
+def _improve(
+    policy: Policy,
+    optimiser: torch.optim.Optimizer,
+    batch: Sequence[Environment],
+    records: Sequence[_Record],
+    training: Training,
+    bonus: float,
+) -> float:
+    """Do one gradient step; return the mean entropy.
+
+    The baseline of a step is the mean return of all episodes of its instance in that step, where the paper averages
+    over the last updates: all episodes begin alike, so their mean is known at once.
+    """
+    advantages = []
+    for environment in batch:
+        returns = returns_of(np.array(environment.history), training.reward, training.discount)
+        advantages.append((returns - returns.mean(axis=1, keepdims=True)).ravel())
+    scale = max(float(np.concatenate(advantages).std()), 1e-8)
+    steps = sum(len(rows) for rows in advantages)
+    optimiser.zero_grad()
+    total = 0.0
+    for environment, (seen, devices), advantage in zip(batch, records, advantages, strict=True):
+        rows = tuple(np.concatenate(column) for column in zip(*seen, strict=True))
+        (logits,) = policy([policy.context(environment.question)], [rows])
+        loss, entropy = _loss(logits, np.concatenate(devices), advantage / scale, bonus)
+        (loss / steps).backward()
+        total += entropy
+    torch.nn.utils.clip_grad_norm_(policy.parameters(), _CLIP)
+    optimiser.step()
+    return total / steps
+
+
+def _loss(logits: Tensor, device: IntArray, advantage: FloatArray, bonus: float) -> tuple[Tensor, float]:
+    """Sum over steps of the policy gradient's loss minus the entropy bonus, and the sum of entropies."""
+    logp = torch.log_softmax(logits, dim=1)
+    entropy = -(logp.exp() * logp).sum()
+    taken = logp.gather(1, torch.as_tensor(device)[:, None])[:, 0]
+    weight = torch.as_tensor(advantage, dtype=logp.dtype)
+    return -(taken * weight).sum() - bonus * entropy, float(entropy.detach())
+
+
+_CLIP = 1.25

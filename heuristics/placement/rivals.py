@@ -1,0 +1,57 @@
+"""Placements to compare with: one device, random ones, and what an expert would do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from heuristics.limits import Limits
+from heuristics.placement.simulator import penalised_times
+from instances.grouping import node_layers
+from instances.placement import Placement, PlacementInstance
+from instances.tensors import IntArray
+
+__all__ = ["best_random", "expert", "random_placements", "single"]
+
+#: Placements that are drawn and simulated at once.
+_BATCH = 1000
+
+
+def single(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Placement:
+    """All nodes on device 0."""
+    return Placement(instance, np.zeros(instance.graph.n, dtype=np.int64))
+
+
+def random_placements(instance: PlacementInstance, rng: np.random.Generator, count: int) -> IntArray:
+    """(count, n) uniformly random placements."""
+    return rng.integers(instance.devices, size=(count, instance.graph.n))
+
+
+def best_random(
+    instance: PlacementInstance, rng: np.random.Generator, limits: Limits | None = None, samples: int = 1000
+) -> Placement:
+    """The best of some random placements."""
+    limits = limits or Limits()
+    left, best, value = limits.allow(samples), None, np.inf
+    while best is None or (left > 0 and not limits.reached(value * instance.total_work)):
+        rows = random_placements(instance, rng, min(_BATCH, left))
+        values = penalised_times(instance, rows)
+        if best is None or values.min() < value:
+            best, value = rows[values.argmin()], values.min()
+        left -= len(rows)
+    return Placement(instance, best)
+
+
+def expert(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Placement:
+    """By hand: layer by layer.
+
+    Where the graph has an attribute ``lane``, a number per node, nodes go to device ``lane`` mod k: recurrent layers,
+    or branches of cells (see `instances.families`). Other graphs are cut into k stretches of layers of equal work.
+    """
+    graph, k = instance.graph, instance.devices
+    if "lane" in graph.attributes:
+        return Placement(instance, np.asarray(graph.attributes["lane"]) % k)
+    order = np.argsort(node_layers(graph), kind="stable")
+    before = np.cumsum(graph.work[order]) - graph.work[order] / 2
+    device = np.empty(graph.n, dtype=np.int64)
+    device[order] = np.minimum(k - 1, before * k // instance.total_work)
+    return Placement(instance, device)

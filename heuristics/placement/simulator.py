@@ -1,0 +1,183 @@
+"""The step time of `instances.timeline`, compiled by numba: 10 microseconds for a hundred nodes.
+
+No queue of events is needed. Nodes are taken from a heap by (time when ready, index), and all consequences of a node
+are computed at once. A node becomes ready no earlier than the ends of those that it reads from; so nodes leave the
+heap in the order in which they become ready, each device serves them first come, first served, and each bus gets
+its transfers in the order of the ends of nodes on its device.
+
+In other kernels: make `arrays = SimulatorArrays.of(instance)` and `space = workspace(arrays)` once, then call
+``simulate(arrays, device, space)``, which leaves ``space.start`` and ``space.end`` of the nodes behind, or
+``penalised(arrays, device, space)``, which also looks at the memory.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike
+
+from heuristics.placement.memory import peak_memory
+from heuristics.placement.state import SimulatorArrays, Workspace, workspace
+from instances.placement import OVERFLOW_WEIGHT, PlacementInstance
+from instances.tensors import FloatArray, IntArray
+
+__all__ = [
+    "SimulatorArrays",
+    "Workspace",
+    "peak_memory",
+    "penalised",
+    "penalised_times",
+    "simulate",
+    "step_times",
+    "workspace",
+]
+
+
+@njit(cache=True)
+def simulate(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> float:
+    """Step time with node v on ``device[v]``; fills `start`, `end`, `sent` and `arrived` of `space`.
+
+    Nodes on device -1 are left out; so must be those that read from them.
+    """
+    space.missing[:] = arrays.inputs
+    space.ready[:] = 0.0
+    space.device_free[:] = 0.0
+    space.bus_free[:] = 0.0
+    space.holds[:] = -1
+    size = 0
+    for v in range(len(arrays.work)):
+        if arrays.inputs[v] == 0 and device[v] >= 0:
+            size = _push(space, size, v)
+    step = 0.0
+    while size > 0:
+        u = space.heap_node[0]
+        size = _pop(space, size)
+        home = device[u]
+        start = _later(space.ready[u], space.device_free[home])
+        end = start + arrays.work[u]
+        space.start[u], space.end[u] = start, end
+        space.device_free[home] = end + arrays.node_gap if arrays.work[u] > 0.0 else end
+        step = _later(step, end)
+        for t in range(arrays.output_start[u], arrays.output_start[u + 1]):
+            for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
+                v = arrays.reader[e]
+                there = device[v]
+                if there < 0:
+                    continue
+                at = end if there == home else _transfer(arrays, space, t, home, there, end)
+                space.ready[v] = _later(space.ready[v], at)
+                space.missing[v] -= 1
+                if space.missing[v] == 0:
+                    size = _push(space, size, v)
+    return step
+
+
+@njit(cache=True, inline="always")
+def _later(x: float, y: float) -> float:
+    """The larger number; `max` also looks for NaN, which takes a third of the time of a simulation."""
+    return x if x > y else y
+
+
+@njit(cache=True, inline="always")
+def _transfer(arrays: SimulatorArrays, space: Workspace, t: int, home: int, there: int, end: float) -> float:
+    """When tensor `t`, complete at `end`, arrives; the first reader on a device makes it move."""
+    if space.holds[there] == t:
+        return space.arrived[t, there]
+    begin = _later(space.bus_free[home], end)
+    at = begin + arrays.tensor_time[t]
+    space.bus_free[home] = at + arrays.transfer_gap
+    if arrays.broadcast:
+        space.holds[:] = t
+        space.sent[t, :] = begin
+        space.arrived[t, :] = at
+    else:
+        space.holds[there] = t
+        space.sent[t, there] = begin
+        space.arrived[t, there] = at
+    return at
+
+
+@njit(cache=True, inline="always")
+def _push(space: Workspace, size: int, v: int) -> int:
+    """Put a node into the heap of (ready, index); returns the new size."""
+    times, nodes, time, i = space.heap_time, space.heap_node, space.ready[v], size
+    while i > 0:
+        above = (i - 1) >> 1
+        if times[above] < time or (times[above] == time and nodes[above] < v):
+            break
+        times[i], nodes[i] = times[above], nodes[above]
+        i = above
+    times[i], nodes[i] = time, v
+    return size + 1
+
+
+@njit(cache=True, inline="always")
+def _pop(space: Workspace, size: int) -> int:
+    """Remove the first node of the heap; returns the new size."""
+    times, nodes, size = space.heap_time, space.heap_node, size - 1
+    time, v, i = times[size], nodes[size], 0
+    while True:
+        below = 2 * i + 1
+        if below >= size:
+            break
+        right = below + 1
+        if right < size and (
+            times[right] < times[below] or (times[right] == times[below] and nodes[right] < nodes[below])
+        ):
+            below = right
+        if time < times[below] or (time == times[below] and v < nodes[below]):
+            break
+        times[i], nodes[i] = times[below], nodes[below]
+        i = below
+    times[i], nodes[i] = time, v
+    return size
+
+
+@njit(cache=True)
+def penalised(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> float:
+    """Penalised time of a placement, as `Placement.penalised_time`."""
+    value = simulate(arrays, device, space) / arrays.total_work
+    if arrays.memory < math.inf:
+        peak_memory(arrays, device, space)
+        for d in range(arrays.devices):
+            value += OVERFLOW_WEIGHT * max(0.0, space.peak[d] / arrays.memory - 1.0)
+    return value
+
+
+def step_times(instance: PlacementInstance, devices: ArrayLike) -> FloatArray:
+    """Step times of one or many placements.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    devices : (..., n) integers
+        Placements, not checked; `Placement` checks.
+
+    Returns
+    -------
+    (...) floats
+        In the time unit of the work; the same numbers as `Placement.step_time`.
+    """
+    rows = np.atleast_2d(np.asarray(devices, dtype=np.int64))
+    return _step_times(SimulatorArrays.of(instance), rows.reshape(-1, rows.shape[-1])).reshape(np.shape(devices)[:-1])
+
+
+def penalised_times(instance: PlacementInstance, devices: ArrayLike) -> FloatArray:
+    """Penalised times of one or many placements; as `step_times`."""
+    rows = np.atleast_2d(np.asarray(devices, dtype=np.int64))
+    values = _penalised_times(SimulatorArrays.of(instance), rows.reshape(-1, rows.shape[-1]))
+    return values.reshape(np.shape(devices)[:-1])
+
+
+@njit(cache=True)
+def _step_times(arrays: SimulatorArrays, placements: IntArray) -> FloatArray:
+    space = workspace(arrays)
+    return np.array([simulate(arrays, device, space) for device in placements])
+
+
+@njit(cache=True)
+def _penalised_times(arrays: SimulatorArrays, placements: IntArray) -> FloatArray:
+    space = workspace(arrays)
+    return np.array([penalised(arrays, device, space) for device in placements])

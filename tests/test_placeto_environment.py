@@ -1,0 +1,167 @@
+"""The decision process of Placeto: what a step does, what policies see, what comes out of an episode."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from heuristics.placement.placeto import Outcome, place
+from heuristics.placement.placeto.environment import Environment, Question, roll_out, start_place, traversal
+from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, FEATURES, PARALLEL, relations
+from heuristics.placement.placeto.rollout import sampled
+from instances import ComputationGraph, InputError
+from instances.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement import Placement, PlacementInstance
+
+
+def diamond(k: int = 2, **platform: float) -> PlacementInstance:
+    graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], [1, 2, 2, 1], [3, 3, 3, 0])
+    return PlacementInstance(graph, k, bandwidth=3.0, **platform)
+
+
+def family_instance(name: str = "ptb", seed: int = 0, k: int = 3, **platform: float) -> PlacementInstance:
+    return PlacementInstance(PLACEMENT_FAMILIES[name].graph(seed), k, BANDWIDTH, **platform)
+
+
+def environment(instance: PlacementInstance, episodes: int = 3, seed: int = 0) -> Environment:
+    question, rng = Question(instance), np.random.default_rng(seed)
+    start = rng.integers(instance.devices, size=(episodes, instance.graph.n))
+    return Environment(question, start, traversal(question, "topological", 2, rng))
+
+
+def play(e: Environment, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    roll_out([e], lambda active: [rng.integers(a.question.instance.devices, size=len(a.place)) for a in active])
+
+
+class TestEnvironment:
+    @pytest.mark.parametrize("memory", [np.inf, 4e8])
+    def test_objectives_are_those_of_the_placements(self, memory: float) -> None:
+        instance = family_instance(memory=memory)
+        e = environment(instance)
+        play(e)
+        assert e.objective == pytest.approx([Placement(instance, row).penalised_time for row in e.place], rel=1e-12)
+        assert e.best == pytest.approx([Placement(instance, row).penalised_time for row in e.best_place], rel=1e-12)
+
+    def test_times_are_those_of_the_timeline(self) -> None:
+        instance = family_instance()
+        e = environment(instance)
+        play(e)
+        for i, row in enumerate(e.place):
+            timeline = Placement(instance, row).timeline
+            assert e.begin[i] == pytest.approx(timeline.start)
+            assert e.end[i] == pytest.approx(timeline.end)
+
+    def test_best_is_the_least_of_the_history(self) -> None:
+        e = environment(family_instance())
+        play(e)
+        assert e.best.tolist() == np.min(e.history, axis=0).tolist()
+        assert len(e.history) == len(e.order) + 1
+
+    def test_staying_costs_no_simulation(self) -> None:
+        e = environment(diamond())
+        roll_out([e], lambda active: [a.place[:, a.node] for a in active])
+        assert e.simulations == len(e.place)
+
+    def test_graphs_of_different_size_step_together(self) -> None:
+        a, b = environment(diamond()), environment(family_instance())
+        roll_out([a, b], lambda active: [np.zeros(len(e.place), dtype=np.int64) for e in active])
+        for e in (a, b):
+            assert e.finished
+            assert (e.place == 0).all()
+
+    def test_memory_binds(self) -> None:
+        free = Placement(family_instance(k=1), np.zeros(61, dtype=np.int64))
+        tight = family_instance(memory=0.6 * float(free.peak_memory.max()))
+        e = Environment(Question(tight), np.zeros((1, 61)), np.arange(1))
+        assert e.objective[0] > 1.5  # 1, and twice the overflow
+
+
+class TestTraversal:
+    @pytest.mark.parametrize("order", ["topological", "reverse", "random"])
+    def test_each_sweep_visits_every_node_once(self, order: str) -> None:
+        question = Question(family_instance())
+        steps = traversal(question, order, 3, np.random.default_rng(0))
+        for sweep in steps.reshape(3, -1):
+            assert sorted(sweep) == list(range(question.instance.graph.n))
+
+    def test_unknown_names_are_refused(self) -> None:
+        question, rng = Question(diamond()), np.random.default_rng(0)
+        with pytest.raises(InputError, match="choose one of topological"):
+            traversal(question, "depth", 1, rng)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="choose one of single"):
+            start_place(question, "all", 1, rng)  # type: ignore[arg-type]
+
+    def test_episodes_share_a_random_start(self) -> None:
+        places = start_place(Question(family_instance()), "random", 4, np.random.default_rng(0))
+        assert (places == places[0]).all()
+        assert len(set(places[0])) == 3
+
+
+class TestFeatures:
+    def test_relations_of_a_diamond(self) -> None:
+        a, d, p = ANCESTOR, DESCENDANT, PARALLEL
+        assert relations(diamond().graph).tolist() == [[0, d, d, d], [a, 0, p, d], [a, p, 0, d], [a, a, a, 0]]
+
+    def test_values_on_a_diamond(self) -> None:
+        """Node 1 of a diamond with 0, 1, 3 on device 0 and 2 on device 1; units are 1.5 a node and 3 a device."""
+        e = Environment(Question(diamond()), np.array([[0, 0, 1, 0]]), np.array([1]))
+        here, there = (dict(zip(FEATURES, row, strict=True)) for row in e.features()[0])
+        assert (here["is current"], there["is current"]) == (1, 0)
+        assert (here["load"], there["load"]) == (2 / 3, 2 / 3)
+        assert (here["work of ancestors"], here["work of descendants"]) == (1 / 3, 1 / 3)
+        assert there["work of parallel nodes"] == 2 / 3
+        assert there["parallel work at the same time"] == pytest.approx(np.log1p(1 / 1.5))  # 2 to 4, and 1 to 3
+        assert (here["wait for inputs"], there["wait for inputs"]) == pytest.approx((0, np.log1p(1 / 1.5)))
+        assert there["tensors of parents here anyway"] == pytest.approx(np.log1p(1 / 1.5))
+        assert (here["share of readers"], there["share of readers"]) == (1, 0)
+        assert (here["transfers from here"], there["transfers from here"]) == pytest.approx((0, np.log1p(1 / 1.5)))
+        assert there["earliest start here"] == pytest.approx(np.log1p(3 / 1.5))  # when 2 has ended, at 4
+        assert here["longest way to an end"] == 3 / 6
+
+    def test_renaming_devices_renames_rows(self) -> None:
+        question, rng = Question(family_instance(memory=4e8)), np.random.default_rng(0)
+        start, name = rng.integers(3, size=(1, 61)), np.array([2, 0, 1])
+        for node in range(0, 61, 5):
+            a, b = (Environment(question, place, np.array([node])).features()[0] for place in (start, name[start]))
+            assert b[name] == pytest.approx(a)
+
+    def test_scaling_time_and_bytes_changes_nothing(self) -> None:
+        graph = family_instance().graph
+        scaled = ComputationGraph.from_edges(
+            [(u, v, t - graph.output_start[u]) for (u, v), t in zip(graph.edges, graph.edge_tensor, strict=True)],
+            1000 * graph.work,
+            [graph.tensors.bytes[a:b] for a, b in zip(graph.output_start, graph.output_start[1:], strict=False)],
+        )
+        start = np.random.default_rng(0).integers(3, size=(1, 61))
+        instances = (PlacementInstance(graph, 3, BANDWIDTH), PlacementInstance(scaled, 3, BANDWIDTH / 1000))
+        for node in range(0, 61, 5):
+            a, b = (Environment(Question(i), start, np.array([node])).features() for i in instances)
+            assert a == pytest.approx(b)
+
+
+class TestPlace:
+    def test_a_scorer_that_loves_device_one(self) -> None:
+        love = np.array([0.0, 50.0])
+        outcome = place(diamond(), lambda active: [np.tile(love, (len(e.place), 1)) for e in active], _rng(), sweeps=1)
+        assert outcome.last.device.tolist() == [1, 1, 1, 1]
+        assert outcome.best.step_time <= 6
+        assert outcome.simulations == 5
+
+    def test_more_samples_are_more_episodes(self) -> None:
+        def shrug(active: list[Environment]) -> list[np.ndarray]:
+            return [np.zeros((len(e.place), 3)) for e in active]
+
+        few, many = (place(family_instance(), shrug, _rng(), samples=s) for s in (1, 8))
+        assert isinstance(few, Outcome)
+        assert many.simulations > 4 * few.simulations
+        assert many.best.penalised_time <= many.last.penalised_time
+
+    def test_sampling_follows_the_logits(self) -> None:
+        probability = np.array([0.7, 0.2, 0.1])
+        (drawn,) = sampled([np.tile(np.log(probability), (20000, 1))], _rng())
+        assert np.bincount(drawn) / 20000 == pytest.approx(probability, abs=0.02)
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(0)
