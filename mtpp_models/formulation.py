@@ -14,7 +14,6 @@ from instances import Instance, Partition, Result
 from instances.tensors import IntArray
 from mtpp_models.outcome import Controls
 from mtpp_models.simple import simple
-from mtpp_models.solvers import Solver
 from mtpp_models.strengthening import Strengthening
 
 __all__ = ["Algorithm", "Case", "Formulation", "ScaledInstance", "as_modelled", "block_ranks"]
@@ -173,20 +172,17 @@ class Algorithm:
     name, summary, reference : str
         As of a `Formulation`.
     prove : callable
-        Maps a partition of the instance, the better the faster, a solver and its controls to a result. Reports are
-        in the time unit of the instance.
+        Maps a partition of the instance, the better the faster, and controls to a result. Reports are in the time
+        unit of the instance.
     exact : bool
         Whether its bound is the optimum when it runs to its end.
-    uses_solver : bool
-        Whether it needs a solver; others are given None.
     """
 
     name: str
     summary: str
     reference: str
-    prove: Callable[[Partition, Solver | None, Controls], Result]
+    prove: Callable[[Partition, Controls], Result]
     exact: bool = False
-    uses_solver: bool = False
 
 
 @dataclass(frozen=True)
@@ -214,11 +210,6 @@ class Formulation:
     exact: bool = False
     sizes: Callable[[int], tuple[int, ...]] | None = None
     strengthening: Strengthening | None = None
-
-    @property
-    def uses_solver(self) -> bool:
-        """Whether it needs a solver: yes."""
-        return True
 
 
 def as_modelled(instance: Instance) -> Instance:

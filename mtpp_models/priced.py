@@ -21,7 +21,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from mtpp_models.outcome import Controls
 from mtpp_models.prices import PriceSearch
 from mtpp_models.simple import simple
 
-__all__ = ["PRICED", "priced", "prove_with"]
+__all__ = ["PRICED", "priced"]
 
 PRICED = "priced"
 
@@ -94,7 +93,7 @@ def priced(start: Partition, controls: Controls) -> Result:
             return 0.0 if interrupted.is_set() else limit - (time.monotonic() - begin)
 
         search = PriceSearch(start, controls.seed)
-        _improve(search, _FIRST_ROUNDS, _FIRST, left)
+        search.improve(_FIRST_ROUNDS, _spent(_FIRST, left))
         least = floor or _NEGLIGIBLE * start.bottleneck
         goal = floor + _RISE * (search.ceiling - floor)
         for _ in range(_PROOFS):
@@ -104,9 +103,8 @@ def priced(start: Partition, controls: Controls) -> Result:
             if goal < least:  # without their overflow, blocks cost next to nothing
                 bound = replace(bound, optimal=True)
                 break
-            prices, end = search.prices, (1 - _PROOF) * left()
-            stop = partial(_is_over, left, end)
-            value, block = prove_with(prices, goal, search, stop, _PAIRS * left())
+            prices = search.prices
+            value, block = _prove_with(prices, goal, search, _spent(_PROOF, left), _PAIRS * left())
             if value > bound.value:
                 closed = value >= start.bottleneck * (1 - PROOF_TOLERANCE)
                 bound = Bound(value, PRICED, closed, {"prices": prices.tolist(), "seed": controls.seed})
@@ -122,7 +120,7 @@ def priced(start: Partition, controls: Controls) -> Result:
                 if solved and not is_new:  # the search for prices has it in view and can do no better
                     bound = replace(bound, optimal=True)
                     break
-                _improve(search, _MORE_ROUNDS, _MORE, left)
+                search.improve(_MORE_ROUNDS, _spent(_MORE, left))
                 # What these prices were worth at most lies above the bound and below the goal.
                 goal = (goal + cost) / 2
                 goal += 0.0 if solved else (bound.value - goal) * _RETREAT
@@ -134,21 +132,18 @@ def priced(start: Partition, controls: Controls) -> Result:
     return Result(PRICED, instance, start, bound, seconds, interrupted=interrupted.is_set())
 
 
-def _is_over(left: Callable[[], float], end: float) -> bool:
-    return left() < end
-
-
-def _improve(search: PriceSearch, rounds: int, part: float, left: Callable[[], float]) -> None:
+def _spent(part: float, left: Callable[[], float]) -> Callable[[], bool]:
+    """Tells whether a part of the time that is left now has passed, or there is none."""
     end = (1 - part) * left()
-    search.improve(rounds, lambda: left() < end or left() <= 0)
+    return lambda: left() < end or left() <= 0
 
 
-def prove_with(
+def _prove_with(
     prices: FloatArray,
     goal: float,
     search: PriceSearch,
     stop: Callable[[], bool],
-    seconds: float = math.inf,
+    seconds: float,
 ) -> tuple[float, BoolArray | None]:
     """What given prices prove, at most `goal`, and a block that stands in the way of more.
 

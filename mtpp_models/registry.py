@@ -15,7 +15,6 @@ from mtpp_models.pigeonhole import pigeonhole
 from mtpp_models.pinned import pinned
 from mtpp_models.priced import priced
 from mtpp_models.simple import simple
-from mtpp_models.solvers import Solver
 from mtpp_models.strengthened import strengthened
 from mtpp_models.strengthening import Strengthening
 from mtpp_models.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
@@ -25,9 +24,9 @@ __all__ = ["MODELS", "find_model"]
 
 def _timed(
     prove: Callable[[Partition, float | None], Result],
-) -> Callable[[Partition, Solver | None, Controls], Result]:
-    """An algorithm that needs no solver, of all controls the time limit alone."""
-    return lambda start, _, controls: prove(start, controls.time_limit)
+) -> Callable[[Partition, Controls], Result]:
+    """An algorithm that needs, of all controls, the time limit alone."""
+    return lambda start, controls: prove(start, controls.time_limit)
 
 
 _ALGORITHMS = (
@@ -35,7 +34,7 @@ _ALGORITHMS = (
         "simple",
         "the larger of the heaviest node and the work per block",
         "MTPP, Lemma 4.2, eq. (13)",
-        lambda start, *_: Result("simple", start.instance, start, Bound(simple(start.instance), "simple")),
+        lambda start, _: Result("simple", start.instance, start, Bound(simple(start.instance), "simple")),
     ),
     Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/pinned.py", _timed(pinned)),
     Algorithm(
@@ -57,7 +56,7 @@ _PRICED = Algorithm(
     "priced",
     "cheapest block that is worth its share of the best prices of nodes",
     "this project, mtpp_models/priced.py",
-    lambda start, _, controls: priced(start, controls),
+    priced,
 )
 
 #: Name to model, in order of effort.

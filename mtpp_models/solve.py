@@ -110,14 +110,14 @@ def solve(
     if strengthening is not None:
         chosen = strengthened(chosen, strengthening)
     _check(instance, time_limit, gap, threads, seed, start)
-    driver = find_solver(solver) if chosen.uses_solver else None
+    driver = None if isinstance(chosen, Algorithm) else find_solver(solver)
     controls = Controls(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
 
     def prove(instance: Instance, start: Partition | None) -> Result:
         if isinstance(chosen, Algorithm):
             known = start or _one_block(instance)
             report = _reporter(chosen.name, 1.0, on_progress)
-            result = chosen.prove(known, driver, replace(controls, report=report))
+            result = chosen.prove(known, replace(controls, report=report))
             return result if start is not None or chosen.exact else replace(result, partition=None)
         assert driver is not None
         return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
