@@ -2,9 +2,11 @@
 
 A move takes a node to another block between those of its predecessors and its successors, so no edge ever points
 backwards; a swap also takes a node of that block back. Either costs time proportional to the degrees of its nodes.
+Two blocks that follow each other without an edge between them may change places, which costs nothing and opens other
+moves.
 
 The search minimises the sum of the sixteenth powers of the block costs over the best bottleneck, a smooth stand-in
-for their maximum. Where costs depend on the peak memory of an order, only moves that would be accepted without it
+for their maximum. Where costs depend on the peak memory of an order, only moves that seem to be accepted without it
 pay for the peaks of their two blocks.
 """
 
@@ -14,16 +16,21 @@ import math
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from heuristics.block_peaks import peak_of
+from heuristics.compiling import lean
 from heuristics.state import State, cost_of, move, settle, times_after
 from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["anneal"]
 
-#: Part of the moves that try a swap.
-_SWAPS = 0.5
+#: Parts of the moves that exchange the places of two blocks, that go to the block of a neighbour rather than to any,
+#: and that try a swap.
+_EXCHANGES, _TO_NEIGHBOURS, _SWAPS = 0.08, 0.5, 0.5
+#: A block with more nodes than this keeps its place: to look for its edges would take too long.
+_EXCHANGED_NODES = 100
 
 
 @njit(cache=True)
@@ -39,43 +46,68 @@ def anneal(
 ) -> None:
     """Try `moves` random moves while the temperature falls from `hot` to `cold`; `state` goes along."""
     np.random.seed(seed)
-    block, best = state.block, state.best[0]
-    n, k = len(block), len(state.time)
-    if best <= 0.0 or k == 1:
+    n, k = len(state.block), len(state.time)
+    if state.best[0] <= 0.0 or k == 1 or n == 0:
         return
     cost = np.array([cost_of(b, state, arrays) for b in range(k)])
-    energy = _powers(cost, best)
-    changed = np.flatnonzero(block != state.best_block)  # where the walk is not at its best
-    stack, height = np.empty(n, dtype=np.int64), len(changed)
-    stack[:height] = changed
-    on_stack = block != state.best_block
+    changed = np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
+    _walk(state, arrays, before_start, before, moves, hot, cold, cost, np.empty(k), *changed)
+
+
+@lean
+def _walk(
+    state: State,
+    arrays: KernelArrays,
+    before_start: IntArray,
+    before: IntArray,
+    moves: int,
+    hot: float,
+    cold: float,
+    cost: FloatArray,
+    energy: FloatArray,
+    is_changed: NDArray[np.bool_],
+    changed: IntArray,
+) -> None:
+    """Walk on; `cost` are those of the blocks, the last three arrays are scratch."""
+    block, rank, at, best = state.block, state.rank, state.at, state.best[0]
+    k, n = len(cost), len(block)
+    _raise_powers(cost, best, energy)
+    num_changed = 0  # nodes that are not where the best partition of the walk has them
+    for v in range(n):
+        if block[v] != state.best_block[v]:
+            is_changed[v], changed[num_changed] = True, v
+            num_changed += 1
     temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
     for _ in range(moves):
         temperature *= cooling
-        v = int(n * np.random.random())
+        if np.random.random() < _EXCHANGES:
+            _exchange(int((k - 1) * np.random.random()), state, arrays)
+            continue
+        draw = n * np.random.random()
+        v = int(draw)
         a = block[v]
-        low, high = _range(v, k, block, arrays, before_start, before)
+        low, high = _range(v, k, state, arrays, before_start, before)
         if low == high:
             continue
-        b = low + int((high - low) * np.random.random())
-        if b >= a:
-            b += 1
-        w = _partner(v, a, b, k, state, arrays, before_start, before) if np.random.random() < _SWAPS else v
+        place, draw = _place(rank[a], low, high, draw - v)
+        b = at[place]
+        w = _partner(v, a, b, k, state, arrays, before_start, before) if draw < _SWAPS else v
         if w < 0:
             continue
         # The highest energy of the two blocks that is accepted.
         limit = energy[a] + energy[b] - temperature * math.log(1.0 - np.random.random())
-        old = (state.time[a], state.time[b], state.held[a], state.held[b], state.peak[a], state.peak[b])
         times = times_after(v, a, b, state, arrays)
-        if w == v and _power(times[0] / best) + _power(times[1] / best) > limit:
+        time_a, time_b = times
+        if w != v:  # the two changes together: too little if both nodes read a tensor, else exact
+            back = times_after(w, b, a, state, arrays)
+            time_a += back[1] - state.time[a]
+            time_b += back[0] - state.time[b]
+        if _power(time_a / best) + _power(time_b / best) > limit:
             continue
+        old = (state.time[a], state.time[b], state.held[a], state.held[b], state.peak[a], state.peak[b])
         move(v, a, b, times, state, arrays)
         if w != v:
-            times = times_after(w, b, a, state, arrays)
-            if _power(times[0] / best) + _power(times[1] / best) > limit:
-                _take_back(v, v, a, b, old, state, arrays)
-                continue
-            move(w, b, a, times, state, arrays)
+            move(w, b, a, times_after(w, b, a, state, arrays), state, arrays)
         if arrays.needs_peaks:
             state.peak[a] = peak_of(a, block, state.reads, state.queues, arrays)
             state.peak[b] = peak_of(b, block, state.reads, state.queues, arrays)
@@ -89,23 +121,24 @@ def anneal(
         if w != v:
             settle(w, b, a, state)
         for u in (v, w):
-            if not on_stack[u]:
-                on_stack[u] = True
-                stack[height] = u
-                height += 1
-        if cost_a < best and cost_b < best and cost.max() < best:
-            best = cost.max()
-            for i in range(height):
-                on_stack[stack[i]] = False
-                state.best_block[stack[i]] = block[stack[i]]
-            height = 0
+            if not is_changed[u]:
+                is_changed[u], changed[num_changed] = True, u
+                num_changed += 1
+        if cost_a < best and cost_b < best and _highest(cost) < best:
+            best = _highest(cost)
+            for i in range(num_changed):
+                is_changed[changed[i]] = False
+                state.best_block[changed[i]] = block[changed[i]]
+            num_changed = 0
+            for c in range(k):
+                state.best_rank[c] = rank[c]
             if best <= 0.0:
                 break
-            energy = _powers(cost, best)
+            _raise_powers(cost, best, energy)
     state.best[0] = best
 
 
-@njit(cache=True, inline="always")
+@lean
 def _power(x: float) -> float:
     x *= x
     x *= x
@@ -113,25 +146,61 @@ def _power(x: float) -> float:
     return x * x
 
 
-@njit(cache=True)
-def _powers(cost: FloatArray, best: float) -> FloatArray:
-    return np.array([_power(c / best) for c in cost])
+@lean
+def _raise_powers(cost: FloatArray, best: float, energy: FloatArray) -> None:
+    for b in range(len(cost)):
+        energy[b] = _power(cost[b] / best)
 
 
-@njit(cache=True)
+@lean
+def _highest(cost: FloatArray) -> float:
+    highest = 0.0
+    for value in cost:
+        highest = max(highest, value)
+    return highest
+
+
+@lean
+def _exchange(place: int, state: State, arrays: KernelArrays) -> None:
+    """Let the block at this place and the next one change places unless an edge leads from one to the other."""
+    a, b = state.at[place], state.at[place + 1]
+    if state.size[a] > _EXCHANGED_NODES:
+        return
+    for i in range(state.end[a] - state.size[a], state.end[a]):
+        v = state.members[i]
+        for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
+            if state.block[arrays.successor[e]] == b:
+                return
+    state.at[place], state.at[place + 1] = b, a
+    state.rank[a], state.rank[b] = place + 1, place
+
+
+@lean
 def _range(
-    v: int, k: int, block: IntArray, arrays: KernelArrays, before_start: IntArray, before: IntArray
+    v: int, k: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> tuple[int, int]:
-    """First and last block that node `v` can be in while all others stay."""
+    """First and last place of a block that node `v` can be in while all others stay."""
     low, high = 0, k - 1
     for e in range(before_start[v], before_start[v + 1]):
-        low = max(low, block[before[e]])
+        low = max(low, state.rank[state.block[before[e]]])
     for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
-        high = min(high, block[arrays.successor[e]])
+        high = min(high, state.rank[state.block[arrays.successor[e]]])
     return low, high
 
 
-@njit(cache=True)
+@lean
+def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
+    """Another place from low to high, often one of these two, where neighbours are; `draw` and what is left of it."""
+    if draw < _TO_NEIGHBOURS:
+        draw *= 2.0 / _TO_NEIGHBOURS
+        place = low if draw < 1.0 else high
+        return low + high - now if place == now else place, draw % 1.0
+    draw = (draw - _TO_NEIGHBOURS) / (1.0 - _TO_NEIGHBOURS) * (high - low)
+    place = low + int(draw)
+    return place + (place >= now), draw % 1.0
+
+
+@lean
 def _partner(
     v: int, a: int, b: int, k: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> int:
@@ -139,17 +208,17 @@ def _partner(
     if state.size[b] == 0:
         return v
     w = state.members[state.end[b] - 1 - int(state.size[b] * np.random.random())]
-    low, high = _range(w, k, state.block, arrays, before_start, before)
-    if a < low or a > high:
+    low, high = _range(w, k, state, arrays, before_start, before)
+    if state.rank[a] < low or state.rank[a] > high:
         return -1
-    first, last = (v, w) if a < b else (w, v)
+    first, last = (v, w) if state.rank[a] < state.rank[b] else (w, v)
     for e in range(arrays.successor_start[first], arrays.successor_start[first + 1]):
         if arrays.successor[e] == last:
             return -1
     return w
 
 
-@njit(cache=True)
+@lean
 def _take_back(
     v: int,
     w: int,

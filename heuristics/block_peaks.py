@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from heuristics.compiling import lean
 from instances.arrays import KernelArrays
 from instances.tensors import IntArray
 
@@ -53,7 +54,7 @@ def queues_of(block: IntArray, order: IntArray, k: int, tensors: int) -> Queues:
     return Queues(position, following, previous, np.full(tensors if n > 0 else 0, -1))
 
 
-@njit(cache=True)
+@lean
 def requeue(v: int, b: int, queues: Queues) -> None:
     """Take node `v` from its ring into that of block `b`."""
     n = len(queues.position)
@@ -66,7 +67,7 @@ def requeue(v: int, b: int, queues: Queues) -> None:
     queues.following[before], queues.previous[v], queues.following[v], queues.previous[after] = v, before, after, v
 
 
-@njit(cache=True)
+@lean
 def peak_of(b: int, block: IntArray, reads: NDArray[np.int32], queues: Queues, arrays: KernelArrays) -> float:
     """Peak of block `b` [bytes]; ``reads[t, b]`` are the readers of tensor t in it."""
     n, unread = len(queues.position), queues.unread

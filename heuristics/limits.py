@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -49,9 +50,14 @@ class Limits:
         """Whether to stop with what is found: time is up, `bottleneck` is good enough, or somebody asked to."""
         if self.interrupted is not None and self.interrupted.is_set():
             return True
-        if self.seconds is not None and time.monotonic() - self._started >= self.seconds:
+        if self.seconds_left <= 0:
             return True
         return self.target is not None and bottleneck <= self.target
+
+    @property
+    def seconds_left(self) -> float:
+        """Wall time until the limit, which is negative when that is passed; infinite without one."""
+        return math.inf if self.seconds is None else self.seconds - (time.monotonic() - self._started)
 
     def without_target(self) -> Limits:
         """The same limits and clock, for a search that minimises something else."""

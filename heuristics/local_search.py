@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -23,8 +24,8 @@ _HOT, _COLD = 10.0, 0.02
 _FIRST_ROUND = 125_000
 #: After a round so many random orders of its blocks are sliced, of large graphs fewer.
 _ORDERS, _SLICED_NODES = 30, 10_000
-#: Moves between two looks at the limits.
-_CHUNK = 62_500
+#: Moves between two looks at the limits, and before the first of them.
+_CHUNK, _FIRST_CHUNK = 62_500, 2_000
 #: The table of readers, an entry for each tensor and block, has up to 2 GiB.
 _LARGEST_TABLE = 2**29
 
@@ -61,30 +62,35 @@ def local_search(
         No worse than `start`; `start` itself where n · k is so large that the tables would not fit into 2 GiB.
     """
     limits = limits or Limits()
-    begin, n, k = time.monotonic(), instance.graph.n, instance.k
+    n, k = instance.graph.n, instance.k
     best = start or slice_order(instance, kahn(instance.graph, np.zeros(n)))
     if len(instance.graph.tensors.bytes) * k > _LARGEST_TABLE:
         return best
     arrays, before = KernelArrays.of(instance), instance.graph.predecessors
     scale = 16 * k / n  # the sixteenth power of a block grows by this part with an average node
     hot, cold = min(_HOT, scale), _COLD * min(1.0, scale)
-    left, size, speed = limits.allow(moves), max(_FIRST_ROUND, 10 * n), 0.0
+    most = max(1, _CHUNK // (1 + n // k)) if arrays.needs_peaks else _CHUNK  # a peak takes as long as its block
+    planned, left, speed, chunk = max(_FIRST_ROUND, 10 * n), limits.allow(moves), math.inf, min(most, _FIRST_CHUNK)
     while left > 0 and best.bottleneck > 0 and not limits.reached(best.bottleneck):
-        if limits.seconds is not None and speed > 0:
-            left = min(left, max(1, int(speed * (begin + limits.seconds - time.monotonic()))))
-        size = left if left < 3 * size else size
         state = start_state(best.block, best.order, k, arrays)
-        round_begin, done = time.monotonic(), 0
+        begin, done, size = time.monotonic(), 0, _size(planned, 0, left, speed, limits)
         while done < size and not limits.reached(float(state.best[0])):
-            chunk = min(_CHUNK, size - done)
+            chunk = min(chunk, size - done)
             first, last = hot * (cold / hot) ** (done / size), hot * (cold / hot) ** ((done + chunk) / size)
             anneal(state, arrays, *before, chunk, first, last, int(rng.integers(2**31)))
-            done += chunk
-        speed = done / max(1e-9, time.monotonic() - round_begin)
-        best = _better(best, state.best_block, rng)
-        left -= done
-        size *= 2
+            done, left, chunk = done + chunk, left - chunk, most
+            speed = done / max(1e-9, time.monotonic() - begin)
+            size = _size(planned, done, left, speed, limits)
+        best = _better(best, state.best_rank[state.best_block], rng)
+        planned *= 2
     return best
+
+
+def _size(planned: int, done: int, left: int, speed: float, limits: Limits) -> int:
+    """Moves in the round of which some are done: as planned, or all that time allows if that is not much more."""
+    if limits.seconds is not None and speed < math.inf:
+        left = min(left, max(1, int(speed * limits.seconds_left)))
+    return done + left if done + left < 3 * planned else planned
 
 
 def _better(best: Partition, block: IntArray, rng: np.random.Generator) -> Partition:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from dataclasses import replace
 
 import numpy as np
 
@@ -43,7 +41,7 @@ def portfolio(instance: Instance, rng: np.random.Generator, limits: Limits | Non
     -------
     Partition
     """
-    limits, begin = limits or Limits(), time.monotonic()
+    limits = limits or Limits()
     graph = instance.graph
     orders = [kahn(graph, np.zeros(graph.n)), graph.topological_order]
     best = min((_equal_pieces(instance, order) for order in orders), key=lambda partition: partition.bottleneck)
@@ -51,10 +49,7 @@ def portfolio(instance: Instance, rng: np.random.Generator, limits: Limits | Non
         for order in orders:
             if not limits.reached(best.bottleneck):
                 best = min(best, slice_order(instance, order), key=lambda partition: partition.bottleneck)
-    moves = _MOVES
-    if limits.seconds is not None:
-        moves = sys.maxsize
-        limits = replace(limits, seconds=max(0.0, limits.seconds - (time.monotonic() - begin)))
+    moves = _MOVES if limits.seconds is None else sys.maxsize
     return local_search(instance, rng, limits, start=best, moves=limits.evaluations or moves)
 
 

@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from heuristics.block_peaks import Queues, peak_of, queues_of, requeue
+from heuristics.compiling import lean
 from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
 
@@ -22,6 +23,8 @@ __all__ = ["State", "cost_of", "move", "settle", "start_state", "times_after"]
 
 class State(NamedTuple):
     """A partition with the sums that its costs are made of, and the best one of the walk so far.
+
+    Blocks keep their index while their order changes.
 
     Parameters
     ----------
@@ -40,12 +43,14 @@ class State(NamedTuple):
         Users of each shared parameter in each block.
     members, place, end : (n,), (n,), (k,) integers
         The nodes sorted by block, where each node stands there, and where each block ends.
+    rank, at : (k,), (k,) integers
+        The place of each block in the order of the blocks, and the block at each place.
     queues : Queues
         The nodes of each block in the order that they run in; empty where peaks do not matter.
     best : (1,) floats
         The smallest bottleneck seen.
-    best_block : (n,) integers
-        Its blocks.
+    best_block, best_rank : (n,), (k,) integers
+        Its blocks, and their places.
     """
 
     block: IntArray
@@ -58,9 +63,12 @@ class State(NamedTuple):
     members: IntArray
     place: IntArray
     end: IntArray
+    rank: IntArray
+    at: IntArray
     queues: Queues
     best: FloatArray
     best_block: IntArray
+    best_rank: IntArray
 
 
 @njit(cache=True)
@@ -109,16 +117,19 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
         members,
         place,
         np.cumsum(size),
+        np.arange(k),
+        np.arange(k),
         queues,
         np.zeros(1),
         block.copy(),
+        np.arange(k),
     )
     for b in range(k):
         state.best[0] = max(state.best[0], cost_of(b, state, arrays))
     return state
 
 
-@njit(cache=True)
+@lean
 def times_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> tuple[float, float]:
     """Costs without overflow of blocks a and b once v has moved from a to b."""
     time_a = state.time[a] - arrays.work[v]
@@ -148,7 +159,7 @@ def times_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> t
     return time_a, time_b
 
 
-@njit(cache=True)
+@lean
 def move(v: int, a: int, b: int, times: tuple[float, float], state: State, arrays: KernelArrays) -> None:
     """Take `v` from block a to block b, except among their members; `times` are their costs without overflow then."""
     state.block[v] = b
@@ -174,7 +185,7 @@ def move(v: int, a: int, b: int, times: tuple[float, float], state: State, array
         requeue(v, b, state.queues)
 
 
-@njit(cache=True)
+@lean
 def settle(v: int, a: int, b: int, state: State) -> None:
     """Sort `v`, which has moved from a to b, among the members of b; takes time |a − b|."""
     while a < b:
@@ -187,14 +198,14 @@ def settle(v: int, a: int, b: int, state: State) -> None:
         a -= 1
 
 
-@njit(cache=True, inline="always")
+@lean
 def _stand_at(v: int, i: int, state: State) -> None:
     u, j = state.members[i], state.place[v]
     state.members[j], state.place[u] = u, j
     state.members[i], state.place[v] = v, i
 
 
-@njit(cache=True, inline="always")
+@lean
 def cost_of(b: int, state: State, arrays: KernelArrays) -> float:
     """Cost of block b; an empty one has no overflow."""
     if state.size[b] == 0 or arrays.memory == math.inf:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import partitions
 
 from heuristics import HEURISTICS, Limits
 from heuristics.annealing import anneal
 from heuristics.local_search import local_search
-from heuristics.state import State, start_state
+from heuristics.state import State, start_state, times_after
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.arrays import KernelArrays
 from instances.suites import find_suite
@@ -26,7 +26,7 @@ def annealed(
     arrays = KernelArrays.of(instance)
     state = start_state(start.block, start.order, instance.k, arrays)
     anneal(state, arrays, *instance.graph.predecessors, moves, hot, cold, seed)
-    return state, float(state.best[0]), state.best_block
+    return state, float(state.best[0]), state.best_rank[state.best_block]
 
 
 def rounding(instance: Instance) -> float:
@@ -67,8 +67,36 @@ def test_the_bottleneck_of_a_walk_is_that_of_its_partition(start: Partition, mov
     instance = start.instance
     state, best, block = annealed(start, moves, seed)
     assert Partition(instance, block, start.order).bottleneck == pytest.approx(best, abs=rounding(instance))
-    assert Partition(instance, state.block, start.order).bottleneck >= best - rounding(instance)
+    assert Partition(instance, state.rank[state.block], start.order).bottleneck >= best - rounding(instance)
+    assert state.at[state.rank].tolist() == list(range(instance.k))
     assert best <= start.bottleneck + rounding(instance)
+
+
+@settings(max_examples=150)
+@given(partitions(max_nodes=8, huge_ratio=False), st.data())
+def test_two_nodes_that_change_places_cost_at_least_what_they_add_apart(start: Partition, data: st.DataObject) -> None:
+    """So a swap that is refused for the sum of its halves would be refused for its cost."""
+    nodes = st.integers(0, start.instance.graph.n - 1)
+    v, w = data.draw(nodes), data.draw(nodes)
+    swapped = start.block.copy()
+    swapped[[v, w]] = swapped[[w, v]]
+    a, b = int(start.block[v]), int(start.block[w])
+    assume(a != b and all(swapped[x] <= swapped[y] for x, y in start.instance.graph.edges))
+    arrays = KernelArrays.of(start.instance)
+    state, after = (start_state(block, start.order, start.instance.k, arrays) for block in (start.block, swapped))
+    there, back = times_after(v, a, b, state, arrays), times_after(w, b, a, state, arrays)
+    slack = rounding(start.instance)
+    assert there[0] + back[1] - state.time[a] <= after.time[a] + slack
+    assert there[1] + back[0] - state.time[b] <= after.time[b] + slack
+
+
+def test_blocks_change_places_unless_an_edge_joins_them() -> None:
+    graph = ComputationGraph.from_edges([(0, 1)], work=[1.0, 1.0, 1.0])
+    start = Partition(Instance(graph, Platform(3, 1.0)), [0, 1, 2])
+    states = [annealed(start, 50, seed, hot=1e-9, cold=1e-9)[0] for seed in range(20)]
+    assert {tuple(state.rank.tolist()) for state in states} > {(0, 1, 2)}
+    for state in states:
+        assert state.rank[state.block[0]] < state.rank[state.block[1]]
 
 
 def test_a_walk_climbs_when_hot_and_descends_when_cold(instance: Instance) -> None:
