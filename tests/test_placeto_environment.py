@@ -77,6 +77,49 @@ class TestEnvironment:
         assert e.objective[0] > 1.5  # 1, and twice the overflow
 
 
+class TestEmptyStart:
+    """Episodes that begin with no node placed."""
+
+    def test_simulations_leave_out_what_is_not_placed(self) -> None:
+        e = Environment(Question(diamond()), np.full((1, 4), -1), np.arange(4))
+        assert e.objective.tolist() == [0]
+        for device, until in zip((0, 0, 1, 0), (1, 3, 4, 6), strict=True):  # node 2 waits for the output of node 0
+            e.act(np.array([device]))
+            assert e.objective[0] == pytest.approx(until / 6)
+            assert e.begin[0, e.step :].tolist() == [0] * (4 - e.step)
+
+    def test_best_is_one_device_until_all_is_placed(self) -> None:
+        e = Environment(Question(diamond()), np.full((1, 4), -1), np.arange(4))
+        for step in range(4):
+            assert e.best_place.tolist() == [[0, 0, 0, 0]]
+            assert e.best.tolist() == [1]
+            e.act(np.array([int(step > 0)]))
+        assert e.best_place.tolist() == [[0, 0, 0, 0]]  # 0 | 1, 2, 3 takes 7
+
+    def test_ancestors_that_are_not_placed_go_along(self) -> None:
+        e = Environment(Question(diamond()), np.full((2, 4), -1), np.array([1, 3, 2, 0]))
+        e.act(np.array([0, 1]))
+        assert e.place.tolist() == [[0, 0, -1, -1], [1, 1, -1, -1]]
+        e.act(np.array([1, 0]))
+        assert e.place.tolist() == [[0, 0, 1, 1], [1, 1, 0, 0]]
+
+    def test_all_is_placed_after_a_sweep_in_any_order(self) -> None:
+        question, rng = Question(family_instance()), np.random.default_rng(0)
+        for order in ("topological", "reverse", "random"):
+            e = Environment(question, start_place(question, "empty", 2, rng), traversal(question, order, 1, rng))
+            play(e)
+            assert e.place.min() == 0
+            times = [Placement(question.instance, row).relative_time for row in e.place]
+            assert e.objective == pytest.approx(times, rel=1e-12)
+
+    def test_devices_are_alike_at_first(self) -> None:
+        question = Question(family_instance(memory=4e8))
+        e = Environment(question, np.full((1, 61), -1), question.instance.graph.topological_order)
+        (rows,) = e.features()
+        assert np.isfinite(rows).all()
+        assert (rows == rows[0]).all()
+
+
 class TestTraversal:
     @pytest.mark.parametrize("order", ["topological", "reverse", "random"])
     def test_each_sweep_visits_every_node_once(self, order: str) -> None:
@@ -85,11 +128,21 @@ class TestTraversal:
         for sweep in steps.reshape(3, -1):
             assert sorted(sweep) == list(range(question.instance.graph.n))
 
+    def test_random_orders_are_topological_and_differ(self) -> None:
+        sweeps = traversal(Question(diamond()), "random", 20, np.random.default_rng(0)).reshape(20, 4)
+        assert {tuple(sweep) for sweep in sweeps} == {(0, 1, 2, 3), (0, 2, 1, 3)}
+
+    @pytest.mark.parametrize("order", ["topological", "reverse", "random"])
+    def test_weights_come_last(self, order: str) -> None:
+        graph = ComputationGraph.from_edges([(0, 2), (1, 2)], [0, 1, 1], [1, 1, 0])
+        question = Question(PlacementInstance(graph, 2, bandwidth=1.0))
+        assert traversal(question, order, 2, np.random.default_rng(0)).tolist() in ([1, 2, 0] * 2, [2, 1, 0] * 2)
+
     def test_unknown_names_are_refused(self) -> None:
         question, rng = Question(diamond()), np.random.default_rng(0)
         with pytest.raises(InputError, match="choose one of topological"):
             traversal(question, "depth", 1, rng)  # type: ignore[arg-type]
-        with pytest.raises(InputError, match="choose one of single"):
+        with pytest.raises(InputError, match="choose one of empty, single, random"):
             start_place(question, "all", 1, rng)  # type: ignore[arg-type]
 
     def test_episodes_share_a_random_start(self) -> None:
@@ -111,7 +164,7 @@ class TestFeatures:
         assert (here["load"], there["load"]) == (2 / 3, 2 / 3)
         assert (here["work of ancestors"], here["work of descendants"]) == (1 / 3, 1 / 3)
         assert there["work of parallel nodes"] == 2 / 3
-        assert there["parallel work at the same time"] == pytest.approx(np.log1p(1 / 1.5))  # 2 to 4, and 1 to 3
+        assert there["parallel work at the same time"] == pytest.approx(np.log1p(2 / 1.5))  # both 2 to 4
         assert (here["wait for inputs"], there["wait for inputs"]) == pytest.approx((0, np.log1p(1 / 1.5)))
         assert there["tensors of parents here anyway"] == pytest.approx(np.log1p(1 / 1.5))
         assert (here["share of readers"], there["share of readers"]) == (1, 0)
@@ -143,7 +196,13 @@ class TestFeatures:
 class TestPlace:
     def test_a_scorer_that_loves_device_one(self) -> None:
         love = np.array([0.0, 50.0])
-        outcome = place(diamond(), lambda active: [np.tile(love, (len(e.place), 1)) for e in active], _rng(), sweeps=1)
+        outcome = place(
+            diamond(),
+            lambda active: [np.tile(love, (len(e.place), 1)) for e in active],
+            _rng(),
+            sweeps=1,
+            start="single",
+        )
         assert outcome.last.device.tolist() == [1, 1, 1, 1]
         assert outcome.best.step_time <= 6
         assert outcome.simulations == 5
@@ -156,6 +215,15 @@ class TestPlace:
         assert isinstance(few, Outcome)
         assert many.simulations > 4 * few.simulations
         assert many.best.penalised_time <= many.last.penalised_time
+
+    def test_an_episode_from_each_start(self) -> None:
+        def shrug(active: list[Environment]) -> list[np.ndarray]:
+            return [np.zeros((len(e.place), 3)) for e in active]
+
+        alone = [place(family_instance(), shrug, _rng(), start=s) for s in ("single", "random")]
+        both = place(family_instance(), shrug, _rng(), start=("single", "random"))
+        assert both.simulations == sum(outcome.simulations for outcome in alone)
+        assert both.best.relative_time == min(outcome.best.relative_time for outcome in alone)
 
     def test_sampling_follows_the_logits(self) -> None:
         probability = np.array([0.7, 0.2, 0.1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +21,7 @@ from instances.placement import Placement, PlacementInstance
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from heuristics.placement.placeto import planner, policy, training  # noqa: E402 - they need PyTorch
+from heuristics.placement.placeto import mixture, planner, policy, training  # noqa: E402 - they need PyTorch
 
 OPTIONS = {"fast": {}, "device-pool": {"width": 4, "rounds": 2}, "placeto": {"devices": 2, "width": 4, "rounds": 2}}
 
@@ -192,11 +194,24 @@ class TestCheckpoint:
 
 
 class TestShipped:
-    def test_is_small_and_says_how_it_was_made(self) -> None:
+    def test_is_small(self) -> None:
         checkpoint = shipped()
         assert checkpoint.policy == "fast"
         assert sum(weight.nbytes for weight in checkpoint.weights.values()) < 1_000_000
-        assert {"families", "seed", "updates"} <= checkpoint.about.keys()
+
+    def test_is_what_training_again_would_make(self) -> None:
+        """As far as it says so itself; to repeat the weights takes minutes."""
+        short = mixture.retrain(dataclasses.replace(mixture.TRAINING, updates=1))
+        stated = json.loads(json.dumps(dict(short.about)))
+        assert dict(shipped().about) == stated | {"updates": mixture.TRAINING.updates}
+        shapes, again = ({key: weight.shape for key, weight in c.weights.items()} for c in (shipped(), short))
+        assert shapes == again
+
+    def test_was_trained_where_memory_binds_too(self) -> None:
+        instances = mixture.mixture()
+        alone = [Placement(instance, np.zeros(instance.graph.n, dtype=np.int64)) for instance in instances]
+        assert {instance.devices for instance in instances} == {2, 4, 8}
+        assert sum(placement.fits for placement in alone) == len(instances) // 2
 
     @pytest.mark.parametrize("family", PLACEMENT_FAMILIES)
     @pytest.mark.parametrize("k", [2, 4, 8])

@@ -2,7 +2,8 @@
 
 - `environment`, `features`: the decision process and what the policy `fast` sees of it
 - `rollout`: from a trained policy to a placement; `checkpoints`: trained policies as files
-- `policy`, `training`, `planner`: networks and REINFORCE; they alone need PyTorch, ask `require_torch` first
+- `policy`, `training`, `planner`: networks and REINFORCE; `mixture`: how the policy that comes along was trained. They
+  alone need PyTorch, ask `require_torch` first
 """
 
 from __future__ import annotations

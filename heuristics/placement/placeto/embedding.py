@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,7 +15,7 @@ from torch import Tensor, nn
 from heuristics.placement.placeto.environment import Question
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, PARALLEL
 
-__all__ = ["SETS", "STATIC", "GraphTensors", "Messages", "perceptron", "tensors"]
+__all__ = ["SETS", "STATIC", "GraphTensors", "Messages", "one_thread", "perceptron", "tensors"]
 
 #: Columns of what never changes about a node, and the number of sets around it.
 STATIC, SETS = 4, 5
@@ -89,3 +91,14 @@ def perceptron(*widths: int) -> nn.Sequential:
     for a, b in pairwise(widths):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let PyTorch use one thread; for matrices as small as these, more only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

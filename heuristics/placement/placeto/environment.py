@@ -7,8 +7,10 @@ from typing import Literal, get_args
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from heuristics.placement.placeto.features import FEATURES, Surroundings, candidate_features
+from heuristics.orders import kahn
+from heuristics.placement.placeto.features import ANCESTOR, FEATURES, Surroundings, candidate_features
 from heuristics.placement.simulator import SimulatorArrays, Workspace, penalised, workspace
 from instances.errors import InputError
 from instances.placement import Placement, PlacementInstance
@@ -16,10 +18,11 @@ from instances.tensors import FloatArray, IntArray
 
 __all__ = ["Environment", "Order", "Question", "Start", "roll_out", "start_place", "traversal"]
 
-#: In which order nodes are visited; a random one is drawn anew for each sweep.
+#: In which order nodes are visited; a random one is topological, and drawn anew for each sweep.
 Order = Literal["topological", "reverse", "random"]
-#: What an episode starts from: all nodes on device 0, or each on a random one.
-Start = Literal["single", "random"]
+#: What an episode starts from: no node placed, all of them on device 0, or each on a random one. In the paper,
+#: arbitrary placements; from none, the first sweep is list scheduling by a learned rule.
+Start = Literal["empty", "single", "random"]
 
 
 class Question:
@@ -39,14 +42,15 @@ class Environment:
     ----------
     question : Question
     start : (e, n) integers
-        Devices that the episodes begin with.
+        Devices that the episodes begin with; -1 in a whole row where no node is placed yet. Then the simulations leave
+        out what is not placed, and the first visit of a node also places its ancestors that are not.
     order : (steps,) integers
         The node of each step.
 
     Attributes
     ----------
     place : (e, n) integers
-        Current device of each node.
+        Current device of each node, or -1.
     begin, end : (e, n) floats
         When each node runs.
     objective : (e,) floats
@@ -54,22 +58,23 @@ class Environment:
     history : list of (e,) floats
         The objective at the start and after each step.
     best : (e,) floats
-        Least objective of each episode so far.
+        Least objective of the complete placements of each episode so far, and where none is, that of device 0.
     best_place : (e, n) integers
         Where it was.
     simulations : int
-        Calls of the simulator. A step that leaves a node where it is needs none.
+        Calls of the simulator, also those for a part of the nodes. A step that leaves a node where it is needs none.
     """
 
     def __init__(self, question: Question, start: IntArray, order: IntArray) -> None:
         self.question, self.order = question, order
-        self.place = np.array(start, dtype=np.int64)
+        self.place = np.maximum(start, 0).astype(np.int64)
         self.begin, self.end = np.empty(self.place.shape), np.empty(self.place.shape)
         self.objective = np.empty(len(self.place))
-        everywhere = np.full(len(self.place), -1)
-        self.simulations = self._move(0, everywhere)
-        self.history = [self.objective.copy()]
+        self.simulations = self._move(0, np.full(len(self.place), -1))
         self.best, self.best_place = self.objective.copy(), self.place.copy()
+        empty = start[:, 0] < 0
+        self.place[empty], self.begin[empty], self.end[empty], self.objective[empty] = -1, 0.0, 0.0, 0.0
+        self.history = [self.objective.copy()]
 
     @property
     def step(self) -> int:
@@ -96,7 +101,7 @@ class Environment:
     def act(self, device: IntArray) -> None:
         """Put the node on ``device[i]`` in episode i, and go on to the next node."""
         self.simulations += self._move(self.node, device)
-        better = self.objective < self.best
+        better = (self.objective < self.best) & (self.place >= 0).all(axis=1)
         self.best[better] = self.objective[better]
         self.best_place[better] = self.place[better]
         self.history.append(self.objective.copy())
@@ -106,8 +111,17 @@ class Environment:
         return Placement(self.question.instance, self.best_place[self.best.argmin()])
 
     def _move(self, node: int, device: IntArray) -> int:
+        question = self.question
         return _move(
-            node, device, self.place, self.begin, self.end, self.objective, self.question.arrays, self.question.space
+            node,
+            device,
+            self.place,
+            self.begin,
+            self.end,
+            self.objective,
+            question.arrays,
+            question.around.relation,
+            question.space,
         )
 
 
@@ -120,16 +134,20 @@ def _move(
     end: FloatArray,
     objective: FloatArray,
     arrays: SimulatorArrays,
+    relation: NDArray[np.int8],
     space: Workspace,
 ) -> int:
     """Put v on `device`, simulate where that is a change (-1: simulate what there is); return the simulations."""
     simulations = 0
     for i in range(len(place)):
         if place[i, v] != device[i]:
+            if place[i, v] < 0:
+                place[i][(relation[v] == ANCESTOR) & (place[i] < 0)] = device[i]
             if device[i] >= 0:
                 place[i, v] = device[i]
             objective[i] = penalised(arrays, place[i], space)
-            begin[i], end[i] = space.start, space.end
+            placed = place[i] >= 0
+            begin[i], end[i] = placed * space.start, placed * space.end
             simulations += 1
     return simulations
 
@@ -155,6 +173,8 @@ def start_place(question: Question, start: Start, episodes: int, rng: np.random.
     """(episodes, n) one placement to start from, the same for all episodes."""
     n, k = question.instance.graph.n, question.instance.devices
     match start:
+        case "empty":
+            place = np.full(n, -1)
         case "single":
             place = np.zeros(n, dtype=np.int64)
         case "random":
@@ -165,13 +185,19 @@ def start_place(question: Question, start: Start, episodes: int, rng: np.random.
 
 
 def traversal(question: Question, order: Order, sweeps: int, rng: np.random.Generator) -> IntArray:
-    """(sweeps · n,) the node of each step."""
-    topological = question.instance.graph.topological_order
+    """(sweeps · n,) the node of each step.
+
+    Sources without work, such as weights, come last in each sweep: where to keep them depends on their readers.
+    """
+    graph = question.instance.graph
     match order:
         case "topological":
-            return np.tile(topological, sweeps)
+            orders = [graph.topological_order] * sweeps
         case "reverse":
-            return np.tile(topological[::-1], sweeps)
+            orders = [graph.topological_order[::-1]] * sweeps
         case "random":
-            return np.concatenate([rng.permutation(topological) for _ in range(sweeps)])
-    raise InputError(f"order is {order!r}; choose one of {', '.join(get_args(Order))}.")
+            orders = [kahn(graph, rng.random(graph.n)) for _ in range(sweeps)]
+        case _:
+            raise InputError(f"order is {order!r}; choose one of {', '.join(get_args(Order))}.")
+    free = (question.arrays.inputs == 0) & (graph.work == 0)
+    return np.concatenate([nodes[np.argsort(free[nodes], kind="stable")] for nodes in orders])

@@ -116,13 +116,13 @@ def candidate_features(
     around: Surroundings,
     out: FloatArray,
 ) -> None:
-    """Describe each device as a place for node `v`, all other nodes staying where they are.
+    """Describe each device as a place for node `v`, all other nodes staying where they are, or not placed.
 
     Parameters
     ----------
     v : int
     place : (e, n) integers
-        Device of each node, in each of e episodes.
+        Device of each node, in each of e episodes; -1 if it is not placed.
     begin, end : (e, n) floats
         When each node runs.
     arrays : SimulatorArrays
@@ -136,7 +136,8 @@ def candidate_features(
     out[:] = 0.0
     for i in range(len(out)):
         row = out[i]
-        row[place[i, v], 0] = 1.0
+        if place[i, v] >= 0:
+            row[place[i, v], 0] = 1.0
         wait[:] = 0.0
         for e in range(around.input_start[v], around.input_start[v + 1]):
             _add_input(v, around.input_tensor[e], place[i], end[i], arrays, around, wait, row)
@@ -145,7 +146,7 @@ def candidate_features(
         for t in range(first, last):
             _add_output(v, t, place[i], begin[i], arrays, row)
         readers = max(1, arrays.reader_start[last] - arrays.reader_start[first])
-        ready, free, makespan = wait.min(), row[:, 15].min(), end[i].max()
+        ready, free, makespan = wait.min(), row[:, 15].min(), max(end[i].max(), 1e-300)
         for d in range(k):
             row[d, 8] = wait[d] - ready
             row[d, 9] /= readers
@@ -171,9 +172,9 @@ def _add_others(
     wait: FloatArray,
     row: FloatArray,
 ) -> None:
-    """Add what the other nodes do on each device, given when the inputs of `v` are there."""
+    """Add what the other nodes that are placed do on each device, given when the inputs of `v` are there."""
     for u in range(len(place)):
-        if u == v:
+        if u == v or place[u] < 0:
             continue
         d, relation = place[u], around.relation[v, u]
         row[d, 1] += arrays.work[u]
@@ -182,7 +183,7 @@ def _add_others(
         if relation != DESCENDANT and begin[u] <= wait[d]:
             row[d, 15] = max(row[d, 15], end[u])
         if relation == PARALLEL:
-            row[d, 5] += max(0.0, min(end[u], end[v]) - max(begin[u], begin[v]))
+            row[d, 5] += max(0.0, min(end[u], wait[d] + arrays.work[v]) - max(begin[u], wait[d]))
 
 
 @njit(cache=True)
@@ -198,6 +199,8 @@ def _add_input(
 ) -> None:
     """Add what it means for each device that `v` reads tensor `t`."""
     home, time = place[around.producer[t]], arrays.tensor_time[t]
+    if home < 0:
+        return
     row[home, 6] += time
     for d in range(len(row)):
         wait[d] = max(wait[d], end[around.producer[t]] + (time if d != home else 0.0))
@@ -217,6 +220,8 @@ def _add_output(v: int, t: int, place: IntArray, begin: FloatArray, arrays: Simu
     read = np.zeros(len(row), dtype=np.bool_)
     for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
         there = place[arrays.reader[e]]
+        if there < 0:
+            continue
         row[there, 9] += 1.0
         read[there] = True
         for d in range(len(row)):

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from heuristics.placement.placeto.embedding import one_thread
 from heuristics.placement.placeto.environment import Question
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT
 from heuristics.placement.simulator import penalised_times
@@ -64,12 +65,13 @@ class Planner(nn.Module):
 
 def plan(planner: Planner, instance: PlacementInstance, rng: np.random.Generator | None, samples: int = 1) -> Placement:
     """The best of `samples` placements of a trained planner; the likeliest one without a generator."""
-    with torch.no_grad():
+    with torch.no_grad(), one_thread():
         devices, _ = planner(_features(instance), samples, rng)
     places = _by_node(instance, devices)
     return Placement(instance, places[penalised_times(instance, places).argmin()])
 
 
+@one_thread()
 def train_planner(
     planner: Planner,
     instances: Sequence[PlacementInstance],

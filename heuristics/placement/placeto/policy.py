@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from heuristics.placement.placeto.checkpoints import Checkpoint
-from heuristics.placement.placeto.embedding import SETS, STATIC, GraphTensors, Messages, perceptron, tensors
+from heuristics.placement.placeto.embedding import SETS, STATIC, GraphTensors, Messages, one_thread, perceptron, tensors
 from heuristics.placement.placeto.environment import Environment, Question
 from heuristics.placement.placeto.features import FEATURES
 from heuristics.placement.placeto.rollout import Scorer
@@ -132,7 +132,7 @@ class DevicePool(Policy):
     def rows(self, context: tuple[GraphTensors, Tensor, Tensor], seen: Seen) -> Tensor:
         """Logits that know nothing of the simulator."""
         (graph, h, added), (node, place) = context, map(torch.as_tensor, seen)
-        on = nn.functional.one_hot(place, graph.devices).float()  # (R, n, k)
+        on = (place.unsqueeze(2) == torch.arange(graph.devices)).float()  # (R, n, k)
         held = graph.sets[:, node].unsqueeze(3) * on  # (sets, R, n, k)
         q = torch.einsum("srnk,snw->rksw", held, added).flatten(2)
         here = on[torch.arange(len(node)), node].unsqueeze(2)
@@ -177,7 +177,7 @@ class Placeto(Policy):
         outputs = np.bincount(graph.tensors.producer, graph.tensors.bytes, graph.n)
         fixed = np.broadcast_to(np.column_stack((graph.work, outputs, visited, current)), (*environment.place.shape, 4))
         after = (environment.begin - environment.begin[:, [node]])[..., None]
-        device = np.eye(environment.question.instance.devices)[environment.place]
+        device = environment.place[..., None] == np.arange(environment.question.instance.devices)
         x = np.concatenate((fixed, after, device), axis=2)
         x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-12)
         return np.full(len(x), node), x.astype(np.float32)
@@ -240,7 +240,7 @@ def scorer(policy: Policy) -> Scorer:
     contexts: dict[Question, Any] = {}
 
     def score(environments: Sequence[Environment]) -> list[FloatArray]:
-        with torch.no_grad():
+        with torch.no_grad(), one_thread():
             for question in {environment.question for environment in environments} - contexts.keys():
                 contexts[question] = policy.context(question)
             return observe_and_score(policy, contexts, environments)[1]

@@ -85,7 +85,7 @@ def place(
     *,
     samples: int = 0,
     sweeps: int = 2,
-    start: Start = "single",
+    start: Start | Sequence[Start] = ("empty", "random"),
     order: Order = "topological",
 ) -> Outcome:
     """Place a graph with a trained policy, without training.
@@ -98,10 +98,12 @@ def place(
     rng : numpy.random.Generator
         For random starts and orders, and for samples.
     samples : int
-        Number of sampled episodes; 0 for a single one with the likeliest device in each step.
+        Number of sampled episodes, which take turns with the starts; 0 for one from each start with the likeliest
+        device in each step.
     sweeps : int
         How often each node is visited.
-    start, order : str
+    start : str or sequence of str
+    order : str
         See `environment`.
 
     Returns
@@ -109,7 +111,9 @@ def place(
     Outcome
     """
     question = Question(instance)
-    places = start_place(question, start, max(samples, 1), rng)
+    starts: Sequence[Start] = (start,) if isinstance(start, str) else start
+    count = samples or len(starts)
+    places = np.concatenate([start_place(question, starts[i % len(starts)], 1, rng) for i in range(count)])
     environment = Environment(question, places, traversal(question, order, sweeps, rng))
     roll_out([environment], lambda active: sampled(scorer(active), rng if samples else None))
     last = Placement(instance, environment.place[environment.objective.argmin()])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heuristics.placement.placeto.embedding import one_thread
 from heuristics.placement.placeto.environment import (
     Environment,
     Order,
@@ -25,8 +25,6 @@ from heuristics.placement.placeto.rollout import sampled
 from instances.errors import InputError
 from instances.placement import PlacementInstance
 from instances.tensors import FloatArray, IntArray
-
-__all__ = ["Point", "Training", "one_thread", "returns_of", "train"]
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,9 @@ class Training:
     episodes: int = 8
     sweeps: int = 2
     reward: Literal["step", "terminal", "best"] = "step"
-    discount: float = 0.97
-    start: Sequence[Start] = ("random",)
-    order: Order = "topological"
+    discount: float = 0.95
+    start: Sequence[Start] = ("empty", "random")
+    order: Order = "random"
     entropy: float = 0.05
     rate: float = 2e-3
     seed: int = 0
@@ -149,17 +147,6 @@ def train(
             curve.append(Point(update, episodes, simulations, float(last), float(best), entropy))
             on_progress(curve[-1])
     return curve
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let PyTorch use one thread; for matrices as small as these, more only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:

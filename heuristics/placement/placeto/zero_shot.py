@@ -9,22 +9,24 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.placement.placeto.checkpoints import shipped
-from heuristics.placement.placeto.environment import Environment, Question, roll_out, start_place, traversal
+from heuristics.placement.placeto.environment import Environment, Question, Start, roll_out, start_place, traversal
 from heuristics.placement.placeto.rollout import FastScorer
 from instances.placement import Placement, PlacementInstance
 from instances.tensors import IntArray
 
 __all__ = ["explore", "zero_shot"]
 
-#: Sweeps of an episode, and episodes from each of the two kinds of start.
-_SWEEPS, _EACH = 2, 4
+#: Start of each episode, and which of them draw their devices; several starts at random count for more than draws.
+_STARTS: tuple[Start, ...] = ("empty", "empty", "single", "single", "random", "random", "random", "random")
+_DRAWN = np.array([False, True, False, True, False, False, False, False])
+_SWEEPS = 2
 
 
 def zero_shot(instance: PlacementInstance, rng: np.random.Generator, limits: Limits | None = None) -> Placement:
     """The best placement that eight episodes see, of two sweeps each.
 
-    Four start at random and take the likeliest devices. Four start with all nodes on device 0, so that the answer is no
-    worse than that; the first of these takes the likeliest devices, the others draw theirs.
+    Two start with no node placed, two with all on device 0, and one of either two draws its devices. Four start at
+    random. All but those two take the likeliest devices. The answer is no worse than one device.
 
     Parameters
     ----------
@@ -44,16 +46,15 @@ def zero_shot(instance: PlacementInstance, rng: np.random.Generator, limits: Lim
 def explore(instance: PlacementInstance, rng: np.random.Generator, limits: Limits) -> Environment:
     """The episodes of `zero_shot`."""
     question, score = Question(instance), _scorer()
-    count = limits.allow(2 * _EACH)
-    random = [start_place(question, "random", 1, rng) for _ in range(_EACH)]
-    starts = np.concatenate([start_place(question, "single", _EACH, rng), *random])[:count]
-    drawn = np.isin(np.arange(count), range(1, _EACH))
+    count = limits.allow(len(_STARTS))
+    starts = np.concatenate([start_place(question, start, 1, rng) for start in _STARTS[:count]])
+    drawn = _DRAWN[:count, None]
     environment = Environment(question, starts, traversal(question, "topological", _SWEEPS, rng))
 
     def choose(active: Sequence[Environment]) -> list[IntArray]:
         if _over(environment, limits):
             return [environment.place[:, environment.node]]
-        return [(rows + drawn[:, None] * rng.gumbel(size=rows.shape)).argmax(axis=1) for rows in score(active)]
+        return [(rows + drawn * rng.gumbel(size=rows.shape)).argmax(axis=1) for rows in score(active)]
 
     roll_out([environment], choose)
     return environment
