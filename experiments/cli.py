@@ -155,7 +155,8 @@ def table(
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="SUITE|GRAPH…", help="A suite (mtpp list suites), architectures, files; or training, alone."
+            metavar="SUITE|GRAPH…",
+            help="A suite (mtpp list suites), architectures, files; or training or placement, alone.",
         ),
     ],
     blocks: options.Blocks = "2,4,8,16,32,64",
@@ -187,12 +188,18 @@ def table(
         typer.Option(metavar="FOLDER", help="Write tables (.md, .csv, .tex) and figures (.png, .svg) there."),
     ] = None,
     style: Annotated[str, typer.Option("--format", metavar="txt|md|csv|tex", help="Of the printed tables.")] = "txt",
-    quick: Annotated[bool, typer.Option("--quick", help="Of training: one cluster instead of three.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="Of training: one cluster instead of three; of placement: little training, one seed."
+        ),
+    ] = False,
 ) -> int:
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
 
     "training" makes the figures and tables of pipelined training; of the options, --quick, --jobs, --out, --tables and
-    --format count there.
+    --format count there. "placement" makes those of learned placement, which needs PyTorch; --quick, --out, --tables
+    and --format count there.
 
     Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
     """
@@ -201,8 +208,13 @@ def table(
         from experiments.training_tables import make_training_tables
 
         return make_training_tables(questions(quick=quick), out=out, folder=tables, style=style, jobs=jobs)
+    if targets == ["placement"]:
+        from experiments.placement_jobs import QUICK, Budget
+        from experiments.placement_tables import make_placement_tables
+
+        return make_placement_tables(QUICK if quick else Budget(), out=out, folder=tables, style=style)
     if quick:
-        raise InputError("--quick: only the table of training has a quick form; use the suite quick.")
+        raise InputError("--quick: only the tables of training and placement have a quick form; use the suite quick.")
     from experiments.tabulating import make_tables
 
     return make_tables(

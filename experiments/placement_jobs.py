@@ -10,16 +10,16 @@ from functools import cache, cached_property
 from typing import Any
 
 from experiments.versions import package_version
-from heuristics.placement.placeto.environment import Start
 from instances.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement import PlacementInstance
 
 __all__ = [
+    "ABLATED",
+    "ABLATED_DEVICES",
     "ABLATIONS",
     "ALONE",
     "DEVICES",
     "KIND",
-    "LONG",
     "ORDERS",
     "OTHER_DEVICES",
     "QUICK",
@@ -27,22 +27,22 @@ __all__ = [
     "Budget",
     "PlacementJob",
     "plan_jobs",
-    "schedule_of",
-    "start_of",
 ]
 
 KIND = "placement"
 #: Devices of the main questions, and of those that a policy is carried over to.
 DEVICES, OTHER_DEVICES = 4, (2, 8)
-#: Simulations of the long annealing, random traversal orders, and sampled episodes.
-LONG, ORDERS, SAMPLES = 100_000, 16, 16
+#: The family of the ablations, and their devices.
+ABLATED, ABLATED_DEVICES = "ptb", 2
+#: Random traversal orders, and sampled episodes.
+ORDERS, SAMPLES = 16, 16
 #: Episodes of each update when a policy or a planner is trained for one graph alone.
 ALONE = 32
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long is trained, in updates, so that runs repeat exactly.
+    """How long is trained and annealed, in updates and simulations, so that runs repeat exactly.
 
     Parameters
     ----------
@@ -52,21 +52,24 @@ class Budget:
         Of a policy for one graph, 32 episodes each; a planner has twice as many, 16 placements each.
     ablation : int
         Of each ablation.
+    annealing : int
+        Simulations of the long annealing of each graph.
     graphs : int
         Test graphs that are optimised one by one.
     seeds : int
         The table shows the median.
     """
 
-    updates: int = 150
-    alone: int = 60
-    ablation: int = 30
+    updates: int = 200
+    alone: int = 120
+    ablation: int = 50
+    annealing: int = 100_000
     graphs: int = 4
     seeds: int = 3
 
 
 #: A first look.
-QUICK = Budget(updates=40, alone=20, ablation=6, graphs=2, seeds=1)
+QUICK = Budget(updates=40, alone=20, ablation=10, graphs=2, seeds=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +97,15 @@ class PlacementJob:
         fields = [KIND, self.family, _hashes(self.family), self.what, self.seed, self.options, package_version()]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
-    def instances(self, split: str, devices: int = DEVICES) -> list[PlacementInstance]:
-        """Questions of a split of the family."""
+    @property
+    def devices(self) -> int:
+        """Devices to train for."""
+        return ABLATED_DEVICES if self.what == "ablation" else DEVICES
+
+    def instances(self, split: str, devices: int | None = None) -> list[PlacementInstance]:
+        """Questions of a split of the family, with its devices or others."""
         graphs = PLACEMENT_FAMILIES[self.family].split(split)
-        return [PlacementInstance(graph, devices, BANDWIDTH) for graph in graphs]
+        return [PlacementInstance(graph, devices or self.devices, BANDWIDTH) for graph in graphs]
 
 
 @cache
@@ -110,19 +118,20 @@ def plan_jobs(families: Iterable[str], budget: Budget) -> list[PlacementJob]:
     """All that the tables need."""
     jobs = []
     for family in families:
-        jobs.append(PlacementJob(family, "rivals", 0))
+        training = _schedule(family)
+        jobs.append(PlacementJob(family, "rivals", 0, {"annealing": budget.annealing}))
         for seed in range(budget.seeds):
-            jobs.append(PlacementJob(family, "fast", seed, {"updates": budget.updates}))
+            jobs.append(PlacementJob(family, "fast", seed, {"updates": budget.updates, "training": training}))
             alone = {"updates": budget.alone, "graphs": budget.graphs}
-            jobs.append(PlacementJob(family, "optimised", seed, alone))
+            jobs.append(PlacementJob(family, "optimised", seed, {**alone, "training": training}))
             jobs.append(PlacementJob(family, "planner", seed, alone))
     for seed in range(budget.seeds):
         for name, options in ABLATIONS.items():
-            jobs.append(PlacementJob("ptb", "ablation", seed, {"name": name, "updates": budget.ablation, **options}))
+            jobs.append(PlacementJob(ABLATED, "ablation", seed, {"name": name, "updates": budget.ablation, **options}))
     return jobs
 
 
-#: Name to the policy, its arguments, and the training; on ptb with two devices.
+#: Name to the policy, its arguments, and the training.
 ABLATIONS: dict[str, dict[str, Any]] = {
     "placeto": {"policy": "placeto", "rounds": 2},
     "placeto, terminal reward": {"policy": "placeto", "rounds": 2, "reward": "terminal"},
@@ -137,17 +146,12 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def schedule_of(family: str) -> dict[str, Any]:
-    """How to train on a family, besides the budget.
+def _schedule(family: str) -> dict[str, Any]:
+    """How to train on a family, besides the budget; placements start from each of `start` in turn, too.
 
-    Where moving data is dear, any start but one device is a bad one, and so are most moves away from it: less
+    Where moving data is dear, random starts are bad ones, and so is nearly every move away from one device: less
     entropy ends in a policy that moves nothing.
     """
     if family == "cifar10":
-        return {"start": ("single",), "entropy": 0.5, "discount": 0.9}
-    return {"start": ("random",)}
-
-
-def start_of(family: str) -> Start:
-    """From where the episodes of a family start."""
-    return schedule_of(family)["start"][0]
+        return {"start": ["single"], "entropy": 0.5, "discount": 0.9}
+    return {"start": ["empty", "random"]}

@@ -2,35 +2,51 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
 
-import matplotlib.pyplot as plt
-import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from experiments.placement_jobs import ABLATIONS, OTHER_DEVICES, Budget, plan_jobs
+from experiments.placement_claims import claims
+from experiments.placement_jobs import ABLATED, ABLATED_DEVICES, ABLATIONS, DEVICES, OTHER_DEVICES, Budget, plan_jobs
+from experiments.placement_measured import Measured, number
 from experiments.placement_runs import make_runs
-from experiments.plots import save_figure
-from experiments.rendering import FORMATS
-from experiments.runs import Run, RunLog
-from instances import InputError
+from experiments.table_files import Section, check_style, exit_code, open_log, publish
+from heuristics.placement.placeto import require_torch
 from instances.families import PLACEMENT_FAMILIES
 
-__all__ = ["Claim", "Measured", "claims", "make_placement_tables", "plot_distributions", "table_rows"]
+__all__ = ["make_placement_tables", "plot_distributions", "sections"]
 
-_NOTE = (
-    "Step time over the work of the graph on one device, mean over the test graphs, median of the seeds; in brackets "
-    "the simulations of a graph. Rows 'anneal, as …' have as many simulations as the row that they are named after."
+_NOTE = """\
+Step time over the work of the graph on one device: mean over the test graphs, median of the seeds; less is better.
+In brackets the simulations of a graph, where they are counted; a policy that moves nothing needs one.
+Rows of policies are the best placement that they saw, 'last' is the best of those that their episodes ended with.
+Zero-shot: two episodes with the likeliest devices, from two kinds of start. Sampled: 16 episodes with drawn devices.
+Rows 'anneal, as …' have as many simulations as the row that they are named after; 'random' is the best of 1000 random
+placements, 'random, mean' their mean; 'placeto' the policy that comes with the package; n the nodes of a graph."""
+_ALONE_NOTE = """\
+Optimised: trained for that graph alone; 'likeliest' is what the policy says in the end, all else the best placement
+of the whole training. Planner: the recurrent network of Mirhoseini et al. (2017), zero-shot after as many updates."""
+_TRANSFER_NOTE = """\
+The policies of the first table, on graphs of about twice the size ('large') and on other numbers of devices.
+The last row has the means over the test graphs of the best and the worst of 16 random traversal orders."""
+_CLAIMS_NOTE = """\
+A claim holds if the first number is less than the second, which includes what the claim allows. Beside them, on the
+same graphs: annealing with as many simulations as the policy took, and greedy."""
+_RIVALS = ("single", "random, mean", "random", "expert", "metis", "scotch", "heft", "greedy", "placeto", "climb, 6n")
+_FAST = (
+    "zero-shot",
+    "zero-shot, last",
+    "anneal, as zero-shot",
+    "sampled",
+    "anneal, as sampled",
+    "zero-shot + climb, 4n",
 )
 #: Rows of the first table, and the run that each is from.
 _ROWS = {
-    **dict.fromkeys(("single", "random, mean", "random", "expert", "metis", "scotch", "heft", "climb, 6n"), "rivals"),
-    **dict.fromkeys(("zero-shot", "anneal, as zero-shot", "sampled", "anneal, as sampled"), "fast"),
-    "zero-shot + climb, 4n": "fast",
+    **dict.fromkeys(_RIVALS, "rivals"),
+    **dict.fromkeys(_FAST, "fast"),
     "anneal, long": "rivals",
 }
 _ALONE_ROWS = {
@@ -40,59 +56,13 @@ _ALONE_ROWS = {
     "placeto, optimised, likeliest": ("optimised", "likeliest"),
     "placeto, optimised, best": ("optimised", "best"),
     "anneal, as optimised": ("optimised", "anneal, as best"),
+    "greedy": ("rivals", "greedy"),
 }
 
 
-class Claim(NamedTuple):
-    """What is said, whether it is so here (None: a number is missing), and what was measured."""
-
-    source: str
-    text: str
-    holds: bool | None
-    measured: str
-
-
-class Measured:
-    """Answers of runs by family and kind.
-
-    Parameters
-    ----------
-    runs : iterable of Run
-        Those that failed are left out.
-    """
-
-    def __init__(self, runs: Iterable[Run]) -> None:
-        self._runs = [run for run in runs if run["error"] is None]
-        self.families = list(dict.fromkeys(run["instance"] for run in self._of("fast")))
-
-    def answers(self, family: str, what: str) -> list[dict[str, Any]]:
-        """Answers of all seeds."""
-        return [run["answer"] for run in self._of(what) if run["instance"] == family]
-
-    def value(self, family: str, what: str, name: str, graphs: int | None = None) -> float | None:
-        """Median over seeds of the mean over (the first few) graphs."""
-        found = [np.mean(a[name]["times"][:graphs]) for a in self.answers(family, what) if name in a]
-        return float(median(found)) if found else None
-
-    def simulations(self, family: str, what: str, name: str) -> float | None:
-        """Median over seeds of the mean simulations of a graph; None if none are counted."""
-        counts = [a[name]["simulations"] for a in self.answers(family, what) if name in a]
-        return float(median(np.mean(c) for c in counts)) if counts and None not in counts else None
-
-    def ablation(self, name: str) -> float | None:
-        """Median over seeds of one design."""
-        found = [run["answer"] for run in self._of("ablation") if run["options"]["name"] == name]
-        return float(median(np.mean(a["zero-shot"]["times"]) for a in found)) if found else None
-
-    def graphs(self, family: str) -> int:
-        """Number of graphs that were optimised one by one."""
-        return min((len(a["best"]["times"]) for a in self.answers(family, "optimised")), default=0)
-
-    def _of(self, what: str) -> list[Run]:
-        return [run for run in self._runs if run["method"] == what]
-
-
-def make_placement_tables(*, budget: Budget, out: Path, folder: Path | None, style: str) -> int:
+def make_placement_tables(
+    budget: Budget, *, out: Path, folder: Path | None, style: str, families: Iterable[str] = PLACEMENT_FAMILIES
+) -> int:
     """Make the runs that are missing, then print and write tables, figures and claims of all of them.
 
     Parameters
@@ -104,6 +74,8 @@ def make_placement_tables(*, budget: Budget, out: Path, folder: Path | None, sty
         Where tables (.md, .csv, .tex) and figures (.png, .svg) go.
     style : str
         Format of the printed tables.
+    families : iterable of str, optional
+        All by default.
 
     Returns
     -------
@@ -115,119 +87,80 @@ def make_placement_tables(*, budget: Budget, out: Path, folder: Path | None, sty
     InputError, OSError
         Before any run is made, also where PyTorch is missing.
     """
-    if style not in FORMATS:
-        raise InputError(f"--format {style}: choose one of {', '.join(FORMATS)}.")
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with RunLog(out) as log:
-            runs = make_runs(plan_jobs(PLACEMENT_FAMILIES, budget), log)
-    except KeyboardInterrupt:
-        print(f"Stopped; {out} holds the runs that are done, and the same call makes the rest.", file=sys.stderr)
-        raise
+    check_style(style)
+    require_torch()
+    with open_log(out, folder) as log:
+        runs = make_runs(plan_jobs(families, budget), log)
     measured = Measured(runs)
-    for name, (caption, rows) in TABLES.items():
-        header, body = rows(measured)
-        print(f"{caption}\n\n{FORMATS[style](header, body)}\n")
-        if folder is not None:
-            for suffix in ("md", "csv", "tex"):
-                text = FORMATS[suffix](header, body) + "\n"
-                (folder / f"placement-{name}.{suffix}").write_text(text, encoding="utf-8")
-    print(_NOTE)
-    if folder is not None:
-        for family in measured.families:
-            for suffix in ("png", "svg"):
-                save_figure(plot_distributions(measured, family), folder / f"placement-{family}.{suffix}")
-    failed = [run for run in runs if run["error"] is not None]
-    if failed:
-        print(f"{len(failed)} of {len(runs)} runs failed; {out} has the reasons.", file=sys.stderr)
-    return int(bool(failed))
+    publish(sections(measured, budget), lambda: _pictures(measured), folder, style)
+    return exit_code(sum(run["error"] is not None for run in runs), len(runs), out)
 
 
-def table_rows(measured: Measured) -> tuple[list[str], list[list[str]]]:
-    """The shape of Table 1: what each method reaches, and how many placements it has looked at."""
-    rows = [[row, *(_cell(measured, family, what, row) for family in measured.families)] for row, what in _ROWS.items()]
-    return ["on 16 unseen graphs, k = 4", *measured.families], rows
-
-
-def _alone_rows(measured: Measured) -> tuple[list[str], list[list[str]]]:
-    rows = []
-    for row, (what, name) in _ALONE_ROWS.items():
-        cells = [_cell(measured, family, what, name, measured.graphs(family)) for family in measured.families]
-        rows.append([row, *cells])
-    return ["on single graphs", *measured.families], rows
-
-
-def _transfer_rows(measured: Measured) -> tuple[list[str], list[list[str]]]:
-    rows = []
-    for name in ("large", *(f"k = {k}" for k in OTHER_DEVICES)):
-        for row in (name, f"{name}: anneal", f"{name}: metis", f"{name}: heft"):
-            rows.append([row, *(_cell(measured, family, "fast", row) for family in measured.families)])
-    orders = [_orders(measured, family) for family in measured.families]
-    rows.append(["random orders, least to largest", *(f"{low:.3f} to {high:.3f}" for low, high in orders)])
-    return ["carried over, zero-shot", *measured.families], rows
-
-
-def _ablation_rows(measured: Measured) -> tuple[list[str], list[list[str]]]:
-    return ["ablation, k = 2", "ptb"], [[name, _number(measured.ablation(name))] for name in ABLATIONS]
-
-
-def _claim_rows(measured: Measured) -> tuple[list[str], list[list[str]]]:
-    said = {True: "yes", False: "NO", None: "–"}
-    rows = [[claim.text, claim.source, said[claim.holds], claim.measured] for claim in claims(measured)]
-    return ["claim", "of", "holds", "measured"], rows
-
-
-#: Name of a file to its caption and its rows.
-TABLES: dict[str, tuple[str, Callable[[Measured], tuple[list[str], list[list[str]]]]]] = {
-    "unseen": ("Zero-shot and its rivals (Table 1)", table_rows),
-    "alone": ("Optimised for each graph alone (Table 1 and Figure 5)", _alone_rows),
-    "transfer": ("Other sizes, numbers of devices and traversal orders", _transfer_rows),
-    "ablations": ("Ablations after few updates", _ablation_rows),
-    "claims": ("Claims; those that do not reproduce say NO", _claim_rows),
-}
-
-
-def claims(measured: Measured) -> list[Claim]:
-    """What the paper says, and what one would like to hold, against the numbers."""
-    found = []
-    for family in measured.families:
-
-        def value(what: str, name: str, family: str = family) -> float | None:
-            return measured.value(family, what, name)
-
-        zero_shot, sampled = value("fast", "zero-shot"), value("fast", "sampled")
-        for rival in ("metis", "heft", "expert"):
-            found.append(_less(_PAPER, f"{family}: zero-shot beats {rival}", zero_shot, value("rivals", rival)))
-        graphs = measured.graphs(family)
-        here = measured.value(family, "fast", "zero-shot", graphs)
-        for row, name in (("likeliest", "likeliest"), ("best", "best placement")):
-            text = f"{family}: zero-shot is within 5 % of the {name} of optimising for the graph"
-            found.append(_less(_PAPER, text, here, _times(1.05, measured.value(family, "optimised", row))))
-        text = f"{family}: optimised Placeto beats the optimised planner"
-        optimised, planned = measured.value(family, "optimised", "best"), measured.value(family, "planner", "best")
-        found.append(_less(_PAPER, text, optimised, planned))
-        low, high = _orders(measured, family)
-        text = f"{family}: any traversal order is within 3 % of their mean"
-        found.append(Claim(_PAPER, text, high - low <= 0.06 * (high + low) / 2, f"{low:.3f} to {high:.3f}"))
-        for name, number in (("zero-shot", zero_shot), ("sampled", sampled)):
-            text = f"{family}: {name} beats annealing at equal simulations"
-            found.append(_less(_OURS, text, number, value("fast", f"anneal, as {name}")))
-        text = f"{family}: sampled beats long annealing"
-        found.append(_less(_OURS, text, sampled, value("rivals", "anneal, long")))
-    full, part, none = (measured.ablation(f"placeto{name}") for name in ("", ", partitioner", ", aggregator"))
-    found.append(_less(_PAPER, "ablation: the full policy beats the partitioner", full, part))
-    found.append(_less(_PAPER, "ablation: the partitioner beats the aggregator", part, none))
-    step, terminal = measured.ablation("placeto"), measured.ablation("placeto, terminal reward")
-    found.append(_less(_PAPER, "ablation: rewards for steps beat a terminal one", step, terminal))
-    return found
-
-
-_PAPER, _OURS = "the paper", "this project"
+def sections(measured: Measured, budget: Budget) -> list[Section]:
+    """All tables, the claims last."""
+    families = measured.families
+    effort = {
+        f"training, {budget.updates} updates [s]": ("training", 1.0),
+        "placing a graph, zero-shot [ms]": ("placing", 1e3),
+    }
+    return [
+        Section(
+            "placement-unseen",
+            f"Zero-shot after {budget.updates} updates, {budget.seeds} seeds, and rivals (Table 1)",
+            [f"on unseen graphs, k = {DEVICES}", *families],
+            [[row, *(_cell(measured, family, what, row) for family in families)] for row, what in _ROWS.items()],
+            _NOTE,
+        ),
+        Section(
+            "placement-alone",
+            f"Optimised for each of {budget.graphs} graphs alone, {budget.alone} updates (Table 1 and Figure 5)",
+            [f"on single graphs, k = {DEVICES}", *families],
+            [
+                [row, *(_cell(measured, family, what, name, measured.graphs(family)) for family in families)]
+                for row, (what, name) in _ALONE_ROWS.items()
+            ],
+            _ALONE_NOTE,
+        ),
+        Section(
+            "placement-transfer",
+            "Other sizes, numbers of devices and traversal orders, zero-shot",
+            ["carried over", *families],
+            _transfer_rows(measured),
+            _TRANSFER_NOTE,
+        ),
+        Section(
+            "placement-effort",
+            "Effort on this machine",
+            ["on one core", *families],
+            [
+                [row, *(f"{factor * measured.seconds(family, name):.3g}" for family in families)]
+                for row, (name, factor) in effort.items()
+            ],
+        ),
+        Section(
+            "placement-ablations",
+            f"Ablations after {budget.ablation} updates",
+            [f"on {ABLATED}, k = {ABLATED_DEVICES}", "zero-shot", "zero-shot, last", "anneal, as zero-shot"],
+            [
+                [design, *(number(measured.ablation(design, name)) for name in ("zero-shot", "last", "anneal"))]
+                for design in ABLATIONS
+            ],
+        ),
+        Section(
+            "placement-claims",
+            "Claims; those that do not reproduce say NO",
+            ["claim", "of", "holds", "measured", "annealing", "greedy"],
+            [
+                [c.text, c.source, _SAID[c.holds], c.measured, number(c.annealing), number(c.greedy)]
+                for c in claims(measured)
+            ],
+            _CLAIMS_NOTE,
+        ),
+    ]
 
 
 def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) -> Axes:
-    """Distributions over test graphs (Figure 5), one line a method, pooled over seeds.
+    """Distributions over the graphs that were optimised one by one (Figure 5), pooled over seeds.
 
     Parameters
     ----------
@@ -241,37 +174,49 @@ def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) 
     matplotlib.axes.Axes
     """
     if ax is None:
-        _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-    lines = _ALONE_ROWS | {"random": ("rivals", "random, mean"), "annealing, long": ("rivals", "anneal, long")}
+        ax = Figure(figsize=(7, 4), layout="constrained").add_subplot()
     graphs = measured.graphs(family)
-    for i, (label, (what, name)) in enumerate(lines.items()):
-        times = sorted(t for answer in measured.answers(family, what) for t in answer[name]["times"][:graphs])
-        shares = np.arange(1, len(times) + 1) / max(len(times), 1)
-        ax.step(times, shares, where="post", color=f"C{i}", label=label)
-    ax.set(title=family, xlabel="step time over one device", ylabel="share of graphs", ylim=(0, 1.02))
+    for label, (what, name, colour, line, width) in _LINES.items():
+        times = [time for answer in measured.answers(family, what) for time in answer[name]["times"][:graphs]]
+        if times:
+            ax.ecdf(times, color=colour, linestyle=line, linewidth=width, label=label)
+    title = f"{family}, k = {DEVICES}, {graphs} unseen graphs"
+    ax.set(title=title, xlabel="step time / step time on one device", ylabel="share of graphs", ylim=(0, 1.02))
+    ax.grid(color="0.92")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
     return ax
 
 
-def _orders(measured: Measured, family: str) -> tuple[float, float]:
-    """Least and largest mean over random orders, medians of the seeds."""
-    orders: Sequence[Sequence[float]] = [answer["orders"] for answer in measured.answers(family, "fast")]
-    return median(map(min, orders)), median(map(max, orders))
+#: Lines of the picture: the run and the answer, colour, style and width.
+_LINES = {
+    "Placeto, zero-shot": ("fast", "zero-shot", "C0", "--", 3.2),
+    "Placeto, optimised": ("optimised", "best", "C0", "-", 3.2),
+    "planner, zero-shot": ("planner", "zero-shot", "C1", "--", 1.6),
+    "planner, optimised": ("planner", "best", "C1", "-", 1.6),
+    "annealing, as Placeto optimised": ("optimised", "anneal, as best", "black", "-", 1.6),
+    "greedy": ("rivals", "greedy", "C2", "-", 1.6),
+    "random": ("rivals", "random, mean", "0.6", "-", 1.6),
+}
 
 
-def _less(source: str, text: str, a: float | None, b: float | None) -> Claim:
-    return Claim(source, text, None if a is None or b is None else a < b, f"{_number(a)}, {_number(b)}")
-
-
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else factor * value
+def _transfer_rows(measured: Measured) -> list[list[str]]:
+    rows = []
+    for name in ("large", *(f"k = {k}" for k in OTHER_DEVICES)):
+        for row in (name, *(f"{name}: {rival}" for rival in ("anneal", "metis", "heft", "greedy"))):
+            rows.append([row, *(_cell(measured, family, "fast", row) for family in measured.families)])
+    orders = [measured.orders(family) for family in measured.families]
+    rows.append(["random orders, best to worst", *(f"{low:.3f} to {high:.3f}" for low, high in orders)])
+    return rows
 
 
 def _cell(measured: Measured, family: str, what: str, name: str, graphs: int | None = None) -> str:
     calls = measured.simulations(family, what, name)
-    return _number(measured.value(family, what, name, graphs)) + ("" if calls is None else f" ({calls:.0f})")
+    return number(measured.value(family, what, name, graphs)) + ("" if calls is None else f" ({calls:.0f})")
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+def _pictures(measured: Measured) -> dict[str, Axes]:
+    return {f"placement-{family}": plot_distributions(measured, family) for family in measured.families}
+
+
+_SAID = {True: "yes", False: "NO", None: "–"}

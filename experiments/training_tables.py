@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,15 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from experiments.plots import save_figure
-from experiments.rendering import FORMATS
-from experiments.runs import RunLog
+from experiments.table_files import Section, check_style, exit_code, open_log, publish
 from experiments.tables import geometric_mean
 from experiments.training_claims import Claim, claims
 from experiments.training_frames import TITLES, by_stages, mean_ratios, percent, points, training_frame
 from experiments.training_runs import BOUND, TABLE_III, Question, failed, make_runs, plan_jobs
 from heuristics.pipeline import PLANNERS
-from instances import InputError
 
 __all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep"]
 
@@ -53,32 +49,12 @@ def make_training_tables(asked: Sequence[Question], *, out: Path, folder: Path |
     InputError, OSError
         Before any run is made.
     """
-    if style not in FORMATS:
-        raise InputError(f"--format {style}: choose one of {', '.join(FORMATS)}.")
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with RunLog(out) as log:
-            runs = make_runs(plan_jobs(asked), log, jobs)
-    except KeyboardInterrupt:
-        print(f"Stopped; {out} holds the runs that are done, and the same call makes the rest.", file=sys.stderr)
-        raise
+    check_style(style)
+    with open_log(out, folder) as log:
+        runs = make_runs(plan_jobs(asked), log, jobs)
     frame = training_frame(asked, runs)
-    for figure, (title, _) in TITLES.items():
-        print(f"{title}\n\n{FORMATS[style](*figure_rows(frame, figure))}\n{_NOTE}\n")
-    print(f"Figure 11: W and time by number of stages\n\n{FORMATS[style](*_stage_rows(frame))}\n")
-    said = claims(frame)
-    header, rows = _claim_rows(said)
-    print(f"Claims of the paper\n\n{FORMATS[style](header, rows)}\n\n{_SCOPE}\n{_gain(frame)}")
-    if folder is not None:
-        _write(frame, said, folder)
-    broken = sum(map(failed, runs))
-    if broken:
-        print(
-            f"{broken} of {len(runs)} runs failed; {out} has the reasons. The same call tries them again.",
-            file=sys.stderr,
-        )
-    return int(broken > 0)
+    publish(_sections(frame), lambda: _pictures(frame), folder, style)
+    return exit_code(sum(map(failed, runs)), len(runs), out)
 
 
 def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[str]]]:
@@ -143,6 +119,18 @@ def plot_stages(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _with_legend(ax)
 
 
+def _sections(frame: pd.DataFrame) -> list[Section]:
+    return [
+        *(Section(_file(figure), title, *figure_rows(frame, figure), _NOTE) for figure, (title, _) in TITLES.items()),
+        Section(_file("11"), "Figure 11: W and time by number of stages", *_stage_rows(frame)),
+        Section("claims", "Claims of the paper", *_claim_rows(claims(frame)), f"{_SCOPE}\n{_gain(frame)}"),
+    ]
+
+
+def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:
+    return {_file(figure): plot_sweep(frame, figure) for figure in TITLES} | {_file("11"): plot_stages(frame)}
+
+
 def _stage_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     stages, workloads, times = by_stages(frame)
     rows = [[str(n), f"{w:.4g}", f"{t:.4g}"] for n, w, t in zip(stages, workloads, times, strict=True)]
@@ -166,21 +154,8 @@ def _gain(frame: pd.DataFrame) -> str:
     return f"improved over spp: {percent(gain)}, geometric mean over {len(times)} simulated settings."
 
 
-def _write(frame: pd.DataFrame, said: Sequence[Claim], folder: Path) -> None:
-    contents = {_name(figure): figure_rows(frame, figure) for figure in TITLES}
-    contents |= {"Figure 11": _stage_rows(frame), "claims": _claim_rows(said)}
-    for name, (header, rows) in contents.items():
-        for suffix in ("md", "csv", "tex"):
-            text = FORMATS[suffix](header, rows)
-            (folder / f"{_file(name)}.{suffix}").write_text(text + "\n", encoding="utf-8")
-    pictures = {_name(figure): plot_sweep(frame, figure) for figure in TITLES}
-    for name, ax in (pictures | {"Figure 11": plot_stages(frame)}).items():
-        for suffix in ("png", "svg"):
-            save_figure(ax, folder / f"{_file(name)}.{suffix}")
-
-
-def _file(name: str) -> str:
-    return name.lower().replace(" ", "-")
+def _file(figure: str) -> str:
+    return _name(figure).lower().replace(" ", "-")
 
 
 def _axes(ax: Axes | None) -> Axes:
