@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
+from heuristics.compiling import lean
 from heuristics.kernels import kahn_kernel
 from heuristics.state import State, move, start_state, times_after
 from instances.arrays import KernelArrays
@@ -32,6 +33,8 @@ FEATURES = (
     "excess of the blocks on the side that it leaves",
 )
 _SWEEPS = 4
+#: Nodes times blocks are at most so many, by means of fewer blocks: that bounds the time and the table of readers.
+_PAIRS = 2**23
 
 
 @njit(cache=True)
@@ -57,7 +60,7 @@ def sweep(noise: FloatArray, weights: FloatArray, room: float, k: int, arrays: K
         A topological order that lists the blocks of the smallest bottleneck seen, one after another.
     """
     n = len(noise)
-    k = min(k, n)
+    k = max(1, min(k, n, _PAIRS // n))
     order = np.empty(n, dtype=np.int64)
     kahn_kernel(arrays.successor_start, arrays.successor, arrays.indegree, noise, order)
     state = start_state(_equal_pieces(order, k, arrays), order, k, arrays)
@@ -72,12 +75,15 @@ def sweep(noise: FloatArray, weights: FloatArray, room: float, k: int, arrays: K
         low, high = _range(v, k, state.block, arrays, before_start, before)
         if low == high:
             continue
+        fair = state.time.sum() / room / k
+        excess = state.time[a:].sum() / room - (k - a) * fair, state.time[: a + 1].sum() / room - (a + 1) * fair
         chosen, highest, times_then = a, -math.inf, (0.0, 0.0)
         for b in range(low, high + 1):
             times = (state.time[a], state.time[a]) if b == a else times_after(v, a, b, state, arrays)
             _describe(
                 v, a, b, times, step / (_SWEEPS * n), room, node_unit, columns, state, arrays, before_start, before
             )
+            columns[9] = 0.0 if b == a else excess[int(b > a)]
             score = 0.0
             for f in range(len(weights)):
                 score += weights[f] * columns[f]
@@ -120,7 +126,7 @@ def _predecessors(arrays: KernelArrays) -> tuple[IntArray, IntArray]:
     return start, before
 
 
-@njit(cache=True)
+@lean
 def _range(
     v: int, k: int, block: IntArray, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> tuple[int, int]:
@@ -133,7 +139,7 @@ def _range(
     return low, high
 
 
-@njit(cache=True)
+@lean
 def _describe(
     v: int,
     a: int,
@@ -148,7 +154,7 @@ def _describe(
     before_start: IntArray,
     before: IntArray,
 ) -> None:
-    """Fill in the columns of a move of `v` from block a to block b, whose costs are `times` then."""
+    """Fill in the columns but the last of a move of `v` from block a to block b, whose costs are `times` then."""
     neighbours = there = 0
     for e in range(before_start[v], before_start[v + 1]):
         neighbours += 1
@@ -168,11 +174,9 @@ def _describe(
     columns[4] = (max(times[0], times[1]) - max(old[0], old[1])) / room
     columns[5] = (times[0] + times[1] - old[0] - old[1]) / node_unit
     columns[8] = abs(b - a) / len(state.time)
-    side = state.time[: a + 1] if b > a else state.time[a:]
-    columns[9] = side.sum() / room - len(side) * (state.time.sum() / room / len(state.time))
 
 
-@njit(cache=True, inline="always")
+@lean
 def _power(x: float) -> float:
     x *= x
     x *= x
