@@ -141,7 +141,6 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "device pool, no messages": {"policy": "device-pool", "rounds": 0},
     "fast": {"policy": "fast"},
     "fast, terminal reward": {"policy": "fast", "reward": "terminal"},
-    "fast, reward of the best": {"policy": "fast", "reward": "best"},
     "fast, discount 1": {"policy": "fast", "discount": 1.0},
 }
 

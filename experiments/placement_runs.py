@@ -72,9 +72,9 @@ def _outcomes(
 
 
 def _annealed(instances: Sequence[PlacementInstance], simulations: Iterable[int], seed: int) -> dict[str, Any]:
-    calls = list(simulations)
+    calls = [max(2, count) for count in simulations]  # it begins with two
     rng = np.random.default_rng(seed)
-    found = [anneal(i, rng, simulations=max(2, count)) for i, count in zip(instances, calls, strict=True)]
+    found = [anneal(i, rng, simulations=count) for i, count in zip(instances, calls, strict=True)]
     return _measured(found, calls)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from heuristics.block_peaks import peak_of
 from heuristics.compiling import lean
-from heuristics.state import State, cost_of, move, settle, times_after
+from heuristics.state import State, cost_of, move, places_for, settle, times_after
 from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
 
@@ -86,12 +86,12 @@ def _walk(
         draw = n * np.random.random()
         v = int(draw)
         a = block[v]
-        low, high = _range(v, k, state, arrays, before_start, before)
+        low, high = places_for(v, state, arrays, before_start, before)
         if low == high:
             continue
         place, draw = _place(rank[a], low, high, draw - v)
         b = at[place]
-        w = _partner(v, a, b, k, state, arrays, before_start, before) if draw < _SWAPS else v
+        w = _partner(v, a, b, state, arrays, before_start, before) if draw < _SWAPS else v
         if w < 0:
             continue
         # The highest energy of the two blocks that is accepted.
@@ -176,19 +176,6 @@ def _exchange(place: int, state: State, arrays: KernelArrays) -> None:
 
 
 @lean
-def _range(
-    v: int, k: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
-) -> tuple[int, int]:
-    """First and last place of a block that node `v` can be in while all others stay."""
-    low, high = 0, k - 1
-    for e in range(before_start[v], before_start[v + 1]):
-        low = max(low, state.rank[state.block[before[e]]])
-    for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
-        high = min(high, state.rank[state.block[arrays.successor[e]]])
-    return low, high
-
-
-@lean
 def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
     """Another place from low to high, often one of these two, where neighbours are; `draw` and what is left of it."""
     if draw < _TO_NEIGHBOURS:
@@ -202,13 +189,13 @@ def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
 
 @lean
 def _partner(
-    v: int, a: int, b: int, k: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
+    v: int, a: int, b: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> int:
     """A node of block b that `v` can change places with, `v` itself if b is empty, or -1."""
     if state.size[b] == 0:
         return v
     w = state.members[state.end[b] - 1 - int(state.size[b] * np.random.random())]
-    low, high = _range(w, k, state, arrays, before_start, before)
+    low, high = places_for(w, state, arrays, before_start, before)
     if state.rank[a] < low or state.rank[a] > high:
         return -1
     first, last = (v, w) if state.rank[a] < state.rank[b] else (w, v)

@@ -18,7 +18,7 @@ from heuristics.compiling import lean
 from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
 
-__all__ = ["State", "cost_of", "move", "settle", "start_state", "times_after"]
+__all__ = ["State", "cost_of", "move", "places_for", "settle", "start_state", "times_after"]
 
 
 class State(NamedTuple):
@@ -127,6 +127,17 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
     for b in range(k):
         state.best[0] = max(state.best[0], cost_of(b, state, arrays))
     return state
+
+
+@lean
+def places_for(v: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray) -> tuple[int, int]:
+    """First and last place of a block that node `v` can be in while all others stay; `before` are predecessors."""
+    low, high = 0, len(state.time) - 1
+    for e in range(before_start[v], before_start[v + 1]):
+        low = max(low, state.rank[state.block[before[e]]])
+    for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
+        high = min(high, state.rank[state.block[arrays.successor[e]]])
+    return low, high
 
 
 @lean

@@ -8,6 +8,8 @@ import numbers
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from instances.errors import InputError
 from instances.graph import ComputationGraph
 from instances.tensors import FloatArray
@@ -71,6 +73,11 @@ class Instance:
     platform : Platform
     name : str, optional
         By default the name of the graph.
+
+    Raises
+    ------
+    InputError
+        If moving all tensors takes longer than the largest number.
     """
 
     graph: ComputationGraph
@@ -78,6 +85,13 @@ class Instance:
     name: str = ""
 
     def __post_init__(self) -> None:
+        with np.errstate(over="ignore"):
+            longest = (self.graph.tensors.bytes / self.platform.bandwidth).sum()
+        if not np.isfinite(longest):
+            raise InputError(
+                f"At a bandwidth of {self.platform.bandwidth:g} moving the tensors of {self.graph.name!r} takes longer "
+                "than the largest number; give sizes in larger units."
+            )
         if not self.name:
             object.__setattr__(self, "name", self.graph.name)
 

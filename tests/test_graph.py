@@ -134,6 +134,12 @@ def test_a_bad_platform_is_refused(platform: dict[str, Any], message: str) -> No
         Platform(**platform)
 
 
+def test_times_of_tensors_beyond_the_largest_number_are_refused() -> None:
+    graph = ComputationGraph.from_edges([(0, 1)], work=[1.0, 1.0], output_bytes=[1e300, 0.0])
+    with pytest.raises(InputError, match="bandwidth of 1e-09"):
+        Instance(graph, Platform(2, 1e-9))
+
+
 def test_infinite_bandwidth_makes_communication_free() -> None:
     graph = ComputationGraph.from_edges([(0, 1)], [1, 1], [5, 0])
     assert Instance(graph, Platform(2, math.inf)).communication_over_work == 0

@@ -158,6 +158,14 @@ class TestSweeps:
         order = sweeps.sweep(np.zeros(2), np.ones(len(sweeps.FEATURES)), 3.0, 10**6, KernelArrays.of(instance))
         assert order.tolist() == [0, 1]
 
+    def test_nodes_times_blocks_are_bounded(self) -> None:
+        """A table of all these nodes and blocks would take 65 GB."""
+        n = 127_000
+        graph = ComputationGraph.from_edges([(i, i + 1) for i in range(n - 1)], np.ones(n), np.ones(n))
+        instance = Instance(graph, Platform(n, bandwidth=1))
+        order = sweeps.sweep(np.zeros(n), np.ones(len(sweeps.FEATURES)), 3.0, n, KernelArrays.of(instance))
+        assert order.tolist() == list(range(n))
+
 
 def start(instance: Instance, noise: FloatArray) -> Partition:
     """A random order in pieces of equal work."""

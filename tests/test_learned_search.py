@@ -97,6 +97,21 @@ def test_every_limit_ends_the_search_after_the_first_order(
     assert spec.run(instance, np.random.default_rng(0), reduce=False).bottleneck < found.bottleneck
 
 
+def test_where_peaks_count_every_order_is_a_chance_to_stop(instance: Instance, proposer: Proposer) -> None:
+    """To slice one order takes long then."""
+    interrupted = threading.Event()
+
+    def build(*args: Any) -> IntArray:
+        assert not interrupted.is_set()
+        interrupted.set()
+        return proposer.build(*args)
+
+    weights = replace(Weights.of(shipped(proposer.name)), proposer=replace(proposer, build=build))
+    tight = replace(instance, platform=Platform(4, bandwidth=1, memory=1.0))
+    learned_search(tight, np.random.default_rng(0), Limits(interrupted=interrupted), 101, weights)
+    assert interrupted.is_set()
+
+
 def test_same_seed_same_answer(instance: Instance, proposer: Proposer) -> None:
     spec = HEURISTICS[f"learned-{proposer.name}-101"]
     a, b, c = (spec.run(instance, np.random.default_rng(seed)).block.tolist() for seed in (3, 3, 4))

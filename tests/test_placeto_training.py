@@ -106,7 +106,7 @@ def test_numpy_and_pytorch_agree_on_the_fast_policy() -> None:
     assert policy.capture(made).scorer()([e])[0] == pytest.approx(policy.scorer(made)([e])[0], abs=1e-5)
 
 
-@pytest.mark.parametrize("reward", ["step", "terminal", "best"])
+@pytest.mark.parametrize("reward", ["step", "terminal"])
 def test_learns_to_use_two_devices(reward: str) -> None:
     """From random starts, after a few updates the likeliest devices are those of the optimum or nearly so."""
     made = policy.create("fast", 0)
@@ -123,9 +123,6 @@ def test_returns() -> None:
     assert training.returns_of(history, "step", 1.0)[:, 0] == pytest.approx([0.5, 0.3, 0.7])
     assert training.returns_of(history, "step", 0.5)[:, 0] == pytest.approx([0.2 - 0.2 + 0.175, -0.4 + 0.35, 0.7])
     assert training.returns_of(history, "terminal", 0.5)[:, 0] == pytest.approx([-0.5] * 3)
-    assert training.returns_of(history, "best", 0.5)[:, 0] == pytest.approx([0.5, 0.3, 0.7])
-    rising = np.array([[1.0], [2.0], [3.0]])
-    assert training.returns_of(rising, "best", 1.0)[:, 0] == pytest.approx([-1.0, -1.0])
 
 
 def test_the_penalty_for_memory_is_what_is_learned_from() -> None:

@@ -145,7 +145,7 @@ def learned_search(
     instance : Instance
     rng : numpy.random.Generator
     limits : Limits
-        Checked after every 10 orders, and for more than 2,000 nodes after each.
+        Checked after every 10 orders; after each for more than 2,000 nodes, or where peaks of memory count.
     samples : int
         Number of orders; of graphs with more than 200,000 nodes over `samples`, fewer.
     weights : Weights
@@ -160,7 +160,7 @@ def learned_search(
     best_order = kahn(instance.graph, np.zeros(n))
     best, first = _sliced(instance, arrays, best_order), True
     while left > 0 and best > 0 and not limits.reached(best):
-        count = min(left, _BATCH if n <= TABLE_NODES else 1)
+        count = min(left, 1 if n > TABLE_NODES or arrays.needs_peaks else _BATCH)
         drawn, noise = weights.draw(count, rng), rng.standard_normal((count, n))
         if first:
             drawn[0], noise[0], first = weights.mean, 0.0, False

@@ -13,7 +13,7 @@ from numba import njit
 
 from heuristics.compiling import lean
 from heuristics.kernels import kahn_kernel
-from heuristics.state import State, move, start_state, times_after
+from heuristics.state import State, move, places_for, start_state, times_after
 from instances.arrays import KernelArrays
 from instances.tensors import FloatArray, IntArray
 
@@ -34,7 +34,7 @@ FEATURES = (
 )
 _SWEEPS = 4
 #: Nodes times blocks are at most so many, by means of fewer blocks: that bounds the time and the table of readers.
-_PAIRS = 2**23
+_PAIRS = 2**24
 
 
 @njit(cache=True)
@@ -72,7 +72,7 @@ def sweep(noise: FloatArray, weights: FloatArray, room: float, k: int, arrays: K
         i = step % n
         v = order[i if step // n % 2 else n - 1 - i]
         a = state.block[v]
-        low, high = _range(v, k, state.block, arrays, before_start, before)
+        low, high = places_for(v, state, arrays, before_start, before)
         if low == high:
             continue
         fair = state.time.sum() / room / k
@@ -124,19 +124,6 @@ def _predecessors(arrays: KernelArrays) -> tuple[IntArray, IntArray]:
             before[end[v]] = u
             end[v] += 1
     return start, before
-
-
-@lean
-def _range(
-    v: int, k: int, block: IntArray, arrays: KernelArrays, before_start: IntArray, before: IntArray
-) -> tuple[int, int]:
-    """First and last block that node `v` can be in while all others stay."""
-    low, high = 0, k - 1
-    for e in range(before_start[v], before_start[v + 1]):
-        low = max(low, block[before[e]])
-    for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
-        high = min(high, block[arrays.successor[e]])
-    return low, high
 
 
 @lean

@@ -40,8 +40,7 @@ class Training:
     sweeps : int
         Visits of each node in an episode.
     reward : str
-        "step": how much each step shortens the penalised time; "terminal": only how it ends; "best": how much better
-        than now the best placement of the rest of the episode is, as the released code offers.
+        "step": how much each step shortens the penalised time; "terminal": only how it ends.
     discount : float
         Of later rewards, for steps. The paper has 1.
     start : sequence of str
@@ -59,7 +58,7 @@ class Training:
     graphs: int = 8
     episodes: int = 8
     sweeps: int = 2
-    reward: Literal["step", "terminal", "best"] = "step"
+    reward: Literal["step", "terminal"] = "step"
     discount: float = 0.95
     start: Sequence[Start] = ("empty", "random")
     order: Order = "random"
@@ -71,8 +70,8 @@ class Training:
         for name in ("updates", "graphs", "episodes", "sweeps"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} of a training is {getattr(self, name)}; it must be at least 1.")
-        if self.reward not in ("step", "terminal", "best"):
-            raise InputError(f"reward is {self.reward!r}; choose step, terminal or best.")
+        if self.reward not in ("step", "terminal"):
+            raise InputError(f"reward is {self.reward!r}; choose step or terminal.")
 
 
 class Point(NamedTuple):
@@ -156,7 +155,7 @@ def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
     ----------
     history : (steps + 1, e) floats
         Objective at the start and after each step.
-    reward : {"step", "terminal", "best"}
+    reward : {"step", "terminal"}
     discount : float
 
     Returns
@@ -165,8 +164,6 @@ def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
     """
     if reward == "terminal":
         return np.tile(-history[-1], (len(history) - 1, 1))
-    if reward == "best":
-        return history[:-1] - np.minimum.accumulate(history[:0:-1])[::-1]
     returns = history[:-1] - history[1:]
     for i in range(len(returns) - 2, -1, -1):
         returns[i] += discount * returns[i + 1]
