@@ -29,7 +29,7 @@ class Checkpoint:
     Parameters
     ----------
     policy : str
-        Name in `policy.POLICIES`.
+        Name in `policy.POLICIES`, or in `heuristics.learned.policies.PROPOSERS`.
     options : mapping
         Its arguments.
     weights : mapping of str to array
