@@ -56,7 +56,7 @@ STEPS = (
     Step("pinned", 0.2),
     Step("pigeonhole", 0.1),
     Step("ideals", 0.7),
-    Step("local-search", 0.1),
+    Step("portfolio", 0.1),
     Step("coarse-2+all", 0.2, above=2),
     Step("priced", 0.7, above=2, up_to=_FEW_BLOCKS),
     Step("exact+all", 1.0, up_to=_FEW_BLOCKS),
