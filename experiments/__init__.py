@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from instances.siblings import check_siblings
+try:
+    from instances.siblings import check_siblings
+except KeyboardInterrupt:  # Ctrl-C while numpy is loading; the code is that of the command line
+    raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     from experiments.certifying import certify

@@ -197,9 +197,9 @@ def gather(
                 except SolverNotAvailableError as fault:
                     sound = False
                     on_fault(fault)
-            for fault in _drop_lies(answers):
+            for lie in _drop_lies(answers):
                 sound = False
-                on_fault(fault)
+                on_fault(lie)
     kept = _best_of_each_bound(answers)
     stopped = interrupted.is_set() or combine(answers).interrupted
     return [*kept[:-1], replace(kept[-1], interrupted=stopped)]

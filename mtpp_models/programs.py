@@ -10,13 +10,16 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
 from typing import NamedTuple
 
-__all__ = ["ProgramRun", "run_program"]
+__all__ = ["ProgramRun", "end_programs", "run_program"]
 
 # Seconds between looks, and those that a program has to end by itself once it is told to.
 _HEARTBEAT, _GRACE = 0.02, 3.0
+_RUNNING: set[int] = set()  # process groups
 
 
 class ProgramRun(NamedTuple):
@@ -65,11 +68,12 @@ def run_program(
     OSError
         If the program cannot be started.
     """
-    with tempfile.TemporaryFile() as output:
+    with tempfile.TemporaryFile() as output, _end_with_us():
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=folder,
             process_group=0,
         )  # fmt: skip
+        _RUNNING.add(process.pid)
         stop = math.inf if seconds is None else time.monotonic() + seconds
         kill = math.inf
         try:
@@ -77,16 +81,43 @@ def run_program(
                 wished = interrupted is not None and interrupted.is_set()
                 if kill == math.inf and (wished or time.monotonic() >= stop):
                     kill = time.monotonic() + _GRACE
-                    _signal(process, signal.SIGINT)
+                    _signal(process.pid, signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_HEARTBEAT)
         finally:  # also when a second Ctrl-C raises; children that outlive the program end with it
-            _signal(process, signal.SIGKILL)
+            _signal(process.pid, signal.SIGKILL)
+            _RUNNING.discard(process.pid)
             process.wait()
         output.seek(0)
         return ProgramRun(process.returncode, output.read().decode(errors="replace"), kill < math.inf)
 
 
-def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+def end_programs() -> None:
+    """End all programs that run, for a process that is about to leave."""
+    for group in tuple(_RUNNING):
+        _signal(group, signal.SIGKILL)
+
+
+@contextmanager
+def _end_with_us() -> Iterator[None]:
+    """Where SIGTERM ends this process, let it end the programs first."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        end_programs()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _signal(group: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+        os.killpg(group, number)

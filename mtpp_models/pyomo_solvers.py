@@ -248,7 +248,7 @@ def run_classic(
     if bound is not None and name == "cbc" and not optimal and _CBC_DIGITS not in log:
         bound -= _CBC_ROUNDING
     value = pyo.value(model.objective, exception=False) if has_solution else None
-    objective = (math.nan if value is None else float(value)) if has_solution else None
+    objective = None if value is None else float(value)
     return Outcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, objective, log)
 
 
@@ -294,7 +294,7 @@ def classic_solver(name: str, controls: Controls | None = None) -> Any:
         solver._last_solve_time = time.monotonic() - begin
         if run.code != 0 and not controls.interrupted.is_set():
             if run.stopped:
-                raise SolverFaultError(name, f"did not end within its {limit:g} s and was stopped")
+                raise SolverFaultError(name, f"did not end within its {limit:.3g} s and was stopped")
             if run.code < 0:
                 raise SolverFaultError(name, f"died of {signal.Signals(-run.code).name}")
             if not _time_is_up(begin, controls):
