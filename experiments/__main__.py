@@ -1,7 +1,9 @@
 """``mtpp`` and ``python -m experiments``: small, so that Ctrl-C is heard while all else is still loading."""
 
+import os
 import signal
 import sys
+from types import FrameType
 
 from experiments.exit_codes import INTERRUPTED
 
@@ -9,14 +11,26 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command line; from the first line to the last Ctrl-C prints no traceback."""
-    try:
-        from experiments.cli import main
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    """Run the command line; before and after it, Ctrl-C and SIGTERM find nothing to keep and end the process."""
+    heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in heard:
+        signal.signal(number, _leave)
+    from experiments.cli import main
+
+    if signal.SIGINT in heard:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is left is Python's own leaving
+    for number in heard:
+        signal.signal(number, _leave)
+    exec("")  # Python ends itself by SIGINT, whatever is returned, if the last text that it executed was interrupted
     return code
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

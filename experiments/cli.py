@@ -52,7 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         with terminate_as_interrupt():
-            return app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
+            code = app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
+            sys.stdout.flush()  # a full disk or a closed pipe shows here
+            return int(code)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:

@@ -15,7 +15,8 @@ __all__ = ["catch_interrupt", "terminate_as_interrupt"]
 def catch_interrupt() -> Iterator[threading.Event]:
     """Turn the first Ctrl-C into an event; a second one raises. Outside the main thread nothing changes.
 
-    SIGTERM counts as Ctrl-C inside `terminate_as_interrupt`, and wherever else it does not end the process anyway.
+    SIGTERM counts as Ctrl-C inside `terminate_as_interrupt`, and wherever else the program handles it. A signal that
+    is ignored, or ends the process at once, does so here too.
     """
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -27,9 +28,8 @@ def catch_interrupt() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         event.set()
 
-    previous = {signal.SIGINT: signal.signal(signal.SIGINT, handle)}
-    if callable(signal.getsignal(signal.SIGTERM)):
-        previous[signal.SIGTERM] = signal.signal(signal.SIGTERM, handle)
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    previous = {number: signal.signal(number, handle) for number in handled}
     try:
         yield event
     finally:
@@ -40,7 +40,8 @@ def catch_interrupt() -> Iterator[threading.Event]:
 @contextmanager
 def terminate_as_interrupt() -> Iterator[None]:
     """Let SIGTERM raise `KeyboardInterrupt`, as Ctrl-C does. Outside the main thread nothing changes."""
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)

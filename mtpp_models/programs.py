@@ -100,9 +100,8 @@ def end_programs() -> None:
 
 @contextmanager
 def _end_with_us() -> Iterator[None]:
-    """Where SIGTERM ends this process, let it end the programs first."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    """Where Ctrl-C or SIGTERM ends this process, let it end the programs first."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
 
@@ -111,11 +110,14 @@ def _end_with_us() -> Iterator[None]:
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
-    signal.signal(signal.SIGTERM, handle)
+    deadly = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in deadly:
+        signal.signal(number, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in deadly:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _signal(group: int, number: int) -> None:

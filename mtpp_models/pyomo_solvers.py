@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import math
 import re
 import signal
 import tempfile
