@@ -24,7 +24,7 @@ from mtpp_models.programs import end_programs
 __all__ = ["Workers", "cluster_workers", "local_workers", "run_jobs"]
 
 
-_HEARTBEAT = 0.2
+_HEARTBEAT, _MOST_JOBS = 0.2, 256
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Workers:
 @contextmanager
 def local_workers(jobs: int) -> Iterator[Workers]:
     """`jobs` spawned processes, so that a crashing solver takes no other run with it."""
-    if jobs < 1:
-        raise InputError(f"--jobs {jobs}: use 1 process or more.")
+    if not 1 <= jobs <= _MOST_JOBS:
+        raise InputError(f"--jobs {jobs}: use from 1 to {_MOST_JOBS} processes.")
     before = set(multiprocessing.active_children())
 
     def executor() -> Executor:
