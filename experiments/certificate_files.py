@@ -149,7 +149,7 @@ def read_certificate(path: str | Path) -> Certificate:
         If the file is not a certificate, or its graph or platform is none; the message names the place.
     """
     document = read_json(path)
-    _check_format(document, CERTIFICATE_FORMAT)
+    document.check_format(CERTIFICATE_FORMAT)
     names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
     fields = document.members(names)
     question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"))
@@ -200,7 +200,7 @@ def _claim(value: Value) -> Claim:
 
 
 def _stated(value: Value) -> Stated:
-    _check_format(value, PARTITION_FORMAT)
+    value.check_format(PARTITION_FORMAT)
     names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages")
     fields = value.members(names)
     fields["graph"].text()
@@ -221,12 +221,6 @@ def _platform(place: Value, fields: dict[str, Value]) -> Platform:
         return Platform(fields["k"].whole(), rate, limit, buffer)
     except InputError as error:
         place.fail(str(error))
-
-
-def _check_format(document: Value, expected: str) -> None:
-    found = document.open_members(("format",))["format"]
-    if found.text() != expected:
-        found.fail(f"unknown format '{found.data}'; expected '{expected}'.")
 
 
 def _optional(value: Value) -> float | None:

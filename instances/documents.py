@@ -47,6 +47,12 @@ class Value:
         prefix = f"{self.path}." if self.path else ""
         return {name: Value(data, self.file, prefix + name) for name, data in self.data.items()}
 
+    def check_format(self, expected: str) -> None:
+        """Refuse an object whose member `format` says something else."""
+        found = self.open_members(("format",))["format"]
+        if found.text() != expected:
+            found.fail(f"unknown format '{found.data}'; expected '{expected}'.")
+
     def items(self) -> list[Value]:
         """Items of a list."""
         if not isinstance(self.data, list):

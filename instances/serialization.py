@@ -77,7 +77,7 @@ def graph_from_document(document: Value) -> ComputationGraph:
         If a field is missing, unknown or of the wrong kind, or the graph itself is refused; the message
         names the place.
     """
-    _check_format(document, GRAPH_FORMAT)
+    document.check_format(GRAPH_FORMAT)
     fields = document.members(("format", "nodes", "edges"), _GRAPH_OPTIONAL)
     nodes = [node.members(("work",), _NODE_OPTIONAL) for node in fields["nodes"].items()]
     if not nodes:
@@ -173,7 +173,7 @@ def read_partition(path: str | Path, instance: Instance) -> Partition:
         If the file cannot be read, was made for another graph or another k, or the partition is infeasible.
     """
     document = read_json(path)
-    _check_format(document, PARTITION_FORMAT)
+    document.check_format(PARTITION_FORMAT)
     fields = document.members(("format", "k", "block"), _PARTITION_OPTIONAL)
     graph = fields["graph"].text() if "graph" in fields else "?"
     for name in _PARTITION_NUMBERS:
@@ -198,12 +198,6 @@ def read_partition(path: str | Path, instance: Instance) -> Partition:
         return Partition(instance, block, order)
     except InputError as error:
         document.fail(str(error))
-
-
-def _check_format(document: Value, expected: str) -> None:
-    found = document.open_members(("format",))["format"]
-    if found.text() != expected:
-        found.fail(f"unknown format '{found.data}'; expected '{expected}'.")
 
 
 def _sizes(value: Value) -> list[float]:
