@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
 
 import pytest
 from brute_force import best_partition
 from certificates import least_cost, work_bound
+from exact import exact_costs, exact_optimum, modelled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import instances, orders, partitions
@@ -22,37 +22,6 @@ from experiments.verification.ideals import PAIRS, TooManyIdealsError, some_chai
 from experiments.verification.merging import merge
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from mtpp_models import simple
-
-
-def exact_costs(partition: Partition) -> list[Fraction]:
-    """The definition in rational numbers, by sets and sums alone."""
-    graph, platform = partition.instance.graph, partition.instance.platform
-    block, start = partition.block.tolist(), graph.tensors.start
-    rate = 1 / Fraction(platform.bandwidth)
-    costs = []
-    for b in range(platform.k):
-        inside = [v for v in partition.order.tolist() if block[v] == b]
-        cost = sum((Fraction(float(graph.work[v])) for v in inside), Fraction(0))
-        live = [Fraction(0)] * len(inside)
-        for t, producer in enumerate(graph.tensors.producer.tolist()):
-            size = Fraction(float(graph.tensors.bytes[t]))
-            readers = graph.tensors.consumers[start[t] : start[t + 1]].tolist()
-            if (producer in inside) != all(v in inside for v in readers) or (
-                producer not in inside and any(v in inside for v in readers)
-            ):
-                touches = producer in inside or any(v in inside for v in readers)
-                cost += size * rate if touches and readers else 0
-            steps = [i for i, v in enumerate(inside) if v == producer or v in readers]
-            for i in range(min(steps), max(steps) + 1) if steps else ():
-                live[i] += size
-        if inside and math.isfinite(platform.memory):
-            held = sum((Fraction(float(graph.param_bytes[v])) for v in inside), Fraction(0))
-            held += sum(Fraction(p.bytes) for p in graph.parameters if set(p.users) & set(inside))
-            buffer = platform.activation_buffer
-            held += max(live) if buffer is None else Fraction(buffer)
-            cost += max(Fraction(0), held - Fraction(platform.memory)) * rate
-        costs.append(cost)
-    return costs
 
 
 @settings(max_examples=500)
@@ -155,17 +124,11 @@ def below(instance: Instance, value: float | Fraction, pairs: int = PAIRS) -> bo
     return some_chain_is_below(ExactInstance.of(instance), Fraction(value), Clock(60.0), pairs)
 
 
-def modelled(instance: Instance) -> Instance:
-    """Without a buffer the peak counts as 0."""
-    buffer = instance.platform.activation_buffer or 0.0
-    return replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
-
-
 @settings(max_examples=300)
 @given(instances(max_nodes=5, max_k=3))
 def test_chains_of_ideals_are_as_brute_force(instance: Instance) -> None:
     """No chain is below the optimum, and one is just above it; numbers of any size, memory of any kind."""
-    optimum = Fraction(min(max(exact_costs(p)) for p in all_partitions(modelled(instance))))
+    optimum = exact_optimum(modelled(instance))
     assert not below(instance, optimum)
     assert below(instance, optimum + Fraction(1, 10**30))
 
@@ -181,7 +144,7 @@ def test_merging_leaves_the_optimum(instance: Instance, idle: int) -> None:
     exact = ExactInstance.of(instance)
     merged = merge(exact)
     assert merged.n <= exact.n
-    assert brute_force(merged) == brute_force(exact) == min(max(exact_costs(p)) for p in all_partitions(instance))
+    assert brute_force(merged) == brute_force(exact) == exact_optimum(instance)
 
 
 def brute_force(exact: ExactInstance) -> Fraction:
@@ -195,12 +158,6 @@ def topological(exact: ExactInstance) -> list[int]:
     while len(order) < exact.n:
         order += [v for v in range(exact.n) if v not in order and set(exact.before[v]) <= set(order)][:1]
     return order
-
-
-def all_partitions(instance: Instance) -> list[Partition]:
-    edges = instance.graph.edges.tolist()
-    blocks = product(range(instance.k), repeat=instance.graph.n)
-    return [Partition(instance, block) for block in blocks if all(block[u] <= block[v] for u, v in edges)]
 
 
 def test_without_a_buffer_peaks_do_not_count() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import combinations
 
 from experiments.verification.clock import Clock
+from experiments.verification.costs import bottleneck
 from experiments.verification.cuts import Network
 from experiments.verification.exact_instance import ExactInstance, as_float
 from experiments.verification.ideals import TooManyIdealsError, some_chain_is_below
@@ -51,6 +53,28 @@ class Task:
         if value > proved * (1 + ROUNDING):
             return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
         return Check(claim, min(value, proved), how)
+
+    def check(self, claim: Claim) -> Check:
+        """Prove a claim again by the checker of its method, or find that it cannot be true.
+
+        Raises
+        ------
+        OutOfTimeError
+        """
+        if claim.value <= 0:
+            return Check(claim, Fraction(0), "nothing to prove")
+        if self.one_block is not None and Fraction(claim.value) > self.one_block * (1 + ROUNDING):
+            most = as_float(self.one_block)
+            return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {most!r}")
+        return CHECKERS.get(claim.method, Task.trusted)(self, claim)
+
+    @cached_property
+    def one_block(self) -> Fraction | None:
+        """What all nodes in one block cost, whatever k is; None where that depends on an order."""
+        if self.exact.memory is not None and self.exact.buffer is None:
+            return None
+        nodes = range(self.exact.n)
+        return bottleneck(self.exact, [0] * self.exact.n, nodes)
 
     def trusted(self, claim: Claim) -> Check:
         """Take the word of a solver."""
@@ -148,7 +172,7 @@ def _carried(task: Task, claim: Claim) -> Check:
     if source.value != value:
         return Check(claim, None, "false", f"parameters.value is not that of its proof, {source.value!r}")
     there = replace(task, instance=task.instance.with_k(j), exact=replace(task.exact, k=j), depth=task.depth + 1)
-    found = CHECKERS.get(source.method, Task.trusted)(there, source)
+    found = there.check(source)
     if found.fault:
         return Check(claim, None, "false", f"its proof ({source.method}): {found.fault}")
     how = f"{check.how}, {found.how}"
