@@ -61,6 +61,8 @@ def plan(
         typer.Option("--full-duplex", help="Links carry both directions at once.", rich_help_panel=options.QUESTION),
     ] = False,
     dim: options.Dim = None,
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     planner: Annotated[
         str, typer.Option(metavar="NAME", help="See mtpp list planners.", rich_help_panel=options.SEARCH)
     ] = "improved",
@@ -88,8 +90,11 @@ def plan(
     check_files(out, plot)
     if dim and (chain == SIMULATION or (Path(chain).is_file() and Path(chain).suffix != ".onnx")):
         raise InputError(f"--dim {dim[0]}: only architectures and ONNX models have dimensions; leave this option out.")
+    reading = {"input_work": input_work, "time_unit": time_unit}
+    if chain == SIMULATION and any(reading.values()):
+        raise InputError(f"{SIMULATION}: this chain has no options; leave out --input-work and --time-unit.")
     instance = TrainingInstance(
-        bert_chain() if chain == SIMULATION else load_chain(chain, dims=parse_dims(dim or ())),
+        bert_chain() if chain == SIMULATION else load_chain(chain, dims=parse_dims(dim or ()), **reading),
         load_cluster(cluster, bandwidth),
         microbatches,
         full_duplex,

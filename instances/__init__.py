@@ -1,7 +1,7 @@
 """What a problem is, what an answer is, and examples of both."""
 
 from instances.certificates import Bound, Result, Status, certify
-from instances.errors import FalseCertificateError, InputError
+from instances.errors import FalseCertificateError, InputError, InputWarning
 from instances.graph import ComputationGraph
 from instances.partition import Partition
 from instances.problem import Instance, Platform
@@ -14,6 +14,7 @@ __all__ = [
     "ComputationGraph",
     "FalseCertificateError",
     "InputError",
+    "InputWarning",
     "Instance",
     "Partition",
     "Platform",

@@ -1,6 +1,6 @@
-"""The two errors that this project raises on purpose."""
+"""The two errors that this project raises on purpose, and its warning."""
 
-__all__ = ["FalseCertificateError", "InputError"]
+__all__ = ["FalseCertificateError", "InputError", "InputWarning"]
 
 
 class InputError(ValueError):
@@ -12,6 +12,13 @@ class InputError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.splitlines()))  # a name from a file may hold anything
+
+
+class InputWarning(UserWarning):
+    """What the caller gave can be used, but may not say what is meant.
+
+    The message is one line as that of `InputError`. The command line prints it once and goes on.
+    """
 
 
 class FalseCertificateError(AssertionError):
