@@ -77,7 +77,9 @@ def plan(
         ),
     ] = None,
 ) -> int:
-    """Plan pipelined training: stages, replicas, devices and a schedule, and how much faster any plan could be.
+    """Plan pipelined training: stages, replicas, devices and a schedule, and how much faster a plan could be.
+
+    The bound holds for any plan with one stage a device, backward unsplit and links that share nothing.
 
     Example: mtpp plan simulation --cluster 8x4 --bandwidth 128Gbps,32Gbps --microbatches 32 --out plan.json
     """
@@ -209,6 +211,8 @@ def plan_rows(schedule: Schedule) -> tuple[list[str], list[list[str]]]:
 
 
 def _headlines(answer: PlanCertificate) -> list[tuple[str, str]]:
+    from mtpp_models.replication_guarantees import COVERED
+
     iteration, instance = answer.iteration, answer.iteration.instance
     duplex = "full duplex" if instance.full_duplex else "half duplex"
     rows = [
@@ -221,6 +225,6 @@ def _headlines(answer: PlanCertificate) -> list[tuple[str, str]]:
         return [*rows, ("bound", "–, pipelines side by side are not covered")]
     return [
         *rows,
-        ("bound", f"{answer.bound.value:.6g} s for any plan, mapping and schedule"),
+        ("bound", f"{answer.bound.value:.6g} s for {COVERED}"),
         ("gap", f"{answer.gap:.2%}"),
     ]
