@@ -93,7 +93,7 @@ def plan(
     if dim and (chain == SIMULATION or (Path(chain).is_file() and Path(chain).suffix != ".onnx")):
         raise InputError(f"--dim {dim[0]}: only architectures and ONNX models have dimensions; leave this option out.")
     reading = {"input_work": input_work, "time_unit": time_unit}
-    if chain == SIMULATION and any(reading.values()):
+    if chain == SIMULATION and any(value is not None for value in reading.values()):
         raise InputError(f"{SIMULATION}: this chain has no options; leave out --input-work and --time-unit.")
     instance = TrainingInstance(
         bert_chain() if chain == SIMULATION else load_chain(chain, dims=parse_dims(dim or ()), **reading),

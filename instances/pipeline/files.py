@@ -65,7 +65,7 @@ def load_chain(spec: str | Path, **options: Any) -> LayerChain:
         text = read_text(path)
         if f'"{CHAIN_FORMAT}"' in text:
             for name, value in options.items():
-                if value:
+                if value or value == "":
                     raise InputError(f"{path}: a chain file takes no {name}; leave it out.")
             return read_chain(path)
         if recognises_pipedream(text):

@@ -197,7 +197,7 @@ def load_graph(
         **{"dims": dims, "level": level != LEVELS[0], "training": training, "device": device, "cost": cost},
         **{"input_work": input_work, "time_unit": time_unit},
     }
-    given = {name: value for name, value in asked.items() if value}
+    given = {name: value for name, value in asked.items() if value or value == ""}
     for name in given:
         if name not in chosen.options:
             shown = f"{name} ({', '.join(dims or ())})" if name == "dims" else name
