@@ -12,6 +12,7 @@ from command_line import mtpp
 from instances import InputError, InputWarning, load_graph
 from instances.pipeline.files import load_chain
 from instances.readers.pipedream import read_pipedream
+from instances.suites import SUITES
 
 PROFILE = """\
 node1 -- Input0 -- forward_compute_time=6, backward_compute_time=1, activation_size=50, parameter_size=0
@@ -51,6 +52,13 @@ def test_a_chain_of_a_profile_drops_both_passes_of_its_inputs(path: Path) -> Non
     kept, dropped = (load_chain(path, input_work=choice) for choice in ("keep", "drop"))
     assert (kept.forward.sum(), kept.backward.sum()) == pytest.approx((0.010, 0.008))
     assert (dropped.forward.sum(), dropped.backward.sum()) == pytest.approx((0.004, 0.007))
+
+
+@pytest.mark.filterwarnings("error")
+def test_times_near_the_largest_number_have_a_share(tmp_path: Path) -> None:
+    path = tmp_path / "net.graph.txt"
+    path.write_text(PROFILE.replace("time=6", "time=1.7e308").replace("time=3", "time=1.7e308"))
+    assert "take 50% of the work" in read_pipedream(path).attributes["warnings"][0]
 
 
 @pytest.mark.parametrize(
@@ -94,3 +102,10 @@ def test_the_inputs_of_published_profiles(data: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_graph(data / "pipedream" / "gnmt.graph.txt")  # its inputs have no time
+
+
+@pytest.mark.usefixtures("data")
+@pytest.mark.filterwarnings("error")
+def test_the_suite_of_profiles_has_chosen() -> None:
+    names = {instance.name for instance in SUITES["profiles"].instances(2)}
+    assert "pipedream-squeezenet1_0" in names

@@ -39,7 +39,7 @@ def with_doubts(graph: ComputationGraph, remedy: str = "") -> ComputationGraph:
         if names := list(graph.attributes.get(key, ())):
             more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
             found.append(f"{label}: {', '.join(map(str, names[:_SHOWN]))}{more}.")
-    total = float(graph.work.sum())
+    total = sum(graph.work.tolist())  # numpy warns where this is infinite
     if total == 0:
         found.append("no node takes any time, so communication alone is counted.")
     if remedy and graph.time_unit == "s" and total >= _LONG:

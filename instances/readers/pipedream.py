@@ -108,7 +108,8 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
         kept[inputs] = 0.0
         return replace(graph, work=kept, source=f"{graph.source}, no time for Input nodes")
     if input_work is None and graph.work[inputs].any():
-        share = graph.work[inputs].sum() / graph.work.sum()
+        scaled = graph.work / graph.work.max()  # so that no sum is infinite
+        share = scaled[inputs].sum() / scaled.sum()
         warning = (
             f"Input nodes take {share:.0%} of the work, and none in PipeDream's own optimizer; choose with "
             "--input-work keep or drop."
