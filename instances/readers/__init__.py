@@ -222,7 +222,7 @@ def load_graph(
 def _unit_remedy(reader: Reader) -> str:
     """What to do where the work is too much."""
     if "time_unit" in reader.options:
-        return "if they are in milliseconds, say so with --time-unit ms"
+        return "if the file gives milliseconds, say --time-unit ms"
     if "device" in reader.options:
         return "check --peak-flops and --memory-bandwidth"
     return "check the unit of the file's times"
