@@ -18,9 +18,9 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments import options, placing, planning, verbs
-from experiments.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, NOTHING, WRONG
-from instances.errors import InputError, InputWarning
+from experiments import options, placing, planning, verbs, verifying
+from experiments.exit_codes import DONE, INTERRUPTED, NO_SOLVER, NOTHING, WRONG
+from instances.errors import InputError, InputWarning, printable
 
 __all__ = ["app", "main"]
 
@@ -87,7 +87,7 @@ def list_names(
     print(left_aligned(LISTINGS[what]()))
 
 
-for verb in (verbs.partition, verbs.bound, verbs.certify, planning.plan, placing.place):
+for verb in (verbs.partition, verbs.bound, verbs.certify, planning.plan, placing.place, verifying.verify):
     app.command()(verb)
 
 
@@ -118,41 +118,6 @@ def import_(
     )  # fmt: skip
     print(left_aligned(summary_rows(summary)))
     return DONE
-
-
-@app.command()
-def verify(
-    certificates: Annotated[
-        list[Path], typer.Argument(metavar="CERTIFICATE…", help="Files that certify or bound wrote with --out.")
-    ],
-    ideals: Annotated[
-        bool, typer.Option("--ideals", help="Also run the program over ideals again, in plain and slow code.")
-    ] = False,
-    rerun: Annotated[
-        bool, typer.Option("--rerun", help="Also let the solvers prove their bounds again, with the same parameters.")
-    ] = False,
-) -> int:
-    """Check certificates without the programs that made them; exit code 1 if a number in them is false.
-
-    Costs and combinatorial bounds are computed anew in code of their own. Bounds of solvers are marked as trusted.
-
-    Example: mtpp verify certificate.json --ideals
-    """
-    from experiments import verifying
-    from experiments.certificate_files import read_certificate
-    from experiments.progress import LiveLine
-    from experiments.rendering import left_aligned
-
-    code = DONE
-    for number, file in enumerate(certificates):
-        with LiveLine(str(file)):
-            verdict = verifying.verify(read_certificate(file), ideals=ideals, rerun=rerun)
-        if number:
-            print()
-        print(left_aligned(verdict.headlines()), left_aligned(verdict.table()), sep="\n\n")
-        for fault in verdict.faults:
-            code = _complain(f"{file}: {fault}", FALSE)
-    return code
 
 
 @app.command()
@@ -247,7 +212,7 @@ def _warnings_in_one_line() -> Iterator[None]:
             others(message, category, *place, **more)
         elif str(message) not in told:
             told.add(str(message))
-            _complain(f"warning: {message}", DONE)
+            _complain(printable(f"warning: {message}"), DONE)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", InputWarning)

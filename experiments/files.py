@@ -8,7 +8,7 @@ from pathlib import Path
 
 from instances import InputError, Instance, Partition, Result
 from instances.documents import write_json
-from instances.serialization import read_partition
+from instances.partition_file import read_partition
 
 __all__ = ["check_files", "draw", "for_k", "read_starts", "write_certificate"]
 
@@ -54,7 +54,7 @@ def read_starts(path: Path | None, instances: Sequence[Instance]) -> list[Partit
 
 def write_certificate(answers: list[Result], out: Path | None, instances: Sequence[Instance]) -> None:
     """Write the answers to one of the instances, if there is a file to write to."""
-    from experiments.certificate_files import certificate_document
+    from experiments.certificate_writing import certificate_document
 
     if out is not None:
         write_json(for_k(out, answers[0].instance, instances), certificate_document(answers))

@@ -9,8 +9,8 @@ from experiments.files import check_files
 from experiments.units import parse_dims
 from instances.costs import Device
 from instances.errors import InputError
+from instances.graph_file import save_graph
 from instances.readers import load_graph
-from instances.serialization import save_graph
 from instances.summary import Summary, summarise
 
 __all__ = ["import_graph", "summary_rows"]

@@ -57,7 +57,7 @@ def partition(
     from experiments.progress import LiveLine
     from experiments.reports import partition_row, print_rows
     from instances.interrupts import catch_interrupt
-    from instances.serialization import save_partition
+    from instances.partition_file import save_partition
 
     rows = []
     with catch_interrupt() as interrupted:

@@ -3,10 +3,11 @@
 from instances.certificates import Bound, Result, Status, certify
 from instances.errors import FalseCertificateError, InputError, InputWarning
 from instances.graph import ComputationGraph
+from instances.graph_file import read_graph, save_graph
 from instances.partition import Partition
+from instances.partition_file import read_partition, save_partition
 from instances.problem import Instance, Platform
 from instances.readers import load_graph
-from instances.serialization import read_graph, read_partition, save_graph, save_partition
 from instances.tensors import SharedParameter, Tensors
 
 __all__ = [

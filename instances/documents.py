@@ -13,7 +13,31 @@ from typing import Any, NoReturn
 
 from instances.errors import InputError
 
-__all__ = ["Value", "parse_json", "read_json", "read_text", "write_json"]
+__all__ = [
+    "CERTIFICATE_FORMAT",
+    "GRAPH_FORMAT",
+    "PARTITION_FORMAT",
+    "Value",
+    "parse_json",
+    "read_json",
+    "read_text",
+    "write_json",
+]
+
+CERTIFICATE_FORMAT = "mtpp-certificate/1"
+GRAPH_FORMAT = "mtpp-graph/1"
+PARTITION_FORMAT = "mtpp-partition/1"
+
+#: What each format of this project holds, in words.
+_CONTENTS = {
+    CERTIFICATE_FORMAT: "a certificate",
+    GRAPH_FORMAT: "a graph",
+    PARTITION_FORMAT: "a partition",
+    "mtpp-chain/1": "a chain",
+    "mtpp-cluster/1": "a cluster",
+    "mtpp-plan/1": "a plan",
+    "mtpp-placement/1": "a placement",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +70,14 @@ class Value:
                 self.fail(f"missing field '{name}'.")
         prefix = f"{self.path}." if self.path else ""
         return {name: Value(data, self.file, prefix + name) for name, data in self.data.items()}
+
+    def check_format(self, expected: str) -> None:
+        """Refuse an object whose member `format` says something else."""
+        found = self.open_members(("format",))["format"]
+        if found.text() in _CONTENTS and found.data != expected:
+            self.fail(f"this is {_CONTENTS[found.data]} ({found.data}); expected {_CONTENTS[expected]} ({expected}).")
+        if found.data != expected:
+            found.fail(f"unknown format '{found.data}'; expected '{expected}'.")
 
     def items(self) -> list[Value]:
         """Items of a list."""

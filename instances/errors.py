@@ -1,6 +1,17 @@
-"""The two errors that this project raises on purpose, and its warning."""
+"""The two errors that this project raises on purpose, its warning, and text from files as it may be shown."""
 
-__all__ = ["FalseCertificateError", "InputError", "InputWarning"]
+__all__ = ["FalseCertificateError", "InputError", "InputWarning", "printable"]
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters, line breaks and invisible marks as escapes, so that it forges no output.
+
+    Examples
+    --------
+    >>> print(printable("conv\n\x1b[2Jratio 1.0"))
+    conv\n\x1b[2Jratio 1.0
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class InputError(ValueError):

@@ -16,6 +16,9 @@ from instances.tensors import FloatArray
 
 __all__ = ["Instance", "Platform"]
 
+# Whole numbers up to this are floats.
+_EXACT = 2.0**53
+
 
 @dataclass(frozen=True)
 class Platform:
@@ -109,6 +112,15 @@ class Instance:
     def has_overflow(self) -> bool:
         """Whether the memory is finite."""
         return math.isfinite(self.platform.memory)
+
+    @cached_property
+    def has_exact_bytes(self) -> bool:
+        """Whether sums of bytes are exact as floats: whole numbers, all of them together below 2^53."""
+        graph, platform = self.graph, self.platform
+        single = (platform.memory, platform.activation_buffer or 0.0, *(p.bytes for p in graph.parameters))
+        sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, single))
+        with np.errstate(over="ignore"):
+            return bool(sizes.sum() < _EXACT and (sizes == np.floor(sizes)).all())
 
     @cached_property
     def communication_over_work(self) -> float | None:

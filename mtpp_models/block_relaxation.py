@@ -18,10 +18,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from instances import Instance
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 from mtpp_models.flows import UNLIMITED, BoolArray, Network, augment
 from mtpp_models.pinned import UNIT, BlockCuts
@@ -82,7 +82,7 @@ def linear_costs(instance: Instance, cuts: BlockCuts, goal: float) -> tuple[IntA
     return np.stack((cuts.work, np.floor(heavy * UNIT).astype(np.int64))), np.array([0, math.floor(-spare * UNIT)])
 
 
-@njit(cache=True)
+@compiled
 def relax(
     state: NDArray[np.int8],
     question: Question,
@@ -141,7 +141,7 @@ def relax(
     return False, multiplier, many_cost
 
 
-@njit(cache=True)
+@compiled
 def _balance(
     state: NDArray[np.int8],
     question: Question,

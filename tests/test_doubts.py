@@ -119,3 +119,12 @@ def test_any_graph_of_the_own_format_is_silent(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         load_graph(path)
+
+
+def test_a_warning_sends_no_control_characters_to_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a\x1b[31mred.json"
+    path.write_text(msr(0.0, 8.0))
+    assert mtpp(f"import {path}") == 0
+    assert r"a\x1b[31mred.json: no node takes any time" in capsys.readouterr().err

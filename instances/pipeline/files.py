@@ -264,9 +264,7 @@ def read_plan(path: str | Path, instance: TrainingInstance) -> Plan:
 
 
 def _fields(document: Value, name: str, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Value]:
-    found = document.open_members(("format",))["format"]
-    if found.text() != name:
-        found.fail(f"unknown format '{found.data}'; expected '{name}'.")
+    document.check_format(name)
     return document.members(("format", *required), optional)
 
 

@@ -15,6 +15,7 @@ from instances.costs import DEFAULT_DEVICE, Device
 from instances.documents import read_text
 from instances.errors import InputError, InputWarning
 from instances.graph import ComputationGraph
+from instances.graph_file import read_graph
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.doubts import with_doubts
@@ -23,7 +24,6 @@ from instances.readers.onnx import read_onnx, recognises_onnx
 from instances.readers.pipedream import read_pipedream, recognises_pipedream
 from instances.readers.piper import read_piper, recognises_piper
 from instances.readers.torch_export import read_torch, recognises_torch
-from instances.serialization import read_graph
 
 __all__ = ["READERS", "Reader", "load_graph"]
 
