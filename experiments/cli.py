@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from experiments import options, placing, planning, verbs, verifying
 from experiments.exit_codes import DONE, INTERRUPTED, NO_SOLVER, NOTHING, WRONG
-from instances.errors import InputError
+from instances.errors import InputError, InputWarning, printable
 
 __all__ = ["app", "main"]
 
@@ -48,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code.
     """
     try:
-        return app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
+        with _warnings_in_one_line():
+            return app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
@@ -99,6 +102,8 @@ def import_(
     cost: options.Cost = None,
     peak_flops: options.PeakFlops = None,
     memory_bandwidth: options.MemoryBandwidth = None,
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
 ) -> int:
     """Read a network or a profile, print what it is, and write it as a graph file.
 
@@ -109,7 +114,7 @@ def import_(
 
     summary = import_graph(
         graph, out, dims=dim or (), level=level, training=training, reader=reader,
-        cost=cost, peak_flops=peak_flops, memory_bandwidth=memory_bandwidth,
+        cost=cost, peak_flops=peak_flops, memory_bandwidth=memory_bandwidth, input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
     print(left_aligned(summary_rows(summary)))
     return DONE
@@ -195,6 +200,24 @@ def versions() -> None:
     from experiments.versions import show_versions
 
     print(show_versions())
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print each `InputWarning` once, on stderr."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, InputWarning):
+            others(message, category, *place, **more)
+        elif str(message) not in told:
+            told.add(str(message))
+            _complain(printable(f"warning: {message}"), DONE)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", InputWarning)
+        others, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 def _complain(message: str, code: int) -> int:

@@ -137,7 +137,7 @@ def plan_figure(iteration: Iteration, bound: Bound | None = None) -> Figure:
         plot_schedule(schedule, below)
     instance = iteration.instance
     title = f"{instance.chain.name} on {instance.cluster.name}, {instance.microbatches} microbatches: "
-    title += f"{iteration.time:.4g} s" + ("" if bound is None else f", any plan {bound.value:.4g} s or more")
+    title += f"{iteration.time:.4g} s" + ("" if bound is None else f", one stage a device {bound.value:.4g} s or more")
     if iteration.synchronisation > 0:
         title += f", of these {iteration.synchronisation:.4g} s of AllReduce between the pipelines"
     figure.suptitle(title, x=0.01, ha="left")

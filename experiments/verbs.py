@@ -27,6 +27,8 @@ def partition(
     training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     method: Annotated[
         str, typer.Option(metavar="NAME", help="See mtpp list heuristics.", rich_help_panel=options.SEARCH)
     ] = "portfolio",
@@ -46,6 +48,7 @@ def partition(
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
         dims=dim or (), level=level, training=training, reader=reader, communication=communication,
+        input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
 
     import numpy as np
@@ -83,6 +86,8 @@ def bound(
     training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     model: Annotated[
         str,
         typer.Option(
@@ -117,6 +122,7 @@ def bound(
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
         dims=dim or (), level=level, training=training, reader=reader, communication=communication,
+        input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
     starts = read_starts(start, instances)
 
@@ -158,6 +164,8 @@ def certify(
     training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     solver: options.Solver = "highs",
     time_limit: options.TimeLimit = 60.0,
     gap: options.Gap = 0.0,
@@ -178,6 +186,7 @@ def certify(
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
         dims=dim or (), level=level, training=training, reader=reader, communication=communication,
+        input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
     starts = read_starts(start, instances)
 

@@ -1,7 +1,7 @@
 """What a problem is, what an answer is, and examples of both."""
 
 from instances.certificates import Bound, Result, Status, certify
-from instances.errors import FalseCertificateError, InputError
+from instances.errors import FalseCertificateError, InputError, InputWarning
 from instances.graph import ComputationGraph
 from instances.graph_file import read_graph, save_graph
 from instances.partition import Partition
@@ -15,6 +15,7 @@ __all__ = [
     "ComputationGraph",
     "FalseCertificateError",
     "InputError",
+    "InputWarning",
     "Instance",
     "Partition",
     "Platform",

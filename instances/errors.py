@@ -1,6 +1,6 @@
-"""The two errors that this project raises on purpose, and text from files as it may be shown."""
+"""The two errors that this project raises on purpose, its warning, and text from files as it may be shown."""
 
-__all__ = ["FalseCertificateError", "InputError", "printable"]
+__all__ = ["FalseCertificateError", "InputError", "InputWarning", "printable"]
 
 
 def printable(text: str) -> str:
@@ -23,6 +23,13 @@ class InputError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.splitlines()))  # a name from a file may hold anything
+
+
+class InputWarning(UserWarning):
+    """What the caller gave can be used, but may not say what is meant.
+
+    The message is one line as that of `InputError`. The command line prints it once and goes on.
+    """
 
 
 class FalseCertificateError(AssertionError):

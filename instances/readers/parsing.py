@@ -1,4 +1,4 @@
-"""What readers of text formats share: numbers, lines of large files, and edges that carry sizes."""
+"""What readers of text formats share: numbers, units, lines of large files, and edges that carry sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from instances.documents import Value
 from instances.errors import InputError
 
-__all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "text_lines"]
+__all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "seconds", "text_lines"]
 
 _LINE_LIMIT = 1 << 20
 
@@ -80,6 +80,22 @@ def outputs_by_size(
     outputs: list[dict[float, int]] = [{} for _ in range(n)]
     edges = [(u, v, outputs[u].setdefault(size, len(outputs[u]))) for u, v, size in links]
     return edges, [list(sizes) for sizes in outputs]
+
+
+def seconds(time_unit: str) -> float:
+    """How many seconds a unit of time is.
+
+    Raises
+    ------
+    InputError
+        If it is none of s, ms and us.
+    """
+    if time_unit not in _SECONDS:
+        raise InputError(f"time_unit is '{time_unit}'; it must be one of {', '.join(_SECONDS)}.")
+    return _SECONDS[time_unit]
+
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
 def text_lines(path: str | Path) -> Iterator[str]:
