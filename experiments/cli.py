@@ -18,7 +18,7 @@ import typer
 
 from experiments import options, placing, planning, verbs
 from experiments.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER, NOTHING, WRONG
-from instances.errors import InputError
+from instances.errors import InputError, printable
 
 __all__ = ["app", "main"]
 
@@ -233,5 +233,5 @@ def versions() -> None:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"mtpp: {' '.join(message.split())}", file=sys.stderr)
+    print(f"mtpp: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

@@ -14,6 +14,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
 from instances import Bound, Partition
+from instances.documents import check_writable
 
 __all__ = [
     "partition_figure",
@@ -239,9 +240,12 @@ def save_figure(ax_or_figure: Axes | Figure, path: str | Path) -> None:
 
     Raises
     ------
+    InputError
+        If something that is no regular file is there.
     OSError
         If the file cannot be written.
     """
+    check_writable(path)
     figure = ax_or_figure if isinstance(ax_or_figure, Figure) else ax_or_figure.get_figure(root=True)
     assert figure is not None
     figure.savefig(path, dpi=150, bbox_inches="tight")

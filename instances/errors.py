@@ -1,6 +1,19 @@
 """The two errors that this project raises on purpose."""
 
-__all__ = ["FalseCertificateError", "InputError"]
+__all__ = ["FalseCertificateError", "InputError", "printable"]
+
+
+def printable(text: str) -> str:
+    r"""Text of a file as one line that a terminal takes as text: what is not printable is escaped.
+
+    Examples
+    --------
+    >>> print(printable("a\nb, \x1b[2J, é"))
+    a\nb, \x1b[2J, é
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class InputError(ValueError):
@@ -11,7 +24,7 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))  # a name from a file may hold anything
+        super().__init__(printable(" ".join(message.split())))  # a name from a file may hold anything
 
 
 class FalseCertificateError(AssertionError):
