@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from instances.errors import printable
 
-__all__ = ["FORMATS", "aligned", "left_aligned"]
+__all__ = ["FORMATS", "aligned", "drawn", "left_aligned"]
 
 Rows = Sequence[Sequence[str]]
 
@@ -48,6 +48,11 @@ def left_aligned(rows: Rows) -> str:
     rows = _cells(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def drawn(name: str) -> str:
+    """A name as it can be drawn: printable, and no formula between dollars."""
+    return printable(name).replace("$", r"\$")
 
 
 def markdown(header: Sequence[str], rows: Rows) -> str:

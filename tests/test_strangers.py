@@ -217,6 +217,22 @@ def test_bug_a_name_in_a_file_forges_no_line(folder: Path, capsys: pytest.Captur
     assert not any(line.startswith("ratio") for line in (out + err).splitlines())
 
 
+@pytest.mark.parametrize("name", [HOSTILE_NAME[:-1], r"$\frac{$", "a$b"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "partition graph.json -k 2 --bandwidth 1 --plot a.svg",
+        "place graph.json -k 2 --bandwidth 1 --plot a.svg",
+    ],
+)
+@pytest.mark.filterwarnings("error:Glyph")
+def test_a_name_in_a_picture_is_neither_a_formula_nor_a_command(folder: Path, name: str, command: str) -> None:
+    nodes = [{"name": f"{name}{i}", "work": 1, "output_bytes": 1} for i in range(3)]
+    graph_file(folder, name=name, nodes=nodes, time_unit=name)
+    assert mtpp(command) == 0
+    assert all(line.isprintable() for line in Path("a.svg").read_text().split("\n"))
+
+
 def test_half_of_a_character_is_no_traceback(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("graph.json").write_text(
         json.dumps({"format": "mtpp-graph/1", "name": "\ud800", "nodes": [{"work": 1}], "edges": []})
