@@ -221,5 +221,5 @@ def _warnings_in_one_line() -> Iterator[None]:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"mtpp: {' '.join(message.split())}", file=sys.stderr)
+    print(f"mtpp: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

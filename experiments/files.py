@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from instances import InputError, Instance, Partition, Result
-from instances.documents import write_json
+from instances.documents import check_writable, write_json
 from instances.partition_file import read_partition
 
 __all__ = ["check_files", "draw", "for_k", "read_starts", "write_certificate"]
@@ -21,7 +22,7 @@ def check_files(out: Path | None, plot: Path | None, export: Path | None = None)
     Raises
     ------
     InputError
-        If the picture has another suffix than .png, .svg and .pdf.
+        If the picture has another suffix than .png, .svg and .pdf, or something that is no regular file is there.
     OSError
         If a file cannot be written.
     """
@@ -29,11 +30,13 @@ def check_files(out: Path | None, plot: Path | None, export: Path | None = None)
         raise InputError(f"--plot {plot}: a picture is written as one of {', '.join(_PICTURES)}.")
     for path in (out, plot, export):
         if path is not None:
-            existed = path.exists()
-            with path.open("ab"):
+            check_writable(path)
+            target = Path(os.path.realpath(path))
+            existed = target.exists()
+            with target.open("ab"):
                 pass
             if not existed:
-                path.unlink()
+                target.unlink()
 
 
 def for_k(path: Path, instance: Instance, instances: Sequence[Instance]) -> Path:

@@ -7,6 +7,7 @@ failure: its last line counts.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -16,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from instances import InputError
+from instances.documents import check_readable, check_writable
 
 __all__ = ["SCHEMA", "Run", "RunLog", "read_runs"]
 
@@ -40,10 +42,11 @@ def read_runs(path: str | Path) -> list[Run]:
     Raises
     ------
     InputError
-        If a line other than a torn last one is not a run; the message names it.
+        If there is no such file, or a line other than a torn last one is not a run; the message names it.
     OSError
         If the file cannot be read.
     """
+    check_readable(path)
     return list(_parse(Path(path).read_bytes(), path)[0].values())
 
 
@@ -69,7 +72,9 @@ class RunLog:
     """
 
     def __init__(self, path: str | Path) -> None:
+        check_writable(path)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._path = str(path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,10 +92,13 @@ class RunLog:
     def append(self, run: Mapping[str, Any]) -> None:
         """Write one run, durably."""
         data = json.dumps({"schema": SCHEMA, **run}, allow_nan=False).encode() + b"\n"
-        written = os.write(self._file, data)
-        if written < len(data):
-            raise OSError(f"The disk is full: {written} of {len(data)} bytes of a run could be written.")
-        os.fsync(self._file)
+        try:
+            written = os.write(self._file, data)
+            if written < len(data):
+                raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes of a run could be written; make room")
+            os.fsync(self._file)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from None
         self.runs[run["key"]] = dict(run)
 
     def __enter__(self) -> RunLog:

@@ -4,14 +4,16 @@ __all__ = ["FalseCertificateError", "InputError", "InputWarning", "printable"]
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters, line breaks and invisible marks as escapes, so that it forges no output.
+    r"""Text of a file as one line that a terminal takes as text: what is not printable is escaped.
 
     Examples
     --------
-    >>> print(printable("conv\n\x1b[2Jratio 1.0"))
-    conv\n\x1b[2Jratio 1.0
+    >>> print(printable("a\nb, \x1b[2J, é"))
+    a\nb, \x1b[2J, é
     """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class InputError(ValueError):
@@ -22,7 +24,7 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))  # a name from a file may hold anything
+        super().__init__(printable(" ".join(message.split())))  # a name from a file may hold anything
 
 
 class InputWarning(UserWarning):

@@ -36,7 +36,7 @@ write_json(sys.argv[2], certificate_document([answer]))
 
 
 class Fault(NamedTuple):
-    """A line of a file that becomes another one; whom to ask; and which pillar, where a certificate does not show it."""
+    """A line of a file that becomes another one; which bound to ask for; or which pillar falls."""
 
     file: str
     line: str

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from instances.documents import Value
+from instances.documents import Value, check_readable
 from instances.errors import InputError
 
 __all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "seconds", "text_lines"]
@@ -106,16 +106,13 @@ def text_lines(path: str | Path) -> Iterator[str]:
     InputError
         If there is no such file, it is not UTF-8 text, or a line has more than a million characters.
     """
+    check_readable(path)
     try:
         with Path(path).open(encoding="utf-8-sig") as file:
             while line := file.readline(_LINE_LIMIT):
                 if len(line) == _LINE_LIMIT:
                     raise InputError(f"{path}: a line has more than {_LINE_LIMIT} characters; this is no such file.")
                 yield line
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file.") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: this is a folder; name a file in it.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: this is not UTF-8; it is not a text file.") from None
     except (OSError, ValueError) as error:
