@@ -58,7 +58,7 @@ class BlockTree:
 
     def __init__(self, instance: Instance, prices: FloatArray, goal: float, seconds: float = math.inf) -> None:
         n, k = instance.graph.n, min(instance.k, instance.graph.n)
-        cuts = BlockCuts(instance, goal)
+        self._goal, cuts = goal, BlockCuts(instance, goal)
         network, supply = cuts.network.with_supplies(n)
         worth = prices / prices.max()
         worth *= k / worth.sum()
@@ -90,6 +90,11 @@ class BlockTree:
             if block.any():
                 return False, block
         return True, None
+
+    def overflow(self, block: BoolArray) -> float:
+        """Time that the tree sees of what the parameters of an (n,) set of nodes exceed the memory by."""
+        work = self._question.work[:, block].sum(axis=1)
+        return max(0, int(work[-1] - work[0] + self._question.constant[-1])) / UNIT * self._goal
 
 
 @compiled

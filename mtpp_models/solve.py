@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
+from instances.certificates import PROOF_TOLERANCE
 from instances.contraction import Contraction, reduce_instance
 from instances.interrupts import catch_interrupt
 from instances.tensors import IntArray
@@ -114,8 +115,10 @@ def solve(
     controls = Controls(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
 
     def prove(instance: Instance, start: Partition | None) -> Result:
+        known = start or _one_block(instance)
+        if 0 < known.bottleneck < _SMALLEST:
+            return Result("simple", instance, known, Bound(simple(instance), "simple", optimal=False))
         if isinstance(chosen, Algorithm):
-            known = start or _one_block(instance)
             report = _reporter(chosen.name, 1.0, on_progress)
             result = chosen.prove(known, replace(controls, report=report))
             return result if start is not None or chosen.exact else replace(result, partition=None)
@@ -170,8 +173,9 @@ def _solve_cases(
     if math.isinf(proved):
         raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
     options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
-    closed = proved >= question.ceiling or all(answer.optimal for answer in answers)
-    bound = Bound(max(floor, proved), name, finished and closed, options)
+    value = max(floor, proved)
+    most_possible = min((question.ceiling, *(answer.found for answer in answers)))
+    bound = Bound(value, name, finished and value >= most_possible * (1 - PROOF_TOLERANCE), options)
     found = [_partition(instance, answer.superblock, question.group) for answer in answers] if model.exact else []
     best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
@@ -181,6 +185,8 @@ def _solve_cases(
 
 
 _MOST_THREADS = 64
+# Times below are rounded by too much for any proof: the numbers that floats hold end near 1e-308.
+_SMALLEST = 1e-290
 # Of the time limit, at most.
 _FOR_CONFLICTS = 0.2
 
