@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+try:
+    from typing import TYPE_CHECKING
 
-from instances.siblings import check_siblings
+    from instances.siblings import check_siblings
+except KeyboardInterrupt:  # Ctrl-C while numpy is loading; the code is that of the command line
+    exec("")  # see `experiments.__main__`
+    raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     from experiments.certifying import certify

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
@@ -15,14 +17,15 @@ from experiments.carrying import carried
 from heuristics import HEURISTICS, Limits
 from instances import InputError, Instance, Partition, Result
 from instances.interrupts import catch_interrupt
-from mtpp_models import Progress, solve
+from mtpp_models import Progress, SolverFaultError, SolverNotAvailableError, solve
+from mtpp_models.formulation import Formulation
 from mtpp_models.priced import PRICED
 from mtpp_models.registry import find_model
 from mtpp_models.solvers import find_solver
 
 __all__ = ["STEPS", "Step", "certify", "combine", "gather", "search"]
 
-_SHORTEST = 0.05
+_SHORTEST, _ROUNDING = 0.05, 1e-9
 _FEW_BLOCKS = 8
 
 
@@ -75,6 +78,7 @@ def certify(
     start: Partition | None = None,
     known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> Result:
     """Find a good partition and prove how good it is.
 
@@ -93,6 +97,9 @@ def certify(
         Answers for other k, from which something may follow for this one.
     on_progress : callable, optional
         Receives the method at work with the best bottleneck and bound so far.
+    on_fault : callable, optional
+        Receives each `SolverNotAvailableError` of a solver that fails at work; the other methods go on without it. By
+        default that is a warning.
 
     Returns
     -------
@@ -124,6 +131,7 @@ def certify(
             start=start,
             known=known,
             on_progress=on_progress,
+            on_fault=on_fault,
         )
     )
 
@@ -144,6 +152,7 @@ def gather(
     start: Partition | None,
     known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> list[Result]:
     """The answers that `certify` combines, in the order in which they were found; of each bound the best."""
     if time_limit is not None and not time_limit > 0:
@@ -152,8 +161,11 @@ def gather(
     begin = time.monotonic()
     rng = np.random.default_rng(seed)
     answers = [*carried(known, instance), *([] if start is None else [Result("start", instance, start)])]
+    on_fault, sound = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3)), True
     with catch_interrupt() as interrupted:
         for step in (step for step in STEPS if step.above < instance.k <= step.up_to):
+            if not sound and _needs_solver(step.method):
+                continue
             best = combine(answers) if answers else Result("nothing", instance)
             stopped = interrupted.is_set() or best.interrupted
             if _close_enough(best, gap) or (stopped and step.share > 0):
@@ -168,22 +180,45 @@ def gather(
                 target = None if best.bound is None else best.bound.value
                 answers.append(search(instance, step.method, rng, interrupted, seconds, target))
             else:
-                answers.append(
-                    solve(
-                        instance,
-                        step.method,
-                        solver=solver,
-                        time_limit=seconds,
-                        gap=gap,
-                        threads=threads,
-                        seed=seed,
-                        start=best.partition,
-                        on_progress=report,
+                try:
+                    answers.append(
+                        solve(
+                            instance,
+                            step.method,
+                            solver=solver,
+                            time_limit=seconds,
+                            gap=gap,
+                            threads=threads,
+                            seed=seed,
+                            start=best.partition,
+                            on_progress=report,
+                        )
                     )
-                )
+                except SolverNotAvailableError as fault:
+                    sound = False
+                    on_fault(fault)
+            for lie in _drop_lies(answers):
+                sound = False
+                on_fault(lie)
     kept = _best_of_each_bound(answers)
     stopped = interrupted.is_set() or combine(answers).interrupted
     return [*kept[:-1], replace(kept[-1], interrupted=stopped)]
+
+
+def _needs_solver(method: str) -> bool:
+    return method not in HEURISTICS and isinstance(find_model(method), Formulation)
+
+
+def _drop_lies(answers: list[Result]) -> list[SolverFaultError]:
+    """Take away the bounds of solvers that a partition found later contradicts; one fault for each."""
+    least = min((answer.partition.bottleneck for answer in answers if answer.partition is not None), default=math.inf)
+    faults = []
+    for number, answer in enumerate(answers):
+        if answer.solver is not None and answer.bound is not None and answer.bound.value > least * (1 + _ROUNDING):
+            claim = f"stated the bound {answer.bound.value:.6g} of {answer.method}, against a partition of {least:.6g}"
+            faults.append(SolverFaultError(answer.solver, claim))
+            answers[number] = replace(answer, bound=None)
+    return faults
 
 
 def search(

@@ -1,7 +1,8 @@
 """The command line ``mtpp``: stdout is data, stderr is progress.
 
-Exit codes: 0 done; 1 nothing found within the limits, a certificate is false, or runs of a table failed; 2 wrong
-use or bad input, one line on stderr; 3 solver not available; 130 stopped by Ctrl-C, after printing what is known.
+Exit codes: 0 done; 1 nothing found within the limits, or a number is false; 2 wrong use or bad input; 3 solver not
+available or faulty; 4 rests on trusted bounds only; 5 proved impossible; 130 stopped. What is known is printed first; a
+fault is one line on stderr. `experiments.exit_codes` says more of them.
 
 What a verb needs is imported when it runs, so that help is there at once.
 """
@@ -19,16 +20,18 @@ from typing import Annotated, Any
 import typer
 
 from experiments import options, placing, planning, verbs, verifying
-from experiments.exit_codes import DONE, INTERRUPTED, NO_SOLVER, NOTHING, WRONG
+from experiments.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from instances.errors import InputError, InputWarning, printable
+from instances.interrupts import terminate_as_interrupt
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="mtpp",
     help="Cut computation graphs into k pipeline blocks, and prove how good the cut is.",
-    epilog="Start with: mtpp certify bert-base -k 4   Exit codes: 0 done, 1 nothing found within the limits "
-    "or a false certificate, 2 wrong use or bad input, 3 solver not available, 130 stopped by Ctrl-C.",
+    epilog="Start with: mtpp certify bert-base -k 4   Exit codes: "
+    + "; ".join(f"{code} {meaning}" for code, meaning in MEANINGS.items())
+    + ".",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -50,8 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code.
     """
     try:
-        with _warnings_in_one_line():
-            return app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
+        with terminate_as_interrupt(), _warnings_in_one_line():
+            code = app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
+            sys.stdout.flush()  # a full disk or a closed pipe shows here
+            return int(code)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
@@ -61,6 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(str(error), WRONG)
     except OSError as error:
         return _complain(f"{error.filename or 'system'}: {error.strerror or error}.", WRONG)
+    except MemoryError:
+        return _complain("This needs more memory than there is; ask for less, or give a smaller graph.", WRONG)
     except Exception as error:
         if hasattr(error, "format_message"):  # usage errors of typer; their class has moved between its versions
             message = error.format_message()
@@ -69,7 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if isinstance(error, SolverNotAvailableError):
             return _complain(str(error), NO_SOLVER)
-        raise
+        if os.environ.get("MTPP_DEBUG"):
+            raise
+        fault = f"{type(error).__name__}: {error}"
+        return _complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
 
 
 @app.command("list")

@@ -1,16 +1,25 @@
-"""Exit codes of the command line."""
+"""Exit codes of the command line, the same for all verbs."""
 
-__all__ = ["DONE", "FALSE", "INTERRUPTED", "NOTHING", "NO_SOLVER", "TRUSTED", "WRONG"]
+__all__ = ["DONE", "FALSE", "IMPOSSIBLE", "INTERRUPTED", "MEANINGS", "NOTHING", "NO_SOLVER", "TRUSTED", "WRONG"]
 
 DONE = 0
-#: Nothing was found within the limits, or runs of a table failed.
-NOTHING = 1
-#: A certificate does not hold.
-FALSE = 1
-#: Wrong use or bad input.
+#: Also when runs of a table failed.
+NOTHING = FALSE = 1
 WRONG = 2
 NO_SOLVER = 3
-#: A certificate whose ratio rests on bounds that only a solver can check.
+#: Of ``verify``: the numbers hold, but the ratio needs a bound that was not proved again.
 TRUSTED = 4
-#: Stopped by Ctrl-C.
+IMPOSSIBLE = 5
+#: By Ctrl-C or SIGTERM, after printing what is known.
 INTERRUPTED = 130
+
+#: What each code says.
+MEANINGS = {
+    DONE: "done",
+    NOTHING: "nothing found within the limits, or a number is false",
+    WRONG: "wrong use or bad input",
+    NO_SOLVER: "solver not available or faulty",
+    TRUSTED: "rests on trusted bounds only",
+    IMPOSSIBLE: "proved impossible",
+    INTERRUPTED: "stopped",
+}

@@ -210,7 +210,7 @@ def _bound(job: Job, settings: BoundSettings, start: Start | None) -> Run:
         "start": None if start is None else Partition(job.instance, *start),
     }
     if job.method == CERTIFY:
-        result = certify(job.instance, **shared)
+        result = certify(job.instance, **shared, on_fault=_fail)
     else:
         name, lp, _ = job.method.partition(LP_SUFFIX)
         result = solve(job.instance, name, relaxation=bool(lp), **shared)
@@ -221,6 +221,10 @@ def _bound(job: Job, settings: BoundSettings, start: Start | None) -> Run:
         optimal = result.proved if job.method == CERTIFY else result.bound.optimal
         answer |= {"bound": result.bound.value, "optimal": optimal}
     return answer | {"solver_version": result.solver}
+
+
+def _fail(fault: Exception) -> None:
+    raise fault
 
 
 def _describe(partition: Partition) -> Run:

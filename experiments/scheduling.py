@@ -19,6 +19,7 @@ from experiments.jobs import Job, Start, execute
 from experiments.runs import Run, RunLog
 from instances import InputError
 from instances.interrupts import catch_interrupt
+from mtpp_models.programs import end_programs
 
 __all__ = ["Workers", "cluster_workers", "local_workers", "run_jobs"]
 
@@ -57,7 +58,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
         yield Workers(executor, jobs)
     finally:
         for child in set(multiprocessing.active_children()) - before:
-            child.terminate()
+            child.terminate()  # which also ends the solver that it runs
 
 
 @contextmanager
@@ -214,4 +215,5 @@ def _leave_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
+        end_programs()
         os._exit(1)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments import options
-from experiments.exit_codes import DONE, INTERRUPTED, NOTHING
+from experiments.exit_codes import DONE, INTERRUPTED, NO_SOLVER, NOTHING
 
 if TYPE_CHECKING:
     from instances import Result
+    from mtpp_models import SolverNotAvailableError
 
 __all__ = ["bound", "certify", "partition"]
 
@@ -61,17 +63,19 @@ def partition(
 
     rows = []
     with catch_interrupt() as interrupted:
-        for instance in instances:
-            with LiveLine(f"{instance.name}, k = {instance.k}, {method}"):
-                answer = search(instance, method, np.random.default_rng(seed), interrupted, time_limit)
-            rows.append(partition_row(answer))
-            assert answer.partition is not None
-            if out is not None:
-                save_partition(answer.partition, for_k(out, instance, instances))
-            draw(answer, plot, instances)
-            if interrupted.is_set():
-                break
-    print_rows(rows)
+        try:
+            for instance in instances:
+                with LiveLine(f"{instance.name}, k = {instance.k}, {method}"):
+                    answer = search(instance, method, np.random.default_rng(seed), interrupted, time_limit)
+                rows.append(partition_row(answer))
+                assert answer.partition is not None
+                if out is not None:
+                    save_partition(answer.partition, for_k(out, instance, instances))
+                draw(answer, plot, instances)
+                if interrupted.is_set():
+                    break
+        finally:
+            print_rows(rows)
     return INTERRUPTED if interrupted.is_set() else DONE
 
 
@@ -136,18 +140,20 @@ def bound(
                 print(file)
         return DONE
     answers: list[Result] = []
-    for instance, begin in zip(instances, starts, strict=True):
-        with LiveLine(f"{instance.name}, k = {instance.k}") as live:
-            answer = solve(
-                instance, model, solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed,
-                start=begin, relaxation=relaxation, on_progress=live.show,
-            )  # fmt: skip
-        answers.append(answer)
-        write_certificate([answer], out, instances)
-        draw(answer, plot, instances)
-        if answer.interrupted:
-            break
-    print_rows([bound_row(answer) for answer in answers])
+    try:
+        for instance, begin in zip(instances, starts, strict=True):
+            with LiveLine(f"{instance.name}, k = {instance.k}") as live:
+                answer = solve(
+                    instance, model, solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed,
+                    start=begin, relaxation=relaxation, on_progress=live.show,
+                )  # fmt: skip
+            answers.append(answer)
+            write_certificate([answer], out, instances)
+            draw(answer, plot, instances)
+            if answer.interrupted:
+                break
+    finally:
+        print_rows([bound_row(answer) for answer in answers])
     if answers[-1].interrupted:
         return INTERRUPTED
     return NOTHING if any(answer.bound is None for answer in answers) else DONE
@@ -177,6 +183,8 @@ def certify(
 ) -> int:
     """Find a good partition and prove how good it is, under one time budget.
 
+    If the solver fails at work, the other methods go on without it, and the exit code is 3.
+
     Example: mtpp certify bert-base -k 2,4,8 --time-limit 60 --out certificate.json
     """
     from experiments.files import check_files, draw, read_starts, write_certificate
@@ -195,16 +203,23 @@ def certify(
     from experiments.reports import certificate_row, print_rows
 
     results: list[Result] = []
-    for instance, begin in zip(instances, starts, strict=True):
-        with LiveLine(f"{instance.name}, k = {instance.k}") as live:
-            answers = gather(
-                instance, time_limit=time_limit, solver=solver, gap=gap, threads=threads, seed=seed,
-                start=begin, known=results, on_progress=live.show,
-            )  # fmt: skip
-        results.append(combine(answers))
-        write_certificate(answers, out, instances)
-        draw(results[-1], plot, instances)
-        if results[-1].interrupted:
-            break
-    print_rows([certificate_row(result) for result in results])
-    return INTERRUPTED if results[-1].interrupted else DONE
+    faults: list[SolverNotAvailableError] = []
+    try:
+        for instance, begin in zip(instances, starts, strict=True):
+            with LiveLine(f"{instance.name}, k = {instance.k}") as live:
+                answers = gather(
+                    instance, time_limit=time_limit, solver=solver, gap=gap, threads=threads, seed=seed,
+                    start=begin, known=results, on_progress=live.show, on_fault=faults.append,
+                )  # fmt: skip
+            results.append(combine(answers))
+            write_certificate(answers, out, instances)
+            draw(results[-1], plot, instances)
+            if results[-1].interrupted:
+                break
+    finally:
+        print_rows([certificate_row(result) for result in results])
+        for fault in dict.fromkeys(map(str, faults)):
+            print(f"mtpp: {fault}", file=sys.stderr)
+    if results[-1].interrupted:
+        return INTERRUPTED
+    return NO_SOLVER if faults else DONE

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish to stop soon with what is known."""
+"""Ctrl-C as a wish to stop soon with what is known; where the program listens to SIGTERM, that as well."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["catch_interrupt"]
+__all__ = ["catch_interrupt", "terminate_as_interrupt"]
 
 
 @contextmanager
 def catch_interrupt() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into an event; a second one raises. Outside the main thread nothing changes."""
+    """Turn the first Ctrl-C into an event; a second one raises. Outside the main thread nothing changes.
+
+    SIGTERM counts as Ctrl-C inside `terminate_as_interrupt`, and wherever else the program handles it. A signal that
+    is ignored, or ends the process at once, does so here too.
+    """
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield event
@@ -24,8 +28,24 @@ def catch_interrupt() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         event.set()
 
-    previous = signal.signal(signal.SIGINT, handle)
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    previous = {number: signal.signal(number, handle) for number in handled}
     try:
         yield event
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def terminate_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM raise `KeyboardInterrupt`, as Ctrl-C does. Outside the main thread nothing changes."""
+    ignored = signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -2,7 +2,7 @@
 
 from mtpp_models.export import write_model
 from mtpp_models.formulation import Algorithm, Case, Formulation, ScaledInstance
-from mtpp_models.outcome import SolverNotAvailableError
+from mtpp_models.outcome import SolverFaultError, SolverNotAvailableError
 from mtpp_models.registry import MODELS
 from mtpp_models.replication_guarantees import iteration_bound
 from mtpp_models.replication_solve import Replication, solve_replication
@@ -20,6 +20,7 @@ __all__ = [
     "Progress",
     "Replication",
     "ScaledInstance",
+    "SolverFaultError",
     "SolverNotAvailableError",
     "Strengthening",
     "available_solvers",

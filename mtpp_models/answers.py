@@ -13,7 +13,7 @@ from instances import Partition
 from instances.certificates import PROOF_TOLERANCE
 from instances.tensors import IntArray
 from mtpp_models.formulation import Case, ScaledInstance
-from mtpp_models.outcome import Controls, Outcome, Termination
+from mtpp_models.outcome import Controls, Outcome, SolverFaultError, Termination
 from mtpp_models.solvers import Solver
 
 __all__ = ["Answer", "solve_case"]
@@ -64,17 +64,22 @@ def solve_case(
     Returns
     -------
     Answer
+
+    Raises
+    ------
+    SolverFaultError
+        If the solver fails or gives what is no answer.
     """
     begin = time.monotonic()
     model = case.model(start, relaxation=relaxation)
     built = time.monotonic()
     if controls.interrupted.is_set():  # the solver would not hear of it
         return Answer(0.0, math.inf, None, "", built - begin, 0.0)
-    outcome = solver.run(model, controls.since(begin))
+    outcome = solver.solve(model, controls.since(begin))
     return Answer(
         bound=_proved(outcome, solver) * data.unit,
         found=_found(outcome) * data.unit,
-        superblock=None if outcome.objective is None else _read(model),
+        superblock=None if outcome.objective is None else _read(model, solver),
         log=outcome.log,
         build=built - begin,
         solve=time.monotonic() - built,
@@ -98,10 +103,12 @@ def _found(outcome: Outcome) -> float:
     return outcome.objective if closed else math.inf
 
 
-def _read(model: pyo.ConcreteModel) -> IntArray | None:
+def _read(model: pyo.ConcreteModel, solver: Solver) -> IntArray | None:
     """The superblock of each node that y encodes."""
     # A variable that no constraint mentions comes back without a value; either would do.
     y = np.array([[model.y[v, b].value or 0.0 for b in model.B] for v in model.V])
+    if not np.isfinite(y).all():
+        raise SolverFaultError(solver.name, "gives a solution with values that are no numbers")
     if not np.abs(y - np.round(y)).max() <= _INTEGRAL:
         return None
     return len(model.B) - np.round(y).sum(axis=1).astype(np.int64)

@@ -189,6 +189,9 @@ class Algorithm:
 class Formulation:
     """A lower bound on the bottleneck: the smallest optimum of its cases.
 
+    Whoever adds constraints that some partition violates makes the optimum that of fewer partitions, and no bound for
+    all of them; this has to be said with `is_bound`. Constraints that name nodes need `solve` with ``reduce=False``.
+
     Parameters
     ----------
     name, summary, reference : str
@@ -201,6 +204,9 @@ class Formulation:
         Maps the number of blocks to the sizes of superblocks, where the only case is the model of these.
     strengthening : Strengthening, optional
         What is added to the model of superblocks.
+    is_bound : bool
+        Whether every partition satisfies the constraints of a case, at no more than its bottleneck. If not, `solve`
+        returns no bound, and of partitions only what the solver found.
     """
 
     name: str
@@ -210,6 +216,7 @@ class Formulation:
     exact: bool = False
     sizes: Callable[[int], tuple[int, ...]] | None = None
     strengthening: Strengthening | None = None
+    is_bound: bool = True
 
 
 def as_modelled(instance: Instance) -> Instance:

@@ -17,7 +17,7 @@ from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
 from instances import InputError
-from mtpp_models.outcome import Controls, Outcome, Termination
+from mtpp_models.outcome import Controls, Outcome, SolverFaultError, Termination
 
 __all__ = ["run_highs", "version"]
 
@@ -60,7 +60,9 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     lines: list[str] = []
     _set_options(highs, controls.since(begin))
     if highs.passModel(linear) == highspy.HighsStatus.kError:
-        raise InputError("HiGHS refuses the model, its numbers span too wide a range; check units of work and bytes.")
+        raise SolverFaultError(
+            "highs", "refuses the model, whose numbers span too wide a range (check units of work and bytes)"
+        )
     is_mip = any(variable.is_integer() for variable in columns)
     start = [(j, float(v.value)) for j, v in enumerate(columns) if v.is_integer() and v.value is not None]
     if start:

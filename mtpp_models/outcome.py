@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-__all__ = ["Controls", "Outcome", "SolverNotAvailableError", "Termination"]
+__all__ = ["Controls", "Outcome", "SolverFaultError", "SolverNotAvailableError", "Termination"]
 
 # Seconds that a solver is always given.
 _SHORTEST = 0.01
@@ -17,7 +17,24 @@ Report = Callable[[float, float | None, float | None, int | None], None]
 
 
 class SolverNotAvailableError(Exception):
-    """The solver cannot run here; the message names the package to install."""
+    """The solver cannot be used here; the message is one line that says what to install or to choose."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))  # a solver may have printed anything
+
+
+class SolverFaultError(SolverNotAvailableError):
+    """The solver runs, and failed or contradicts itself: nothing that it says of this model counts.
+
+    Parameters
+    ----------
+    solver : str
+    symptom : str
+        What it did, without a full stop.
+    """
+
+    def __init__(self, solver: str, symptom: str) -> None:
+        super().__init__(f"Solver {solver} {symptom}; choose another solver with --solver.")
 
 
 class Termination(Enum):

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import io
-import math
+import logging
 import re
+import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyomo.environ as pyo
-from pyomo.common.errors import ApplicationError
+from pyomo.common.tempfiles import TempfileManager
 from pyomo.contrib.solver.common.results import TerminationCondition
 from pyomo.contrib.solver.solvers.gurobi.gurobi_direct import GurobiDirect
 from pyomo.contrib.solver.solvers.scip.scip_direct import ScipDirect
 from pyomo.opt import SolverStatus
 from pyomo.opt import TerminationCondition as ClassicTermination
+from pyomo.opt.solver import SystemCallSolver
 
-from mtpp_models.outcome import Controls, Outcome, SolverNotAvailableError, Termination
+from mtpp_models.outcome import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
+from mtpp_models.programs import run_program
 
-__all__ = ["ScipWithoutGil", "parse_gurobi_line", "parse_scip_line", "run_classic", "run_gurobi", "run_scip"]
+__all__ = [
+    "ScipWithoutGil",
+    "classic_solver",
+    "parse_gurobi_line",
+    "parse_scip_line",
+    "quiet",
+    "run_classic",
+    "run_gurobi",
+    "run_scip",
+]
 
 ProgressLine = tuple[float, float | None, float | None, int | None]
 
@@ -191,8 +204,13 @@ def run_classic(
     Returns
     -------
     Outcome
+
+    Raises
+    ------
+    SolverFaultError
+        If it fails, or does not end in time.
     """
-    solver = pyo.SolverFactory(name)
+    solver = classic_solver(name, controls)
     keywords: dict[str, Any] = {}
     if option_names is not None:
         solver.options.update(option_names(controls))
@@ -206,12 +224,14 @@ def run_classic(
             keywords["logfile"] = str(log_file)
         begin = time.monotonic()
         try:
-            with _ONE_AT_A_TIME:
+            with _ONE_AT_A_TIME, quiet(), _files_in(folder):
                 results = solver.solve(model, load_solutions=False, **keywords)
-        except (ApplicationError, AttributeError, TypeError, ValueError) as error:
+        except (MemoryError, SolverNotAvailableError):
+            raise
+        except Exception as error:
             if controls.interrupted.is_set() or _time_is_up(begin, controls):  # it was stopped and left no result
                 return Outcome(Termination.STOPPED, log=str(error))
-            raise SolverNotAvailableError(f"Solver {name} failed: {_first_line(error)} Choose another one.") from error
+            raise SolverFaultError(name, f"failed ({_first_line(error)})") from error
         log = log_file.read_text(errors="replace") if log_file.exists() else ""
     condition = results.solver.termination_condition
     if condition == ClassicTermination.infeasible and not _time_is_up(begin, controls):  # CBC guesses when it is
@@ -224,7 +244,10 @@ def run_classic(
     bound = _finite(results.problem.lower_bound)
     if bound is None and name == "glpk":
         bound = _last_glpk_bound(log)
-    objective = float(pyo.value(model.objective, exception=False) or math.nan) if has_solution else None
+    if bound is not None and name == "cbc" and not optimal and _CBC_DIGITS not in log:
+        bound -= _CBC_ROUNDING
+    value = pyo.value(model.objective, exception=False) if has_solution else None
+    objective = None if value is None else float(value)
     return Outcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, objective, log)
 
 
@@ -237,6 +260,86 @@ def _time_is_up(begin: float, controls: Controls) -> bool:
 
 
 _WRITES_LOG_FILE = ("cbc", "glpk")
+# A CBC that was stopped states its bound to eight digits where it says this, and else to three after the point.
+_CBC_DIGITS, _CBC_ROUNDING = "(best possible", 1e-3
+
+
+def classic_solver(name: str, controls: Controls | None = None) -> Any:
+    """An interface of `pyomo.environ.SolverFactory` whose program ends in time, with all that it started.
+
+    Parameters
+    ----------
+    name : str
+        As Pyomo knows it.
+    controls : Controls, optional
+
+    Returns
+    -------
+    pyomo.opt.OptSolver
+        Its ``version`` and ``solve`` raise `SolverFaultError` where the program hangs or dies.
+    """
+    solver, controls = pyo.SolverFactory(name), controls or Controls()
+    if not isinstance(solver, SystemCallSolver):
+        return solver
+    original = solver._execute_command
+
+    def execute(command: Any) -> list[Any]:
+        if "script" in command:  # of interfaces that talk to their program
+            return list(original(command))
+        limit = controls.time_limit
+        patience = None if limit is None else limit * _LATE + _PATIENCE
+        begin = time.monotonic()
+        run = run_program(command.cmd, patience, controls.interrupted, environment=command.env)
+        solver._last_solve_time = time.monotonic() - begin
+        if run.code != 0 and not controls.interrupted.is_set():
+            if run.stopped:
+                raise SolverFaultError(name, f"did not end within its {limit:.3g} s and was stopped")
+            if run.code < 0:
+                raise SolverFaultError(name, f"died of {signal.Signals(-run.code).name}")
+            if not _time_is_up(begin, controls):
+                raise SolverFaultError(name, f"ended with the exit code {run.code}")
+        return [run.code, run.text]
+
+    solver._execute_command = execute
+    if name in _VERSION_FLAGS:
+        solver._get_version = lambda *_: _program_version(name, solver.executable())
+    return solver
+
+
+# Times the limit, plus seconds: when a program is late.
+_LATE, _PATIENCE = 1.5, 5.0
+_VERSION_FLAGS = {"cbc": "-stop", "glpk": "--version"}
+
+
+def _program_version(name: str, executable: str) -> tuple[int, ...] | None:
+    run = run_program([executable, _VERSION_FLAGS[name]], _PATIENCE)
+    if run.stopped:
+        raise SolverFaultError(name, f"does not say its version within {_PATIENCE:g} s")
+    found = re.search(r"\d+(?:\.\d+)+", run.text)
+    return (*map(int, found[0].split(".")), 0, 0)[:4] if found else None
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without Pyomo's warnings; what matters of them is raised."""
+    logger = logging.getLogger("pyomo")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _files_in(folder: str) -> Iterator[None]:
+    """Let Pyomo keep its files in a folder that is removed, also after a failure."""
+    before, TempfileManager.tempdir = TempfileManager.tempdir, folder
+    try:
+        with TempfileManager.new_context():
+            yield
+    finally:
+        TempfileManager.tempdir = before
 
 
 def _last_glpk_bound(log: str) -> float | None:
@@ -255,9 +358,9 @@ def _has_start(model: pyo.ConcreteModel) -> bool:
 
 
 def _finite(value: Any) -> float | None:
-    """None for the many ways in which solvers say that they have no bound."""
+    """None for the many ways in which solvers say that they have no bound; NaN is none of them."""
     number = None if value is None else float(value)
-    return number if number is not None and math.isfinite(number) and abs(number) < _NO_BOUND else None
+    return None if number is not None and abs(number) >= _NO_BOUND else number
 
 
 _NO_BOUND = 1e20

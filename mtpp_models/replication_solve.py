@@ -18,7 +18,7 @@ from instances.pipeline import Plan, TrainingInstance
 from instances.pipeline.windows import windows_along
 from instances.pipeline.zplan import z_points
 from instances.tensors import IntArray
-from mtpp_models.outcome import Controls, Outcome, Termination
+from mtpp_models.outcome import Controls, Outcome, SolverFaultError, Termination
 from mtpp_models.replication import FORMS, ReplicationForm
 from mtpp_models.replication_costs import ScaledTraining, Stage
 from mtpp_models.solvers import Solver, find_solver
@@ -129,8 +129,8 @@ def solve_replication(
         If an option is out of its range, no plan along the order fits into memory, or the start is not along it.
     SolverNotAvailableError
         If the solver cannot run here.
-    FalseCertificateError
-        If the bound exceeds the cost, which is a bug.
+    SolverFaultError
+        If the solver fails, or states what the plan of its start or solution contradicts.
     """
     begin = time.monotonic()
     chosen = _form(form)
@@ -158,11 +158,15 @@ def solve_replication(
         chosen.start(model, stages)
         built = time.monotonic()
         controls = Controls(time_limit, threads=threads, seed=seed, interrupted=interrupted).since(begin)
-        outcome = Outcome(Termination.STOPPED) if interrupted.is_set() else driver.run(model, controls)
+        outcome = Outcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(model, controls)
         stopped = interrupted.is_set()
     found = None if outcome.objective is None else _plan(instance, chosen.stages(model), places)
     best = min(filter(None, (start, found)), key=chosen.cost)
-    proved = max(work * (1 - _ROUNDING), _proved(outcome, driver) * unit)
+    stated = _proved(outcome, driver) * unit
+    if stated > chosen.cost(best) * (1 + _ROUNDING):
+        symptom = f"states the bound {stated:.6g} of {form}, against a plan of cost {chosen.cost(best):.6g}"
+        raise SolverFaultError(driver.name, symptom)
+    proved = max(work * (1 - _ROUNDING), stated)
     closed = outcome.termination is Termination.OPTIMAL and proved >= chosen.cost(best) * (1 - PROOF_TOLERANCE)
     return Replication(
         form,
@@ -215,5 +219,5 @@ def _plan(instance: TrainingInstance, stages: list[Stage], places: list[int]) ->
 def _proved(outcome: Outcome, solver: Solver) -> float:
     """What the solver states as its dual bound, less its margin."""
     if outcome.termination is Termination.INFEASIBLE:
-        raise FalseCertificateError("A model without the plan that it started from; please report this as a bug.")
+        raise SolverFaultError(solver.name, "says that there is no plan, against one that is known")
     return 0.0 if outcome.bound is None else outcome.bound - solver.margin * max(1.0, abs(outcome.bound))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -11,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
+from instances import Bound, InputError, Instance, Partition, Result
 from instances.certificates import PROOF_TOLERANCE
 from instances.contraction import Contraction, reduce_instance
 from instances.interrupts import catch_interrupt
 from instances.tensors import IntArray
 from mtpp_models.answers import solve_case
+from mtpp_models.contradictions import contradiction
 from mtpp_models.formulation import Algorithm, Formulation
-from mtpp_models.outcome import Controls
+from mtpp_models.outcome import Controls, SolverFaultError
 from mtpp_models.registry import find_model
 from mtpp_models.simple import simple
 from mtpp_models.solvers import Solver, find_solver
@@ -74,7 +74,7 @@ def solve(
     model : str, Algorithm or Formulation
         A name of `MODELS`, or a model; algorithms use no solver.
     solver : str
-        A name of `SOLVERS` or one that Pyomo knows.
+        A name of `SOLVERS` or of a plugin of Pyomo.
     time_limit : float, optional
         Seconds for all cases together. A case that is not solved to its end counts with its dual bound, one
         that is not started with *simple*.
@@ -96,16 +96,20 @@ def solve(
     -------
     Result
         The bound is never above the optimum: a solver's dual bound less its margin, or *simple*. The partition is
-        the better of `start` and what the exact model found. Ctrl-C returns what is proved so far.
+        the better of `start` and what the exact model found. Ctrl-C returns what is proved so far. Of a formulation
+        that is no bound (`Formulation.is_bound`) there is only the partition that the solver found.
 
     Raises
     ------
     InputError
-        If an option is out of its range or the model is unknown.
+        If an option is out of its range, the model or the solver is unknown, or a model of the caller excludes a
+        known partition although it says that it is a bound.
     SolverNotAvailableError
         If the solver cannot run here.
+    SolverFaultError
+        If the solver fails, does not end in time, or states what is not true.
     FalseCertificateError
-        If a bound exceeds a bottleneck, which is a bug.
+        If a bound of this project's own exceeds a bottleneck, which is a bug.
     """
     chosen = find_model(model)
     if strengthening is not None:
@@ -129,7 +133,7 @@ def solve(
         return prove(instance, start)
     reduction = reduce_instance(instance)
     result = prove(reduction.instance, None if start is None else reduction.restrict(start))
-    return _expanded(result, reduction, start)
+    return _expanded(result, reduction, start if isinstance(chosen, Algorithm) or chosen.is_bound else None)
 
 
 def _one_block(instance: Instance) -> Partition:
@@ -147,7 +151,8 @@ def _solve_cases(
 ) -> Result:
     begin = time.monotonic()
     name = f"{model.name}-lp" if relaxation else model.name
-    if (one_block := _one_block(instance)).bottleneck == 0:
+    one_block = _one_block(instance)
+    if one_block.bottleneck == 0 and model.is_bound:
         return Result(name, instance, one_block, Bound(0.0, name), {"solve": time.monotonic() - begin})
     answers = []
     with catch_interrupt() as interrupted:
@@ -170,14 +175,17 @@ def _solve_cases(
     # A case that was not started has proved nothing beyond *simple*.
     floor, finished = simple(instance), len(answers) == len(cases)
     proved = min((question.ceiling, *(answer.bound for answer in answers))) if finished else floor
-    if math.isinf(proved):
-        raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
+    blocks = [answer.superblock for answer in answers if answer.superblock is not None] if model.exact else []
+    found = [_partition(instance, block[question.group], solver) for block in blocks]
+    known = [start, *found] if start is not None and model.is_bound else found
+    best = min(known, key=lambda partition: partition.bottleneck, default=None)
+    if model.is_bound and proved > (best or one_block).bottleneck * (1 + _ROUNDING):
+        raise contradiction(model, question, solver, proved, best or one_block)
     options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
     value = max(floor, proved)
     most_possible = min((question.ceiling, *(answer.found for answer in answers)))
-    bound = Bound(value, name, finished and value >= most_possible * (1 - PROOF_TOLERANCE), options)
-    found = [_partition(instance, answer.superblock, question.group) for answer in answers] if model.exact else []
-    best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
+    closed = finished and value >= most_possible * (1 - PROOF_TOLERANCE)
+    bound = Bound(value, name, closed, options) if model.is_bound else None
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
     seconds["build"] += posed
     log = "\n".join(answer.log for answer in answers)
@@ -187,8 +195,8 @@ def _solve_cases(
 _MOST_THREADS = 64
 # Times below are rounded by too much for any proof: the numbers that floats hold end near 1e-308.
 _SMALLEST = 1e-290
-# Of the time limit, at most.
-_FOR_CONFLICTS = 0.2
+# Of the time limit, at most; and relative.
+_FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
 
 
 def _check(
@@ -217,11 +225,12 @@ def _reporter(
     return report
 
 
-def _partition(instance: Instance, block: IntArray | None, group: IntArray) -> Partition | None:
-    """The partition of a solution for groups of nodes, if it is one; its cost is computed anew."""
-    with contextlib.suppress(InputError):
-        return None if block is None else Partition(instance, block[group])
-    return None
+def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition:
+    """The partition of a solution; its cost is computed anew."""
+    try:
+        return Partition(instance, block)
+    except InputError as error:
+        raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None
 
 
 def _expanded(result: Result, reduction: Contraction, start: Partition | None) -> Result:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import importlib.metadata
-import logging
 import math
+import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,10 +15,12 @@ from typing import Any
 
 import pyomo.environ as pyo
 
+from instances import InputError
+from instances.certificates import PROOF_TOLERANCE
 from mtpp_models import highs, pyomo_solvers
-from mtpp_models.outcome import Controls, Outcome, SolverNotAvailableError
+from mtpp_models.outcome import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
 
-__all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
+__all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver", "registered_solver"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,50 @@ class Solver:
     run: Callable[[pyo.ConcreteModel, Controls], Outcome]
     margin: float
 
+    def solve(self, model: pyo.ConcreteModel, controls: Controls) -> Outcome:
+        """Run, and refuse an answer that no sound solver gives.
+
+        Raises
+        ------
+        SolverFaultError
+            If it fails, or its answer contradicts itself.
+        """
+        begin = time.monotonic()
+        try:
+            outcome = self.run(model, controls)
+        except (InputError, MemoryError, SolverNotAvailableError):
+            raise
+        except Exception as error:
+            raise SolverFaultError(self.name, f"failed ({type(error).__name__}: {error})") from error
+        limit = controls.time_limit
+        had_time = limit is None or time.monotonic() - begin < _MOST * limit
+        symptom = _symptom(outcome, max(self.margin, PROOF_TOLERANCE), had_time and not controls.interrupted.is_set())
+        if symptom is not None:
+            raise SolverFaultError(self.name, symptom)
+        return outcome
+
+
+# Of its time limit, what a solver may leave when it stops because of it.
+_MOST = 0.9
+
+
+def _symptom(outcome: Outcome, tolerance: float, had_time: bool) -> str | None:
+    """What is wrong with an answer; costs are never negative and near 1."""
+    bound, objective = outcome.bound, outcome.objective
+    for label, value in (("bound", bound), ("objective", objective)):
+        if value is not None and not math.isfinite(value):
+            return f"states the {label} {value}"
+    if objective is None:
+        if outcome.termination is Termination.OPTIMAL:
+            return "says that it is done, but gives no solution"
+        nothing = outcome.termination is Termination.STOPPED and bound is None
+        return "ended before its time without an answer" if nothing and had_time else None
+    if objective < -tolerance:
+        return f"states the objective {objective:.6g}, but costs are never negative"
+    if bound is not None and bound > objective + tolerance * max(1.0, objective):
+        return f"states the bound {bound:.6g} above its own objective {objective:.6g}"
+    return None
+
 
 def find_solver(name: str) -> Solver:
     """The solver called `name`, ready to run.
@@ -50,7 +99,8 @@ def find_solver(name: str) -> Solver:
     Parameters
     ----------
     name : str
-        A key of `SOLVERS`, or any name that `pyomo.environ.SolverFactory` knows.
+        A key of `SOLVERS`, or the name of a plugin of `pyomo.environ.SolverFactory`. Pyomo itself also takes paths
+        and runs them; here they are refused.
 
     Returns
     -------
@@ -58,21 +108,49 @@ def find_solver(name: str) -> Solver:
 
     Raises
     ------
+    InputError
+        If there is no solver of this name.
     SolverNotAvailableError
-        If it is unknown or not installed; the message says what to install.
+        If it is not installed; the message says what to install.
     """
-    solver = SOLVERS.get(name) or _classic(name, f"a Pyomo plugin called {name}", name)
+    if name in SOLVERS or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name not in pyo.SolverFactory:
+        return registered_solver(name)
+    return _ready(_classic(name, f"what Pyomo needs for {name}", name))
+
+
+def registered_solver(name: str) -> Solver:
+    """The solver called `name` in `SOLVERS`, ready to run; for names that come from files.
+
+    Raises
+    ------
+    InputError, SolverNotAvailableError
+        As `find_solver`.
+    """
+    if name not in SOLVERS:
+        close = difflib.get_close_matches(name, SOLVERS, n=1)
+        hint = f"did you mean {close[0]}? Choose" if close else "choose"
+        raise InputError(f"There is no solver called {name!r}; {hint} one of {', '.join(available_solvers())}.")
+    return _ready(SOLVERS[name])
+
+
+def _ready(solver: Solver) -> Solver:
     if solver.version() is None:
         known = ", ".join(available_solvers())
-        remedy = f"install {solver.package}" if name in SOLVERS else "check the name"
-        raise SolverNotAvailableError(f"Solver {name} is not available: {remedy}, or choose one of {known}.")
+        raise SolverNotAvailableError(
+            f"Solver {solver.name} is not available: install {solver.package}, or choose one of {known}."
+        )
     return solver
 
 
 def available_solvers() -> dict[str, str]:
     """Versions of the solvers that can run here, by name."""
-    versions = {name: solver.version() for name, solver in SOLVERS.items()}
-    return {name: version for name, version in versions.items() if version is not None}
+    found = {}
+    for name, solver in SOLVERS.items():
+        with contextlib.suppress(SolverFaultError):
+            version = solver.version()
+            if version is not None:
+                found[name] = version
+    return found
 
 
 def _classic(
@@ -84,19 +162,16 @@ def _classic(
 
 
 def _classic_version(name: str) -> str | None:
-    # Pyomo warns about each executable that it does not find.
-    logger = logging.getLogger("pyomo")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
     try:
-        solver = pyo.SolverFactory(name)
-        if not solver.available(exception_flag=False):
-            return None
-        version = solver.version()
-    except (AttributeError, OSError):  # a plugin that is no solver of models by itself
+        with pyomo_solvers.quiet():  # about each executable that is not found
+            solver = pyomo_solvers.classic_solver(name)
+            if not solver.available(exception_flag=False):
+                return None
+            version = solver.version()
+    except SolverFaultError:
+        raise
+    except Exception:  # a plugin that is no solver of models by itself
         return None
-    finally:
-        logger.setLevel(level)
     return ".".join(map(str, version)) if version else "unknown"
 
 

@@ -74,7 +74,7 @@ def strengthened(model: Algorithm | Formulation, strengthening: Strengthening) -
     """
     if not any(vars(strengthening).values()):
         return model
-    if isinstance(model, Algorithm) or model.sizes is None:
+    if isinstance(model, Algorithm) or model.sizes is None or not model.is_bound:
         raise InputError(f"The model {model.name} cannot be strengthened; exact and coarse-J can.")
     return replace(model, name=f"{model.name}+{strengthening}", strengthening=strengthening)
 

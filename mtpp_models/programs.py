@@ -1,0 +1,125 @@
+"""Solvers that are programs: each runs in a process group of its own, and ends in time with all its children."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import NamedTuple
+
+__all__ = ["ProgramRun", "end_programs", "run_program"]
+
+# Seconds between looks, and those that a program has to end by itself once it is told to.
+_HEARTBEAT, _GRACE = 0.02, 3.0
+_RUNNING: set[int] = set()  # process groups
+
+
+class ProgramRun(NamedTuple):
+    """What a program did.
+
+    Parameters
+    ----------
+    code : int
+        Its exit code; minus a signal's number if that ended it.
+    text : str
+        What it printed; what is no text is replaced.
+    stopped : bool
+        Whether it was told to stop, by Ctrl-C or by force.
+    """
+
+    code: int
+    text: str
+    stopped: bool
+
+
+def run_program(
+    command: Sequence[str],
+    seconds: float | None = None,
+    interrupted: threading.Event | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: str | None = None,
+) -> ProgramRun:
+    """Run a program to its end, or stop it as Ctrl-C does, and with force if it does not listen.
+
+    Parameters
+    ----------
+    command : sequence of str
+        Never seen by a shell.
+    seconds : float, optional
+        When to stop it.
+    interrupted : threading.Event, optional
+        Stops it as well.
+    environment : mapping, optional
+        By default that of this process.
+    folder : str, optional
+        Where it runs.
+
+    Raises
+    ------
+    OSError
+        If the program cannot be started.
+    """
+    with tempfile.TemporaryFile() as output, _end_with_us():
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=folder,
+            process_group=0,
+        )  # fmt: skip
+        _RUNNING.add(process.pid)
+        stop = math.inf if seconds is None else time.monotonic() + seconds
+        kill = math.inf
+        try:
+            while process.poll() is None and time.monotonic() < kill:
+                wished = interrupted is not None and interrupted.is_set()
+                if kill == math.inf and (wished or time.monotonic() >= stop):
+                    kill = time.monotonic() + _GRACE
+                    _signal(process.pid, signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_HEARTBEAT)
+        finally:  # also when a second Ctrl-C raises; children that outlive the program end with it
+            _signal(process.pid, signal.SIGKILL)
+            _RUNNING.discard(process.pid)
+            process.wait()
+        output.seek(0)
+        return ProgramRun(process.returncode, output.read().decode(errors="replace"), kill < math.inf)
+
+
+def end_programs() -> None:
+    """End all programs that run, for a process that is about to leave."""
+    for group in tuple(_RUNNING):
+        _signal(group, signal.SIGKILL)
+
+
+@contextmanager
+def _end_with_us() -> Iterator[None]:
+    """Where Ctrl-C or SIGTERM ends this process, let it end the programs first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        end_programs()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    deadly = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in deadly:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in deadly:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
