@@ -87,11 +87,13 @@ def summary_rows(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, depth: int = 2) -> str:
+    if isinstance(value, Mapping | list | tuple) and not depth:
+        return "…"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} ({_shown(item)})" for name, item in value.items())
+        return ", ".join(f"{name} ({_shown(item, depth - 1)})" for name, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value))
+        return ", ".join(_shown(item, depth - 1) for item in value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

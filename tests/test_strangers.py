@@ -268,6 +268,15 @@ def test_json_of_strangers_is_refused_in_one_line(folder: Path, capsys: pytest.C
     assert complaint(capsys, "import x.json").startswith("mtpp: x.json")
 
 
+def test_bug_deep_attributes_are_no_traceback(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph_file(folder, attributes={"unknown_operators": 0})
+    text = Path("graph.json").read_text()
+    Path("graph.json").write_text(text.replace('"unknown_operators": 0', '"unknown_operators": ' + DEEP))
+    for command in ("import graph.json", "import graph.json --out x.json", "partition graph.json -k 2 --out p.json"):
+        assert mtpp(command) in (0, 2)
+        assert "Traceback" not in capsys.readouterr().err
+
+
 def test_a_refused_value_is_shown_as_far_as_it_is_short(folder: Path) -> None:
     Path("x.json").write_text(json.dumps({"a": [[1, "é"], {"b": None}], "c": ["x" * 10**6]}))
     members = read_json("x.json").open_members(())

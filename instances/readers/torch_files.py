@@ -246,7 +246,7 @@ def _limit(path: str) -> None:
     with zipfile.ZipFile(path) as archive:
         size = max((member.file_size for member in archive.infolist() if "/models/" in member.filename), default=0)
     size = min(size, LARGEST_TEXT)
-    for kind, most in ((resource.RLIMIT_CPU, 60 + size // 2**14), (resource.RLIMIT_DATA, 2**32 + 100 * size)):
+    for kind, most in ((resource.RLIMIT_CPU, 30 + size // 2**14), (resource.RLIMIT_DATA, 2**31 + 100 * size)):
         hard = resource.getrlimit(kind)[1]
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
