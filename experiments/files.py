@@ -31,12 +31,11 @@ def check_files(out: Path | None, plot: Path | None, export: Path | None = None)
     for path in (out, plot, export):
         if path is not None:
             check_writable(path)
-            target = Path(os.path.realpath(path))
-            existed = target.exists()
-            with target.open("ab"):
+            existed = path.exists()
+            with path.open("ab"):
                 pass
             if not existed:
-                target.unlink()
+                os.unlink(os.path.realpath(path))  # a symbolic link stays
 
 
 def for_k(path: Path, instance: Instance, instances: Sequence[Instance]) -> Path:

@@ -173,7 +173,9 @@ def check_writable(path: str | Path) -> None:
         raise InputError(f"{path}: cannot be written ({error}).") from None
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-        raise InputError(f"{path}: this is {kind}, and is left as it is; give a file another name.")
+        raise InputError(
+            f"{path}: cannot be written, as this is {kind}, which is left as it is; give a file another name."
+        )
 
 
 def read_text(path: str | Path) -> str:

@@ -81,7 +81,7 @@ def test_bug_what_is_no_regular_file_is_not_replaced(
     """A root user's /dev/null became a regular file, and a table to /dev/full or into a pipe did not end."""
     path = special(kind, _SUFFIX[option])
     before = path.stat(follow_symlinks=False)
-    assert "is left as it is; give a file another name" in complaint(capsys, command.replace("FILE", str(path)))
+    assert "which is left as it is; give a file another name" in complaint(capsys, command.replace("FILE", str(path)))
     after = path.stat(follow_symlinks=False)
     assert (after.st_mode, after.st_rdev, after.st_ino) == (before.st_mode, before.st_rdev, before.st_ino)
     assert set(os.listdir(folder)) <= {"graph.json", f"special{_SUFFIX[option]}"}
