@@ -16,8 +16,8 @@ __all__ = ["PAIRS", "TooManyIdealsError", "some_chain_is_below"]
 #: Most pairs (ideal, larger ideal) that are looked at.
 PAIRS = 10_000_000
 
-# Pairs between two looks at the clock.
-_BETWEEN = 1_000
+# Sets are whole numbers with a bit for each node; beyond this many nodes they take too much memory.
+_NODES = 8192
 
 
 class TooManyIdealsError(Exception):
@@ -47,25 +47,28 @@ def some_chain_is_below(exact: ExactInstance, value: Fraction, clock: Clock, pai
     Raises
     ------
     TooManyIdealsError
-        If there are more pairs.
+        If there are more pairs, or too many nodes.
     OutOfTimeError
     """
-    question = _Bits.of(merge(exact), value)
+    merged = merge(exact)
+    if merged.n > _NODES:
+        raise TooManyIdealsError(f"more than {_NODES} nodes")
+    question = _Bits.of(merged, value)
     everything, total = (1 << len(question.work)) - 1, sum(question.work)
     reached, level = {0}, [(0, 0)]
     looked = 0
     for left in reversed(range(min(exact.k, len(question.work)))):  # more blocks than nodes never help
-        clock.check()
-        if any(question.cost(everything & ~ideal) < question.limit for ideal, _ in level):
-            return True
+        for ideal, _ in level:
+            clock.check()
+            if question.cost(everything & ~ideal) < question.limit:
+                return True
         following = []
         for ideal, done in level if left else ():
             for larger, work, cost in question.extensions(ideal):
                 looked += 1
                 if looked > pairs:
-                    raise TooManyIdealsError
-                if looked % _BETWEEN == 0:
-                    clock.check()
+                    raise TooManyIdealsError(f"more than {pairs} pairs of ideals")
+                clock.check()
                 rest = total - done - work
                 if cost < question.limit and larger not in reached and rest <= left * question.limit:
                     reached.add(larger)
