@@ -62,10 +62,14 @@ class HeuristicSpec:
         -------
         Partition
         """
-        if not reduce:
-            return self.search(instance, rng, limits or Limits())
-        reduction = reduce_instance(instance)
-        return reduction.expand(self.search(reduction.instance, rng, limits or Limits()))
+        # More blocks than nodes never help; the rest stays empty, and costs neither time nor memory here.
+        capped = instance.with_k(min(instance.k, instance.graph.n))
+        if reduce:
+            reduction = reduce_instance(capped)
+            found = reduction.expand(self.search(reduction.instance, rng, limits or Limits()))
+        else:
+            found = self.search(capped, rng, limits or Limits())
+        return found if capped is instance else Partition(instance, found.block, found.order)
 
 
 _SECTION = "MTPP, Section 5.3"

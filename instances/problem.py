@@ -18,6 +18,7 @@ __all__ = ["Instance", "Platform"]
 
 # Whole numbers up to this are floats.
 _EXACT = 2.0**53
+_MOST_BLOCKS = 10**6
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Platform:
     Parameters
     ----------
     k : int
-        Number of blocks, at least 1.
+        Number of blocks, from 1 to a million; what is known of a block takes memory for each.
     bandwidth : float
         Bytes per unit of work time between any two blocks, positive; infinite makes communication free.
     memory : float
@@ -54,9 +55,14 @@ class Platform:
         for name, value in given.items():  # one type for each, or equal platforms had different keys
             if not isinstance(value, numbers.Real):
                 raise InputError(f"{name} is {value!r}; it must be a number.")
-            object.__setattr__(self, name, float(value) + 0.0)
+            try:
+                object.__setattr__(self, name, float(value) + 0.0)
+            except OverflowError:
+                raise InputError(f"{name} is too large for a number; give a smaller one.") from None
         if not (math.isfinite(self.k) and self.k >= 1 and self.k == int(self.k)):
             raise InputError(f"k is {self.k}; the number of blocks must be a whole number, 1 or more.")
+        if self.k > _MOST_BLOCKS:
+            raise InputError(f"k is {self.k:g}; the number of blocks must be {_MOST_BLOCKS} or less.")
         object.__setattr__(self, "k", int(self.k))
         if not self.bandwidth > 0:
             raise InputError(f"bandwidth is {self.bandwidth}; it must be positive.")
