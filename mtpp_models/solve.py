@@ -173,9 +173,11 @@ def _solve_cases(
     if math.isinf(proved):
         raise FalseCertificateError(f"{instance.name}: {name} says that there is no partition; please report this.")
     options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
-    value = max(floor, proved)
     most_possible = min((question.ceiling, *(answer.found for answer in answers)))
-    bound = Bound(value, name, finished and value >= most_possible * (1 - PROOF_TOLERANCE), options)
+    # What the solver found may be this much more: far below the unit it says nothing.
+    surely = most_possible + solver.margin * data.unit
+    closed = proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely
+    bound = Bound(max(floor, proved), name, finished and closed, options)
     found = [_partition(instance, answer.superblock, question.group) for answer in answers] if model.exact else []
     best = min(filter(None, (start, *found)), key=lambda partition: partition.bottleneck, default=None)
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
