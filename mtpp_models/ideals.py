@@ -62,6 +62,8 @@ class IdealLimits:
     interrupted: threading.Event = field(default_factory=threading.Event)
 
 
+# Than the start, for another program with smaller numbers.
+_MUCH_BETTER = 0.5
 # Few enough that looking for joins would take longer.
 _FEW_IDEALS = 20_000
 # Of a program that takes long.
@@ -137,7 +139,7 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
             partition = min(start, chain, key=lambda partition: partition.bottleneck)
         found = float(min(upper[k], best[-1, k]))
         value = max(simple(start.instance), found - margin)
-        bound = Bound(value, IDEALS, optimal=value >= found * (1 - PROOF_TOLERANCE))
+        bound = Bound(value, IDEALS, optimal=value >= (found + margin) * (1 - PROOF_TOLERANCE))
         results.append(Result(IDEALS, start.instance, partition, bound, seconds))
     return results
 
@@ -174,12 +176,24 @@ def ideals(start: Partition, time_limit: float | None = None) -> Result:
         seconds = math.inf if time_limit is None else time_limit
         # More ideals than that would take longer, and wide graphs shall not waste the time of others.
         most = int(min(IdealLimits.ideals, max(_FEW_IDEALS, _IDEALS_A_SECOND * seconds)))
-        results = solve_ideals([start], IdealLimits(most, seconds, interrupted))
+        limits = IdealLimits(most, seconds, interrupted)
+        results = solve_ideals([start], limits)
+        while results is not None and _is_too_rough(results[0], start):
+            assert results[0].partition is not None
+            start = results[0].partition
+            results = solve_ideals([start], limits) or results
     if results is not None:
         return replace(results[0], interrupted=interrupted.is_set())
     bound = Bound(simple(start.instance), IDEALS, optimal=False)
     spent = {"solve": time.monotonic() - begin}
     return Result(IDEALS, start.instance, start, bound, spent, interrupted=interrupted.is_set())
+
+
+def _is_too_rough(result: Result, start: Partition) -> bool:
+    """Whether rounding leaves a gap that would be smaller beside the better partition that is known now."""
+    assert result.bound is not None
+    assert result.partition is not None
+    return not result.bound.optimal and result.partition.bottleneck <= _MUCH_BETTER * start.bottleneck
 
 
 def _stream_time(instance: Instance) -> float:

@@ -182,10 +182,11 @@ def _solve_cases(
     if model.is_bound and proved > (best or one_block).bottleneck * (1 + _ROUNDING):
         raise contradiction(model, question, solver, proved, best or one_block)
     options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
-    value = max(floor, proved)
     most_possible = min((question.ceiling, *(answer.found for answer in answers)))
-    closed = finished and value >= most_possible * (1 - PROOF_TOLERANCE)
-    bound = Bound(value, name, closed, options) if model.is_bound else None
+    # What the solver found may be this much more: far below the unit it says nothing.
+    surely = most_possible + solver.margin * data.unit
+    closed = finished and (proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely)
+    bound = Bound(max(floor, proved), name, closed, options) if model.is_bound else None
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
     seconds["build"] += posed
     log = "\n".join(answer.log for answer in answers)

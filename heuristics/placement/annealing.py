@@ -81,7 +81,7 @@ def _search(
     _walk(arrays, rows, device, best, value, 0, hot, cold, 0)  # compiles, which should not count as time
     moves, done = limits.allow(simulations) - 1 if instance.devices > 1 else 0, 0
     begin = time.monotonic()
-    while done < moves and not limits.reached(value[1] * instance.total_work):
+    while done < moves and not limits.reached(float(value[1]) * instance.total_work):
         chunk = min(_CHUNK, moves - done)
         hotter, colder = (hot and hot * (cold / hot) ** (i / moves) for i in (done, done + chunk))
         _walk(arrays, rows, device, best, value, chunk, hotter, colder, int(rng.integers(2**31)))
