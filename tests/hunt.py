@@ -27,7 +27,7 @@ from typing import Any
 
 from extremes import graph_of, random_case
 from hunting import GROUPS, Method, Question
-from instances.serialization import graph_document
+from instances.graph_file import graph_document
 from pipeline_cases import PipelineCase, random_pipeline_case
 from shrinking import minimised
 from subset_oracle import Case
