@@ -1,15 +1,21 @@
 # Needs Python 3.11 or later and make. Another interpreter: make table PYTHON=python3.12
 PYTHON ?= python3
 JOBS ?= 2
+# Of make hunt; METHODS are groups or methods, all by default, and SEED comes from the clock.
+SECONDS ?= 600
+METHODS ?=
+SOLVER ?= highs
+SEED ?=
 BIN := .venv/bin
 PACKAGES := instances heuristics mtpp_models experiments
 
-.PHONY: help table test bench check lint types contract notebooks golden format clean
+.PHONY: help table test hunt bench check lint types contract notebooks golden format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
 	@echo "make test       the tests (makes .venv first)"
 	@echo "make check      lint, types, import contract, tests, notebooks"
+	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
 	@echo "make bench      speed of the inner loops"
 	@echo "make golden     write tests/golden.json anew; look at the difference before you commit it"
 	@echo "make format     format the code and sort the imports"
@@ -21,6 +27,10 @@ table: .venv/table.stamp
 
 test: .venv/test.stamp
 	$(BIN)/python -m pytest -q -n $(JOBS)
+
+hunt: .venv/test.stamp
+	$(BIN)/python tests/hunt.py --seconds $(SECONDS) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
+		$(if $(SEED),--seed $(SEED))
 
 bench: .venv/test.stamp
 	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only

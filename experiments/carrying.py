@@ -1,9 +1,11 @@
-"""What is known for one number of blocks, said of another."""
+"""Bounds and partitions for k that follow from other k."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
+from experiments.certificate_writing import bound_document
 from instances import Bound, Instance, Partition, Result
 
 __all__ = ["CARRIED", "carried"]
@@ -42,7 +44,13 @@ def carried(known: Iterable[Result], instance: Instance) -> list[Result]:
         bound = None
         if result.bound is not None and (j >= k or not instance.has_overflow):
             value = result.bound.value
-            bound = Bound(value / -(-k // j), CARRIED, False, {"from_k": j, "value": value})
+            bound = Bound(value / -(-k // j), CARRIED, False, _witness(result))
         if partition is not None or bound is not None:
             found.append(Result(CARRIED, instance, partition, bound, solver=result.solver))
     return found
+
+
+def _witness(result: Result) -> dict[str, Any]:
+    """The bound for the other number of blocks, with all that a check of it needs."""
+    assert result.bound is not None
+    return {"from_k": result.instance.k, "value": result.bound.value, "proof": bound_document(result)}

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from experiments import options, placing, planning, verbs
-from experiments.exit_codes import DONE, FALSE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
-from instances.errors import InputError
+from experiments import options, placing, planning, verbs, verifying
+from experiments.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
+from instances.errors import InputError, InputWarning, printable
 from instances.interrupts import terminate_as_interrupt
 
 __all__ = ["app", "main"]
@@ -51,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code.
     """
     try:
-        with terminate_as_interrupt():
+        with terminate_as_interrupt(), _warnings_in_one_line():
             code = app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
             sys.stdout.flush()  # a full disk or a closed pipe shows here
             return int(code)
@@ -95,7 +97,7 @@ def list_names(
     print(left_aligned(LISTINGS[what]()))
 
 
-for verb in (verbs.partition, verbs.bound, verbs.certify, planning.plan, placing.place):
+for verb in (verbs.partition, verbs.bound, verbs.certify, planning.plan, placing.place, verifying.verify):
     app.command()(verb)
 
 
@@ -110,6 +112,8 @@ def import_(
     cost: options.Cost = None,
     peak_flops: options.PeakFlops = None,
     memory_bandwidth: options.MemoryBandwidth = None,
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
 ) -> int:
     """Read a network or a profile, print what it is, and write it as a graph file.
 
@@ -120,45 +124,10 @@ def import_(
 
     summary = import_graph(
         graph, out, dims=dim or (), level=level, training=training, reader=reader,
-        cost=cost, peak_flops=peak_flops, memory_bandwidth=memory_bandwidth,
+        cost=cost, peak_flops=peak_flops, memory_bandwidth=memory_bandwidth, input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
     print(left_aligned(summary_rows(summary)))
     return DONE
-
-
-@app.command()
-def verify(
-    certificates: Annotated[
-        list[Path], typer.Argument(metavar="CERTIFICATE…", help="Files that certify or bound wrote with --out.")
-    ],
-    ideals: Annotated[
-        bool, typer.Option("--ideals", help="Also run the program over ideals again, in plain and slow code.")
-    ] = False,
-    rerun: Annotated[
-        bool, typer.Option("--rerun", help="Also let the solvers prove their bounds again, with the same parameters.")
-    ] = False,
-) -> int:
-    """Check certificates without the programs that made them; exit code 1 if a number in them is false.
-
-    Costs and combinatorial bounds are computed anew in code of their own. Bounds of solvers are marked as trusted.
-
-    Example: mtpp verify certificate.json --ideals
-    """
-    from experiments import verifying
-    from experiments.certificate_files import read_certificate
-    from experiments.progress import LiveLine
-    from experiments.rendering import left_aligned
-
-    code = DONE
-    for number, file in enumerate(certificates):
-        with LiveLine(str(file)):
-            verdict = verifying.verify(read_certificate(file), ideals=ideals, rerun=rerun)
-        if number:
-            print()
-        print(left_aligned(verdict.headlines()), left_aligned(verdict.table()), sep="\n\n")
-        for fault in verdict.faults:
-            code = _complain(f"{file}: {fault}", FALSE)
-    return code
 
 
 @app.command()
@@ -243,6 +212,24 @@ def versions() -> None:
     print(show_versions())
 
 
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print each `InputWarning` once, on stderr."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, InputWarning):
+            others(message, category, *place, **more)
+        elif str(message) not in told:
+            told.add(str(message))
+            _complain(printable(f"warning: {message}"), DONE)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", InputWarning)
+        others, warnings.showwarning = warnings.showwarning, show
+        yield
+
+
 def _complain(message: str, code: int) -> int:
-    print(f"mtpp: {' '.join(message.split())}", file=sys.stderr)
+    print(f"mtpp: {printable(' '.join(message.split()))}", file=sys.stderr)
     return code

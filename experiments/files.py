@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from instances import InputError, Instance, Partition, Result
-from instances.documents import write_json
-from instances.serialization import read_partition
+from instances.documents import check_writable, write_json
+from instances.partition_file import read_partition
 
 __all__ = ["check_files", "draw", "for_k", "read_starts", "write_certificate"]
 
@@ -21,7 +22,7 @@ def check_files(out: Path | None, plot: Path | None, export: Path | None = None)
     Raises
     ------
     InputError
-        If the picture has another suffix than .png, .svg and .pdf.
+        If the picture has another suffix than .png, .svg and .pdf, or something that is no regular file is there.
     OSError
         If a file cannot be written.
     """
@@ -29,11 +30,12 @@ def check_files(out: Path | None, plot: Path | None, export: Path | None = None)
         raise InputError(f"--plot {plot}: a picture is written as one of {', '.join(_PICTURES)}.")
     for path in (out, plot, export):
         if path is not None:
+            check_writable(path)
             existed = path.exists()
             with path.open("ab"):
                 pass
             if not existed:
-                path.unlink()
+                os.unlink(os.path.realpath(path))  # a symbolic link stays
 
 
 def for_k(path: Path, instance: Instance, instances: Sequence[Instance]) -> Path:
@@ -54,7 +56,7 @@ def read_starts(path: Path | None, instances: Sequence[Instance]) -> list[Partit
 
 def write_certificate(answers: list[Result], out: Path | None, instances: Sequence[Instance]) -> None:
     """Write the answers to one of the instances, if there is a file to write to."""
-    from experiments.certificate_files import certificate_document
+    from experiments.certificate_writing import certificate_document
 
     if out is not None:
         write_json(for_k(out, answers[0].instance, instances), certificate_document(answers))

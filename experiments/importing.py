@@ -9,8 +9,8 @@ from experiments.files import check_files
 from experiments.units import parse_dims
 from instances.costs import Device
 from instances.errors import InputError
+from instances.graph_file import save_graph
 from instances.readers import load_graph
-from instances.serialization import save_graph
 from instances.summary import Summary, summarise
 
 __all__ = ["import_graph", "summary_rows"]
@@ -27,6 +27,8 @@ def import_graph(
     cost: str | None = None,
     peak_flops: float | None = None,
     memory_bandwidth: float | None = None,
+    input_work: str | None = None,
+    time_unit: str | None = None,
 ) -> Summary:
     """Read a graph and write it to `out`, if given.
 
@@ -36,7 +38,7 @@ def import_graph(
         An architecture or a file.
     out : Path, optional
         File of the format mtpp-graph/1.
-    dims, level, training, reader, cost
+    dims, level, training, reader, cost, input_work, time_unit
         As for `load_graph`; the dimensions are ``name=number`` pairs.
     peak_flops, memory_bandwidth : float, optional
         Of the device that turns operations and bytes into seconds [1/s, bytes/s].
@@ -57,7 +59,7 @@ def import_graph(
     roofs = {name: value for name, value in given.items() if value is not None}
     graph = load_graph(
         spec, dims=parse_dims(dims), level=level, training=training, reader=reader,
-        device=Device(**roofs) if roofs else None, cost=cost,
+        device=Device(**roofs) if roofs else None, cost=cost, input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
     if out is not None:
         save_graph(graph, out)
@@ -85,11 +87,13 @@ def summary_rows(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, depth: int = 2) -> str:
+    if isinstance(value, Mapping | list | tuple) and not depth:
+        return "…"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} ({_shown(item)})" for name, item in value.items())
+        return ", ".join(f"{name} ({_shown(item, depth - 1)})" for name, item in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(_shown, value))
+        return ", ".join(_shown(item, depth - 1) for item in value)
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -102,4 +106,5 @@ _NOTES = {
     "unknown_operators": "unknown operators, only their bytes count",
     "approximate_loops": "loops with a guessed cost",
     "unused_parameters": "parameters that nothing reads",
+    "warnings": "warnings",
 }

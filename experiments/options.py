@@ -63,6 +63,20 @@ Communication = Annotated[
         metavar="size|cost", help="Sizes of tensors, or the edge costs of an MSR file.", rich_help_panel=QUESTION
     ),
 ]
+InputWork = Annotated[
+    str | None,
+    typer.Option(
+        metavar="keep|drop",
+        help="Whether the Input nodes of a PipeDream profile take their time.  [default: keep, with a warning]",
+        rich_help_panel=QUESTION,
+    ),
+]
+TimeUnit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="s|ms|us", help="Of the times of a Piper or DOT file.  [default: s]", rich_help_panel=QUESTION
+    ),
+]
 Cost = Annotated[
     str | None,
     typer.Option(

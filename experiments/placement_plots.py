@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from experiments.rendering import drawn
 from instances.placement import Placement
 
 __all__ = ["placement_figure", "plot_placement", "plot_timeline"]
@@ -51,14 +52,14 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
         )
     if graph.n <= _LABELLED_NODES:
         for name, (x, y) in zip(graph.names, points, strict=True):
-            ax.annotate(name, (x, y), xytext=(0, 12), textcoords="offset points", ha="center", fontsize=7)
+            ax.annotate(drawn(name), (x, y), xytext=(0, 12), textcoords="offset points", ha="center", fontsize=7)
     if instance.devices <= _LABELLED_DEVICES:
         legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1), frameon=False, fontsize="small")
         for handle in legend.legend_handles:
             handle.set_sizes([40])  # type: ignore[union-attr]
     ax.margins(0.03, 0.1)
     ax.set_axis_off()
-    ax.set_title(f"{graph.name}: n = {graph.n}, m = {graph.m}, {instance.devices} devices", loc="left")
+    ax.set_title(f"{drawn(graph.name)}: n = {graph.n}, m = {graph.m}, {instance.devices} devices", loc="left")
     return ax
 
 
@@ -92,7 +93,7 @@ def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
     if instance.graph.n <= _LABELLED_NODES:
         for v, name in enumerate(instance.graph.names):
             middle = (timeline.start[v] + timeline.end[v]) / 2 * factor
-            ax.text(middle, placement.device[v] - 0.45 + _DEVICE / 2, name, ha="center", va="center", fontsize=7)
+            ax.text(middle, placement.device[v] - 0.45 + _DEVICE / 2, drawn(name), ha="center", va="center", fontsize=7)
     last = max([placement.step_time, *(transfer.end for transfer in timeline.transfers)]) * factor
     ax.axvline(placement.step_time * factor, color="0.45", linewidth=1, linestyle=":")
     ax.set_xlim(0, 1.01 * last)
@@ -143,7 +144,7 @@ def _layout(placement: Placement) -> NDArray[np.float64]:
 
 def _scale(value: float, unit: str) -> tuple[float, str]:
     """Factor and unit that give a time in seconds readable digits."""
-    return (1e3, "ms") if unit == "s" and value < 1 else (1.0, unit)
+    return (1e3, "ms") if unit == "s" and value < 1 else (1.0, drawn(unit))
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:

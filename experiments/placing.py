@@ -50,6 +50,8 @@ def place(
     dim: options.Dim = None,
     training: options.Training = False,
     reader: options.Reader = None,
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     groups: Annotated[
         int | None,
         typer.Option(
@@ -79,7 +81,9 @@ def place(
     from experiments.units import parse_bytes
 
     check_files(out, plot)
-    step, rate = load_step(graph, bandwidth, dims=dim or (), training=training, reader=reader)
+    step, rate = load_step(
+        graph, bandwidth, dims=dim or (), training=training, reader=reader, input_work=input_work, time_unit=time_unit
+    )
     limit = math.inf if memory is None else parse_bytes(memory, "--memory")
 
     import numpy as np
@@ -123,6 +127,8 @@ def load_step(
     dims: Iterable[str] = (),
     training: bool = False,
     reader: str | None = None,
+    input_work: str | None = None,
+    time_unit: str | None = None,
 ) -> tuple[ComputationGraph, float]:
     """A graph and its bandwidth, from what ``mtpp place`` takes.
 
@@ -139,11 +145,14 @@ def load_step(
     sizes = parse_dims(dims)
     family, _, seed = spec.partition("-")
     if family in families.PLACEMENT_FAMILIES and seed.isascii() and seed.isdigit():
-        if sizes or training or reader is not None:
-            raise InputError(f"{spec}: this graph has no options; leave out --dim, --training and --reader.")
+        if sizes or training or reader is not None or input_work is not None or time_unit is not None:
+            raise InputError(f"{spec}: this graph has no options; leave out --dim, --training, --reader and the like.")
         graph, rate = families.PLACEMENT_FAMILIES[family].graph(int(seed)), families.BANDWIDTH
     else:
-        graph, rate = load_graph(spec, dims=sizes, training=training, reader=reader), DEFAULT_BANDWIDTH
+        graph, rate = (
+            load_graph(spec, dims=sizes, training=training, reader=reader, input_work=input_work, time_unit=time_unit),
+            DEFAULT_BANDWIDTH,
+        )
     if bandwidth is not None:
         return graph, parse_bandwidth(bandwidth, graph.time_unit)
     if graph.time_unit != "s":

@@ -1,4 +1,4 @@
-"""A plan and a bound: how far any plan could be below it, and what the paper guarantees."""
+"""A plan and a bound: how far a plan could be below it, and what the paper guarantees."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class PlanCertificate:
-    """A plan with its schedule, and a time that no plan goes below.
+    """A plan with its schedule, and a time that no plan goes below of those that the bound covers.
 
     Parameters
     ----------
     planner : str
     iteration : Iteration
     bound : Bound, optional
-        None where every server runs a pipeline of its own, which the bound does not cover.
+        As `iteration_bound`; None where every server runs a pipeline of its own, which the bound does not cover.
 
     Raises
     ------
@@ -62,7 +62,7 @@ class PlanCertificate:
 
 
 def certify_plan(instance: TrainingInstance, rng: np.random.Generator, planner: str = "improved") -> PlanCertificate:
-    """Plan an iteration and prove how far any plan, mapping and schedule could be below it.
+    """Plan an iteration and prove how far any plan that `iteration_bound` covers could be below it.
 
     Parameters
     ----------

@@ -9,6 +9,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from experiments.rendering import drawn
 from instances import Bound
 from instances.pipeline import Iteration, Plan, Schedule
 from instances.pipeline.settings import GBPS
@@ -136,8 +137,8 @@ def plan_figure(iteration: Iteration, bound: Bound | None = None) -> Figure:
         plot_stages(schedule.plan, above)
         plot_schedule(schedule, below)
     instance = iteration.instance
-    title = f"{instance.chain.name} on {instance.cluster.name}, {instance.microbatches} microbatches: "
-    title += f"{iteration.time:.4g} s" + ("" if bound is None else f", any plan {bound.value:.4g} s or more")
+    title = f"{drawn(instance.chain.name)} on {drawn(instance.cluster.name)}, {instance.microbatches} microbatches: "
+    title += f"{iteration.time:.4g} s" + ("" if bound is None else f", one stage a device {bound.value:.4g} s or more")
     if iteration.synchronisation > 0:
         title += f", of these {iteration.synchronisation:.4g} s of AllReduce between the pipelines"
     figure.suptitle(title, x=0.01, ha="left")
@@ -149,10 +150,10 @@ def _server_label(plan: Plan, server: int) -> str:
     cluster = plan.instance.cluster
     devices = np.flatnonzero(cluster.server == server)
     if len(devices) == 1:
-        return cluster.names[devices[0]]
+        return drawn(cluster.names[devices[0]])
     slowest = cluster.subset(devices).links.min()
     rate = f"{slowest / GBPS:.0f} Gbps" if slowest >= GBPS else f"{slowest:.3g} B/s"
-    return f"{cluster.names[devices[0]]} … {cluster.names[devices[-1]]}\n{rate}"
+    return f"{drawn(cluster.names[devices[0]])} … {drawn(cluster.names[devices[-1]])}\n{rate}"
 
 
 def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:

@@ -61,6 +61,8 @@ def plan(
         typer.Option("--full-duplex", help="Links carry both directions at once.", rich_help_panel=options.QUESTION),
     ] = False,
     dim: options.Dim = None,
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     planner: Annotated[
         str, typer.Option(metavar="NAME", help="See mtpp list planners.", rich_help_panel=options.SEARCH)
     ] = "improved",
@@ -75,7 +77,9 @@ def plan(
         ),
     ] = None,
 ) -> int:
-    """Plan pipelined training: stages, replicas, devices and a schedule, and how much faster any plan could be.
+    """Plan pipelined training: stages, replicas, devices and a schedule, and how much faster a plan could be.
+
+    The bound holds for any plan with one stage a device, backward unsplit and links that share nothing.
 
     Example: mtpp plan simulation --cluster 8x4 --bandwidth 128Gbps,32Gbps --microbatches 32 --out plan.json
     """
@@ -88,8 +92,11 @@ def plan(
     check_files(out, plot)
     if dim and (chain == SIMULATION or (Path(chain).is_file() and Path(chain).suffix != ".onnx")):
         raise InputError(f"--dim {dim[0]}: only architectures and ONNX models have dimensions; leave this option out.")
+    reading = {"input_work": input_work, "time_unit": time_unit}
+    if chain == SIMULATION and any(value is not None for value in reading.values()):
+        raise InputError(f"{SIMULATION}: this chain has no options; leave out --input-work and --time-unit.")
     instance = TrainingInstance(
-        bert_chain() if chain == SIMULATION else load_chain(chain, dims=parse_dims(dim or ())),
+        bert_chain() if chain == SIMULATION else load_chain(chain, dims=parse_dims(dim or ()), **reading),
         load_cluster(cluster, bandwidth),
         microbatches,
         full_duplex,
@@ -206,6 +213,8 @@ def plan_rows(schedule: Schedule) -> tuple[list[str], list[list[str]]]:
 
 
 def _headlines(answer: PlanCertificate) -> list[tuple[str, str]]:
+    from mtpp_models.replication_guarantees import COVERED
+
     iteration, instance = answer.iteration, answer.iteration.instance
     duplex = "full duplex" if instance.full_duplex else "half duplex"
     rows = [
@@ -218,6 +227,6 @@ def _headlines(answer: PlanCertificate) -> list[tuple[str, str]]:
         return [*rows, ("bound", "–, pipelines side by side are not covered")]
     return [
         *rows,
-        ("bound", f"{answer.bound.value:.6g} s for any plan, mapping and schedule"),
+        ("bound", f"{answer.bound.value:.6g} s for {COVERED}"),
         ("gap", f"{answer.gap:.2%}"),
     ]

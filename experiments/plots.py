@@ -13,7 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
+from experiments.rendering import drawn
 from instances import Bound, Partition
+from instances.documents import check_writable
 
 __all__ = [
     "partition_figure",
@@ -84,7 +86,7 @@ def plot_partition(
         figure.colorbar(nodes, ax=ax, label=label, pad=0.01)
     if graph.n <= _LABELLED_NODES:
         for name, (x, y) in zip(graph.names, points, strict=True):
-            ax.annotate(name, (x, y), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=7)
+            ax.annotate(drawn(name), (x, y), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=7)
     last = -np.inf
     for b, (left, right) in enumerate(bounds):
         middle = (left + right) / 2
@@ -101,7 +103,7 @@ def plot_partition(
     for spine in ax.spines.values():
         spine.set_visible(False)
     ax.set_title(
-        f"{partition.instance.name}: n = {graph.n}, m = {graph.m}, {partition.instance.k} blocks from left to right",
+        f"{drawn(partition.instance.name)}: n = {graph.n}, m = {graph.m}, {len(bounds)} blocks from left to right",
         loc="left",
         pad=18,
     )
@@ -239,9 +241,10 @@ def save_figure(ax_or_figure: Axes | Figure, path: str | Path) -> None:
 
     Raises
     ------
-    OSError
-        If the file cannot be written.
+    InputError, OSError
+        If something that is no regular file is there, or the file cannot be written.
     """
+    check_writable(path)
     figure = ax_or_figure if isinstance(ax_or_figure, Figure) else ax_or_figure.get_figure(root=True)
     assert figure is not None
     figure.savefig(path, dpi=150, bbox_inches="tight")
@@ -264,7 +267,7 @@ def _block_colours(k: int) -> list[Colour]:
 def _time_scale(value: float, unit: str) -> tuple[float, str]:
     """Factor and unit that give a time in seconds readable digits."""
     if unit != "s" or value == 0 or value >= 1:
-        return 1.0, unit
+        return 1.0, drawn(unit)
     return next(((f, u) for f, u in ((1e3, "ms"), (1e6, "µs")) if value * f >= 1), (1e9, "ns"))
 
 

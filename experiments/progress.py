@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
+
+from instances.errors import printable
 
 if TYPE_CHECKING:
     from experiments.runs import Run
@@ -70,7 +73,7 @@ class LiveLine:
                 parts.append(f"gap {max(0.0, moment.incumbent / moment.bound - 1):.2%}")
             if moment.nodes is not None:
                 parts.append(f"{moment.nodes} nodes")
-        return Text("  ".join(parts), no_wrap=True, overflow="ellipsis")
+        return Text(printable("  ".join(parts)), no_wrap=True, overflow="ellipsis")
 
 
 def _console() -> Console:
@@ -108,12 +111,13 @@ class RunBar:
 
     def advance(self, run: Run) -> None:
         """Count a run; a failed one is told at once."""
-        label = f"{run['instance']}, k = {run['k']}, {run['method']}"
+        label = printable(f"{run['instance']}, k = {run['k']}, {run['method']}")
         self._done += 1
         if run["error"] is not None:
             self._failed += 1
-            self._console.print(f"failed: {label}: {run['error'].splitlines()[0]}", markup=False, soft_wrap=True)
-        self._bar.update(self._task, advance=1, description=label)
+            reason = printable(run["error"].splitlines()[0])
+            self._console.print(f"failed: {label}: {reason}", markup=False, soft_wrap=True)
+        self._bar.update(self._task, advance=1, description=escape(label))
         now = time.monotonic()
         if not self._console.is_terminal and (now - self._printed > _PLAIN_SECONDS or self._done == self._total):
             self._printed = now

@@ -28,6 +28,8 @@ def load_instances(
     training: bool = False,
     reader: str | None = None,
     communication: str = "size",
+    input_work: str | None = None,
+    time_unit: str | None = None,
 ) -> list[Instance]:
     """One instance per k of a graph.
 
@@ -39,8 +41,9 @@ def load_instances(
     counts = parse_counts(blocks)
     limits = _memory_limits(memory, activation_buffer)
     graph = load_graph(
-        spec, dims=parse_dims(dims), level=level, training=training, reader=reader, communication=communication
-    )
+        spec, dims=parse_dims(dims), level=level, training=training, reader=reader, communication=communication,
+        input_work=input_work, time_unit=time_unit,
+    )  # fmt: skip
     rate = _bandwidth(graph, bandwidth, communication)
     return [Instance(graph, Platform(k, rate, *limits)) for k in counts]
 

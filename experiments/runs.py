@@ -7,6 +7,7 @@ failure: its last line counts. A line that is no run is told, does not count and
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from instances import InputError
+from instances.documents import check_readable, check_writable
 
 __all__ = ["SCHEMA", "Run", "RunLog", "read_runs"]
 
@@ -41,10 +43,11 @@ def read_runs(path: str | Path) -> list[Run]:
     Raises
     ------
     InputError
-        If the file holds something else than runs.
+        If there is no such file, or it holds something else than runs.
     OSError
         If the file cannot be read.
     """
+    check_readable(path)
     return list(_parse(Path(path).read_bytes(), path)[0].values())
 
 
@@ -70,7 +73,9 @@ class RunLog:
     """
 
     def __init__(self, path: str | Path) -> None:
+        check_writable(path)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        self._path = str(path)
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,10 +95,13 @@ class RunLog:
     def append(self, run: Mapping[str, Any]) -> None:
         """Write one run, durably."""
         data = json.dumps({"schema": SCHEMA, **run}, allow_nan=False).encode() + b"\n"
-        written = os.write(self._file, data)
-        if written < len(data):
-            raise OSError(f"The disk is full: {written} of {len(data)} bytes of a run could be written.")
-        os.fsync(self._file)
+        try:
+            written = os.write(self._file, data)
+            if written < len(data):
+                raise OSError(errno.ENOSPC, f"{written} of {len(data)} bytes of a run could be written; make room")
+            os.fsync(self._file)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._path) from None
         self.runs[run["key"]] = dict(run)
 
     def __enter__(self) -> RunLog:

@@ -14,6 +14,7 @@ from experiments.plots import save_figure
 from experiments.rendering import FORMATS
 from experiments.runs import RunLog
 from instances import InputError
+from instances.documents import check_writable
 
 __all__ = ["Section", "check_style", "exit_code", "open_log", "publish"]
 
@@ -68,7 +69,9 @@ def publish(
         return
     for name, _, header, rows, _ in sections:
         for suffix in ("md", "csv", "tex"):
-            (folder / f"{name}.{suffix}").write_text(FORMATS[suffix](header, rows) + "\n", encoding="utf-8")
+            file = folder / f"{name}.{suffix}"
+            check_writable(file)
+            file.write_text(FORMATS[suffix](header, rows) + "\n", encoding="utf-8")
     for name, ax in pictures().items():
         for suffix in ("png", "svg"):
             save_figure(ax, folder / f"{name}.{suffix}")

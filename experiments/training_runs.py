@@ -39,7 +39,7 @@ __all__ = [
     "questions",
 ]
 
-#: Methods besides the planners: the bound for any plan, and SPP's plans of each number of stages (Fig. 11).
+#: Methods besides the planners: the bound for one stage a device, and SPP's plans of each number of stages (Fig. 11).
 BOUND, STAGES = "bound", "stages"
 
 #: The figure of Table III has as many parts as there are testbeds.

@@ -95,7 +95,7 @@ def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes
         colour = matplotlib.colormaps["tab10"](i)
         ax.plot(places, times, "o", color=colour, label=method, linestyle=line, linewidth=2.2 if ours else 1.2)
     bounds = points(frame, figure, BOUND).groupby("label", sort=False)["bound"].mean().reindex(labels)
-    ax.plot(places, bounds, "_", color="black", markersize=22, label="bound for any plan")
+    ax.plot(places, bounds, "_", color="black", markersize=22, label="bound, one stage a device")
     ax.set_xticks(places, labels, rotation=30 if max(map(len, labels)) > 8 else 0)
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

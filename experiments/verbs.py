@@ -29,6 +29,8 @@ def partition(
     training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     method: Annotated[
         str, typer.Option(metavar="NAME", help="See mtpp list heuristics.", rich_help_panel=options.SEARCH)
     ] = "portfolio",
@@ -48,6 +50,7 @@ def partition(
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
         dims=dim or (), level=level, training=training, reader=reader, communication=communication,
+        input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
 
     import numpy as np
@@ -56,7 +59,7 @@ def partition(
     from experiments.progress import LiveLine
     from experiments.reports import partition_row, print_rows
     from instances.interrupts import catch_interrupt
-    from instances.serialization import save_partition
+    from instances.partition_file import save_partition
 
     rows = []
     with catch_interrupt() as interrupted:
@@ -87,6 +90,8 @@ def bound(
     training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     model: Annotated[
         str,
         typer.Option(
@@ -121,6 +126,7 @@ def bound(
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
         dims=dim or (), level=level, training=training, reader=reader, communication=communication,
+        input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
     starts = read_starts(start, instances)
 
@@ -164,6 +170,8 @@ def certify(
     training: options.Training = False,
     reader: options.Reader = None,
     communication: options.Communication = "size",
+    input_work: options.InputWork = None,
+    time_unit: options.TimeUnit = None,
     solver: options.Solver = "highs",
     time_limit: options.TimeLimit = 60.0,
     gap: options.Gap = 0.0,
@@ -186,6 +194,7 @@ def certify(
     instances = load_instances(
         graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
         dims=dim or (), level=level, training=training, reader=reader, communication=communication,
+        input_work=input_work, time_unit=time_unit,
     )  # fmt: skip
     starts = read_starts(start, instances)
 

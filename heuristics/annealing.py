@@ -15,13 +15,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from heuristics.block_peaks import peak_of
-from heuristics.compiling import lean
 from heuristics.state import State, cost_of, move, places_for, settle, times_after
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["anneal"]
@@ -33,7 +32,7 @@ _EXCHANGES, _TO_NEIGHBOURS, _SWAPS = 0.08, 0.5, 0.5
 _EXCHANGED_NODES = 100
 
 
-@njit(cache=True)
+@compiled
 def anneal(
     state: State,
     arrays: KernelArrays,
@@ -54,7 +53,7 @@ def anneal(
     _walk(state, arrays, before_start, before, moves, hot, cold, cost, np.empty(k), *changed)
 
 
-@lean
+@compiled(allocates=False)
 def _walk(
     state: State,
     arrays: KernelArrays,
@@ -138,7 +137,7 @@ def _walk(
     state.best[0] = best
 
 
-@lean
+@compiled(allocates=False)
 def _power(x: float) -> float:
     x *= x
     x *= x
@@ -146,13 +145,13 @@ def _power(x: float) -> float:
     return x * x
 
 
-@lean
+@compiled(allocates=False)
 def _raise_powers(cost: FloatArray, best: float, energy: FloatArray) -> None:
     for b in range(len(cost)):
         energy[b] = _power(cost[b] / best)
 
 
-@lean
+@compiled(allocates=False)
 def _highest(cost: FloatArray) -> float:
     highest = 0.0
     for value in cost:
@@ -160,7 +159,7 @@ def _highest(cost: FloatArray) -> float:
     return highest
 
 
-@lean
+@compiled(allocates=False)
 def _exchange(place: int, state: State, arrays: KernelArrays) -> None:
     """Let the block at this place and the next one change places unless an edge leads from one to the other."""
     a, b = state.at[place], state.at[place + 1]
@@ -175,7 +174,7 @@ def _exchange(place: int, state: State, arrays: KernelArrays) -> None:
     state.rank[a], state.rank[b] = place + 1, place
 
 
-@lean
+@compiled(allocates=False)
 def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
     """Another place from low to high, often one of these two, where neighbours are; `draw` and what is left of it."""
     if draw < _TO_NEIGHBOURS:
@@ -187,7 +186,7 @@ def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
     return place + (place >= now), draw % 1.0
 
 
-@lean
+@compiled(allocates=False)
 def _partner(
     v: int, a: int, b: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> int:
@@ -205,7 +204,7 @@ def _partner(
     return w
 
 
-@lean
+@compiled(allocates=False)
 def _take_back(
     v: int,
     w: int,

@@ -29,11 +29,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from instances import Instance, Partition
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["cut_order", "fewest_blocks", "slice_by_bisection"]
@@ -88,7 +88,7 @@ class _Tree(NamedTuple):
     spare: FloatArray  # (kinds,): what a segment does not pay
 
 
-@njit(cache=True)
+@compiled
 def fewest_blocks(order: IntArray, k: int, threshold: float, arrays: KernelArrays) -> tuple[IntArray, float, float]:
     """Cut an order into the fewest segments of cost at most `threshold`.
 
@@ -142,7 +142,7 @@ def fewest_blocks(order: IntArray, k: int, threshold: float, arrays: KernelArray
     return starts, bottleneck[n], same_below
 
 
-@njit(cache=True)
+@compiled
 def _empty_tree(n: int, arrays: KernelArrays) -> _Tree:
     size = 1
     while size < n:
@@ -155,7 +155,7 @@ def _empty_tree(n: int, arrays: KernelArrays) -> _Tree:
     return _Tree(np.zeros(shape), np.full(shape, math.inf), np.full(2 * size, np.int32(2**31 - 1), np.int32), spare)
 
 
-@njit(cache=True)
+@compiled
 def _add_times(
     r: int,
     v: int,
@@ -182,7 +182,7 @@ def _add_times(
     _change(r, r, 0, own, tree)
 
 
-@njit(cache=True)
+@compiled
 def _add_parameters(r: int, v: int, arrays: KernelArrays, tree: _Tree, last_use: IntArray) -> None:
     """The same for parameters, as times; a shared one counts once in a segment."""
     own = arrays.param_bytes[v]
@@ -195,7 +195,7 @@ def _add_parameters(r: int, v: int, arrays: KernelArrays, tree: _Tree, last_use:
     _change(r, r, 1, own / arrays.bandwidth, tree)
 
 
-@njit(cache=True)
+@compiled
 def _change(l: int, r: int, first_kind: int, amount: float, tree: _Tree) -> None:  # noqa: E741
     """Add to the difference at `l`; nodes above `r` too are left to `_insert`."""
     node, last = l + len(tree.fewest) // 2, r + len(tree.fewest) // 2
@@ -209,7 +209,7 @@ def _change(l: int, r: int, first_kind: int, amount: float, tree: _Tree) -> None
         _refresh(node, tree)
 
 
-@njit(cache=True)
+@compiled
 def _insert(r: int, fewest: int, k: int, tree: _Tree) -> None:
     """Let segments start at `r`, unless that leaves no block for them."""
     node = r + len(tree.fewest) // 2
@@ -222,7 +222,7 @@ def _insert(r: int, fewest: int, k: int, tree: _Tree) -> None:
         _refresh(node, tree)
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _refresh(node: int, tree: _Tree) -> None:
     left, right = 2 * node, 2 * node + 1
     for kind in range(len(tree.spare)):
@@ -231,7 +231,7 @@ def _refresh(node: int, tree: _Tree) -> None:
         tree.low[node, kind] = min(tree.low[right, kind], tree.low[left, kind] + after)
 
 
-@njit(cache=True)
+@compiled
 def _search(threshold: float, k: int, tree: _Tree, stack: IntArray, after: FloatArray) -> tuple[int, float, float]:
     """Leftmost l of the fewest blocks with a cost up to `threshold`, or -1; its cost; the least cost passed over.
 

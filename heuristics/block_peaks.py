@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from heuristics.compiling import lean
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import IntArray
 
 __all__ = ["Queues", "peak_of", "queues_of", "requeue"]
@@ -37,7 +36,7 @@ class Queues(NamedTuple):
     unread: IntArray
 
 
-@njit(cache=True)
+@compiled
 def queues_of(block: IntArray, order: IntArray, k: int, tensors: int) -> Queues:
     """Rings of all blocks; none if `order` is empty."""
     n = len(order)
@@ -54,7 +53,7 @@ def queues_of(block: IntArray, order: IntArray, k: int, tensors: int) -> Queues:
     return Queues(position, following, previous, np.full(tensors if n > 0 else 0, -1))
 
 
-@lean
+@compiled(allocates=False)
 def requeue(v: int, b: int, queues: Queues) -> None:
     """Take node `v` from its ring into that of block `b`."""
     n = len(queues.position)
@@ -67,7 +66,7 @@ def requeue(v: int, b: int, queues: Queues) -> None:
     queues.following[before], queues.previous[v], queues.following[v], queues.previous[after] = v, before, after, v
 
 
-@lean
+@compiled(allocates=False)
 def peak_of(b: int, block: IntArray, reads: NDArray[np.int32], queues: Queues, arrays: KernelArrays) -> float:
     """Peak of block `b` [bytes]; ``reads[t, b]`` are the readers of tensor t in it."""
     n, unread = len(queues.position), queues.unread

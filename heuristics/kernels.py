@@ -1,22 +1,19 @@
-"""The hot loops, compiled by numba.
-
-They stand in one file because numba's cache notices changes of a file, not of the files it calls into.
-"""
+"""The hot loops, compiled by numba."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numba import njit
 
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["decode", "edge_lengths", "kahn_kernel", "segment_costs_kernel", "slice_kernel"]
 
 
-@njit(cache=True)
+@compiled
 def decode(priorities: FloatArray, k: int, arrays: KernelArrays) -> FloatArray:
     """Bottlenecks of the best slicing of the Kahn order of each row of `priorities` (MTPP, Algorithm 2).
 
@@ -39,7 +36,7 @@ def decode(priorities: FloatArray, k: int, arrays: KernelArrays) -> FloatArray:
     return values
 
 
-@njit(cache=True)
+@compiled
 def edge_lengths(keys: FloatArray, edges: IntArray, weight: FloatArray, arrays: KernelArrays) -> FloatArray:
     """Sum of weighted edge lengths in the Kahn order of each row of `keys`."""
     n = keys.shape[1]
@@ -55,7 +52,7 @@ def edge_lengths(keys: FloatArray, edges: IntArray, weight: FloatArray, arrays: 
     return lengths
 
 
-@njit(cache=True)
+@compiled
 def slice_kernel(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatArray, IntArray]:
     """Return ``best`` and ``cut``, (n + 1, k + 1) each.
 
@@ -91,7 +88,7 @@ def slice_kernel(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatAr
     return best, cut
 
 
-@njit(cache=True)
+@compiled
 def segment_costs_kernel(order: IntArray, arrays: KernelArrays) -> FloatArray:
     """See `heuristics.slicing.segment_costs`."""
     n = len(order)
@@ -109,7 +106,7 @@ def segment_costs_kernel(order: IntArray, arrays: KernelArrays) -> FloatArray:
     return costs
 
 
-@njit(cache=True)
+@compiled
 def _start(n: int, arrays: KernelArrays) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
     tensors = len(arrays.tensor_time)
     return (
@@ -122,7 +119,7 @@ def _start(n: int, arrays: KernelArrays) -> tuple[FloatArray, FloatArray, IntArr
     )
 
 
-@njit(cache=True)
+@compiled
 def _add(
     r: int,
     v: int,
@@ -153,7 +150,7 @@ def _add(
     return change
 
 
-@njit(cache=True)
+@compiled
 def _add_memory(r: int, v: int, arrays: KernelArrays, memory: FloatArray, last_use: IntArray) -> float:
     """The same for parameter bytes; a shared parameter counts once in a segment."""
     memory[r] = arrays.param_bytes[v]
@@ -169,7 +166,7 @@ def _add_memory(r: int, v: int, arrays: KernelArrays, memory: FloatArray, last_u
     return change
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _overflow(l: int, r: int, params: float, peaks: FloatArray, arrays: KernelArrays) -> float:  # noqa: E741
     if arrays.memory == math.inf:
         return 0.0
@@ -177,7 +174,7 @@ def _overflow(l: int, r: int, params: float, peaks: FloatArray, arrays: KernelAr
     return max(0.0, params + peak - arrays.memory) / arrays.bandwidth
 
 
-@njit(cache=True)
+@compiled
 def _segment_peaks(order: IntArray, arrays: KernelArrays) -> FloatArray:
     """Peak activation memory of every segment, (n, n), or nothing where no cost depends on it.
 
@@ -211,7 +208,7 @@ def _segment_peaks(order: IntArray, arrays: KernelArrays) -> FloatArray:
     return peaks
 
 
-@njit(cache=True)
+@compiled
 def kahn_kernel(
     start: IntArray, successor: IntArray, indegree: IntArray, priority: FloatArray, order: IntArray
 ) -> None:
@@ -234,12 +231,12 @@ def kahn_kernel(
                 size = _push(heap, size, priority, v)
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _before(priority: FloatArray, u: int, v: int) -> bool:
     return priority[u] > priority[v] or (priority[u] == priority[v] and u < v)
 
 
-@njit(cache=True)
+@compiled
 def _push(heap: IntArray, size: int, priority: FloatArray, v: int) -> int:
     i = size
     while i > 0:
@@ -252,7 +249,7 @@ def _push(heap: IntArray, size: int, priority: FloatArray, v: int) -> int:
     return size + 1
 
 
-@njit(cache=True)
+@compiled
 def _pop(heap: IntArray, size: int, priority: FloatArray) -> int:
     size -= 1
     v = heap[size]

@@ -10,12 +10,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from heuristics.block_peaks import Queues, peak_of, queues_of, requeue
-from heuristics.compiling import lean
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["State", "cost_of", "move", "places_for", "settle", "start_state", "times_after"]
@@ -71,7 +70,7 @@ class State(NamedTuple):
     best_rank: IntArray
 
 
-@njit(cache=True)
+@compiled
 def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) -> State:
     """Count what `block` says; each block runs its nodes in `order`."""
     n = len(block)
@@ -129,7 +128,7 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
     return state
 
 
-@lean
+@compiled(allocates=False)
 def places_for(v: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray) -> tuple[int, int]:
     """First and last place of a block that node `v` can be in while all others stay; `before` are predecessors."""
     low, high = 0, len(state.time) - 1
@@ -140,7 +139,7 @@ def places_for(v: int, state: State, arrays: KernelArrays, before_start: IntArra
     return low, high
 
 
-@lean
+@compiled(allocates=False)
 def times_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> tuple[float, float]:
     """Costs without overflow of blocks a and b once v has moved from a to b."""
     time_a = state.time[a] - arrays.work[v]
@@ -170,7 +169,7 @@ def times_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> t
     return time_a, time_b
 
 
-@lean
+@compiled(allocates=False)
 def move(v: int, a: int, b: int, times: tuple[float, float], state: State, arrays: KernelArrays) -> None:
     """Take `v` from block a to block b, except among their members; `times` are their costs without overflow then."""
     state.block[v] = b
@@ -196,7 +195,7 @@ def move(v: int, a: int, b: int, times: tuple[float, float], state: State, array
         requeue(v, b, state.queues)
 
 
-@lean
+@compiled(allocates=False)
 def settle(v: int, a: int, b: int, state: State) -> None:
     """Sort `v`, which has moved from a to b, among the members of b; takes time |a − b|."""
     while a < b:
@@ -209,14 +208,14 @@ def settle(v: int, a: int, b: int, state: State) -> None:
         a -= 1
 
 
-@lean
+@compiled(allocates=False)
 def _stand_at(v: int, i: int, state: State) -> None:
     u, j = state.members[i], state.place[v]
     state.members[j], state.place[u] = u, j
     state.members[i], state.place[v] = v, i
 
 
-@lean
+@compiled(allocates=False)
 def cost_of(b: int, state: State, arrays: KernelArrays) -> float:
     """Cost of block b; an empty one has no overflow."""
     if state.size[b] == 0 or arrays.memory == math.inf:

@@ -1,12 +1,13 @@
 """What a problem is, what an answer is, and examples of both."""
 
 from instances.certificates import Bound, Result, Status, certify
-from instances.errors import FalseCertificateError, InputError
+from instances.errors import FalseCertificateError, InputError, InputWarning
 from instances.graph import ComputationGraph
+from instances.graph_file import read_graph, save_graph
 from instances.partition import Partition
+from instances.partition_file import read_partition, save_partition
 from instances.problem import Instance, Platform
 from instances.readers import load_graph
-from instances.serialization import read_graph, read_partition, save_graph, save_partition
 from instances.tensors import SharedParameter, Tensors
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "ComputationGraph",
     "FalseCertificateError",
     "InputError",
+    "InputWarning",
     "Instance",
     "Partition",
     "Platform",

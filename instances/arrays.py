@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +54,11 @@ class KernelArrays(NamedTuple):
             *graph.successors,
             np.bincount(graph.edges[:, 1], minlength=graph.n),
             graph.param_bytes,
-            np.array([parameter.bytes for parameter in graph.parameters], dtype=np.float64),
+            # What nobody uses lies in no block.
+            np.array([parameter.bytes if parameter.users else 0.0 for parameter in graph.parameters], dtype=np.float64),
             *compressed_rows(user, shared, graph.n),
             float(platform.bandwidth),
-            float(platform.memory),
+            float(platform.memory) if instance.has_overflow else math.inf,
             0.0 if buffer is None else float(buffer),
             instance.has_overflow and buffer is None,
         )

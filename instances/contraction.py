@@ -16,6 +16,7 @@ fixed, peaks depend on single nodes, and nothing is merged unless the memory is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -150,7 +151,7 @@ def merge(instance: Instance, group: IntArray, precedence: IntArray | None = Non
 def _moves(instance: Instance) -> dict[int, int]:
     """Which node goes where by the reductions that apply now, and, if nothing can overflow, by those that follow."""
     graph = instance.graph
-    fits = graph.parameter_total + (instance.platform.activation_buffer or 0.0) <= instance.platform.memory
+    fits = _fits(instance)
     held, read_bytes, alone_bytes = _bytes_at_stake(graph)
     goes: dict[int, int] = {}
     stays: set[int] = set()
@@ -173,6 +174,13 @@ def _moves(instance: Instance) -> dict[int, int]:
                     goes[v] = target
                     stays.add(target)
     return goes
+
+
+def _fits(instance: Instance) -> bool:
+    """Whether nothing can overflow, beyond doubt: the sum has the sign that it would have without rounding."""
+    graph, platform = instance.graph, instance.platform
+    held = (*graph.param_bytes.tolist(), *(parameter.bytes for parameter in graph.parameters))
+    return not instance.has_overflow or math.fsum((*held, platform.activation_buffer or 0.0, -platform.memory)) <= 0
 
 
 def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:

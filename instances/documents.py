@@ -5,15 +5,46 @@ from __future__ import annotations
 import json
 import math
 import os
+import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
 from instances.errors import InputError
 
-__all__ = ["Value", "parse_json", "read_json", "read_text", "write_json"]
+__all__ = [
+    "CERTIFICATE_FORMAT",
+    "GRAPH_FORMAT",
+    "LARGEST_TEXT",
+    "PARTITION_FORMAT",
+    "Value",
+    "check_readable",
+    "check_writable",
+    "parse_json",
+    "read_json",
+    "read_text",
+    "write_json",
+]
+
+CERTIFICATE_FORMAT = "mtpp-certificate/1"
+GRAPH_FORMAT = "mtpp-graph/1"
+PARTITION_FORMAT = "mtpp-partition/1"
+
+#: What each format of this project holds, in words.
+_CONTENTS = {
+    CERTIFICATE_FORMAT: "a certificate",
+    GRAPH_FORMAT: "a graph",
+    PARTITION_FORMAT: "a partition",
+    "mtpp-chain/1": "a chain",
+    "mtpp-cluster/1": "a cluster",
+    "mtpp-plan/1": "a plan",
+    "mtpp-placement/1": "a placement",
+}
+#: Bytes of the largest text that is read; what is made of it takes many times as much.
+LARGEST_TEXT = 2**28
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +77,14 @@ class Value:
                 self.fail(f"missing field '{name}'.")
         prefix = f"{self.path}." if self.path else ""
         return {name: Value(data, self.file, prefix + name) for name, data in self.data.items()}
+
+    def check_format(self, expected: str) -> None:
+        """Refuse an object whose member `format` says something else."""
+        found = self.open_members(("format",))["format"]
+        if found.text() in _CONTENTS and found.data != expected:
+            self.fail(f"this is {_CONTENTS[found.data]} ({found.data}); expected {_CONTENTS[expected]} ({expected}).")
+        if found.data != expected:
+            found.fail(f"unknown format '{found.data}'; expected '{expected}'.")
 
     def items(self) -> list[Value]:
         """Items of a list."""
@@ -86,13 +125,57 @@ class Value:
         return str(self.data)
 
     def _expected(self, what: str) -> NoReturn:
-        shown = json.dumps(self.data, ensure_ascii=False)
+        shown = "".join(islice(_ENCODER.iterencode(self.data), _SHOWN))  # which may be large and deep
         if len(shown) > _SHOWN:
             shown = shown[:_SHOWN] + "…"
         self.fail(f"expected {what}, found {shown}.")
 
 
 _SHOWN = 40
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
+def check_readable(path: str | Path, most: float = math.inf) -> None:
+    """Refuse what is not a file of at most `most` bytes: reading a pipe or a device may never end.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it is another thing or larger.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file.") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({_reason(error)}).") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path}: this is a folder; name a file in it.")
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(f"{path}: this is not a regular file; save what it gives, and name that file.")
+    if status.st_size > most:
+        raise InputError(f"{path}: the file has {status.st_size} bytes; {most} are the most that is read.")
+
+
+def check_writable(path: str | Path) -> None:
+    """Refuse to write where something else than a regular file is; symbolic links to files are followed.
+
+    Raises
+    ------
+    InputError
+        If there is a folder, a device, a pipe or the like.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return  # there is nothing yet, or writing will say what is wrong
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be written ({error}).") from None
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+        raise InputError(
+            f"{path}: cannot be written, as this is {kind}, which is left as it is; give a file another name."
+        )
 
 
 def read_text(path: str | Path) -> str:
@@ -101,14 +184,11 @@ def read_text(path: str | Path) -> str:
     Raises
     ------
     InputError
-        If there is no such file, it is empty, or it is not UTF-8 text.
+        If there is no such file, it is empty, too large, or not UTF-8 text.
     """
+    check_readable(path, LARGEST_TEXT)
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file.") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: this is a folder; name a file in it.") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; this is not a text file.") from None
     except (OSError, ValueError) as error:
@@ -164,27 +244,32 @@ def parse_json(text: str, file: str) -> Value:
 
 
 def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
-    """Write a JSON file; a file of that name is replaced at once, or left as it was.
+    """Write a JSON file; a file of that name is replaced at once, or left as it was, behind a symbolic link too.
 
     Raises
     ------
     InputError
         If the document has something that JSON cannot hold, or the file cannot be written.
     """
-    path = Path(path)
+    check_writable(path)
     try:
         rows = [f" {json.dumps(name)}: {_rows(value)}" for name, value in document.items()]
         content = ("{\n" + ",\n".join(rows) + "\n}\n").encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be written as JSON ({_reason(error)}).") from None
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    target = Path(os.path.realpath(path))
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        draft.write_bytes(content)
-        os.replace(draft, path)
+        with draft.open("xb") as file:  # whoever has put a link there decides about no other file
+            try:
+                file.write(content)
+                file.flush()
+                os.replace(draft, target)
+            except BaseException:
+                draft.unlink()
+                raise
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({_reason(error)}).") from None
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _rows(value: Any) -> str:

@@ -1,6 +1,19 @@
-"""The two errors that this project raises on purpose."""
+"""The two errors that this project raises on purpose, its warning, and text from files as it may be shown."""
 
-__all__ = ["FalseCertificateError", "InputError"]
+__all__ = ["FalseCertificateError", "InputError", "InputWarning", "printable"]
+
+
+def printable(text: str) -> str:
+    r"""Text of a file as one line that a terminal takes as text: what is not printable is escaped.
+
+    Examples
+    --------
+    >>> print(printable("a\nb, \x1b[2J, é"))
+    a\nb, \x1b[2J, é
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class InputError(ValueError):
@@ -11,7 +24,14 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))  # a name from a file may hold anything
+        super().__init__(printable(" ".join(message.split())))  # a name from a file may hold anything
+
+
+class InputWarning(UserWarning):
+    """What the caller gave can be used, but may not say what is meant.
+
+    The message is one line as that of `InputError`. The command line prints it once and goes on.
+    """
 
 
 class FalseCertificateError(AssertionError):

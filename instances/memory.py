@@ -8,12 +8,17 @@ comes from outside, to its last reader in the block (SPEC-MTPP sections 1 and 6)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from instances.graph import ComputationGraph
+from instances.problem import Instance
 from instances.tensors import FloatArray, IntArray
 
-__all__ = ["block_peaks"]
+__all__ = ["block_peaks", "overflow_bytes"]
 
 
 def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: int) -> FloatArray:
@@ -34,6 +39,55 @@ def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: in
     (k,) floats
         Bytes; 0 for an empty block.
     """
+    peaks: FloatArray = _peaks(graph, graph.tensors.bytes, block, order, k)
+    return peaks
+
+
+def overflow_bytes(instance: Instance, block: IntArray, order: IntArray) -> FloatArray:
+    """What the parameters and activations of each block exceed the memory by, summed without rounding.
+
+    An overflow may be a small difference of large numbers, of which a sum of floats would leave nothing.
+
+    Parameters
+    ----------
+    instance : Instance
+    block, order : (n,) integers
+
+    Returns
+    -------
+    (k,) floats
+        Bytes; 0 where the memory suffices.
+    """
+    graph, platform = instance.graph, instance.platform
+    k, buffer = platform.k, platform.activation_buffer
+    shared = [parameter.bytes for parameter in graph.parameters]
+    parts: tuple[Iterable[float], ...] = (
+        graph.tensors.bytes,
+        graph.param_bytes,
+        shared,
+        (platform.memory, buffer or 0.0),
+    )
+    unit = max(float(x).as_integer_ratio()[1] for part in parts for x in part)
+    sizes, params, shared_sizes, (memory, kept) = (_whole(part, unit) for part in parts)
+    held = np.full(k, 0, dtype=object)
+    if buffer is None:
+        held = _peaks(graph, sizes, block, order, k)
+    else:
+        held[np.unique(block)] = kept
+    np.add.at(held, block, params)
+    for parameter, size in zip(graph.parameters, shared_sizes, strict=True):
+        held[np.unique(block[list(parameter.users)])] += size
+    return np.array([max(0, total - memory) / unit for total in held])
+
+
+def _whole(sizes: Iterable[float], unit: int) -> NDArray[Any]:
+    """Sizes as whole numbers of bytes over `unit`, a power of two that divides them all."""
+    ratios = (float(x).as_integer_ratio() for x in sizes)
+    return np.array([top * (unit // bottom) for top, bottom in ratios], dtype=object)
+
+
+def _peaks(graph: ComputationGraph, sizes: NDArray[Any], block: IntArray, order: IntArray, k: int) -> NDArray[Any]:
+    """(k,) peaks of tensors of these sizes, numbers of any type."""
     by_block = order[np.argsort(block[order], kind="stable")]
     step = np.empty(graph.n, dtype=np.int64)
     step[by_block] = np.arange(graph.n)
@@ -48,9 +102,9 @@ def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: in
     is_first = np.ones(len(tensor), dtype=bool)
     is_first[1:] = (tensor[1:] != tensor[:-1]) | (home[1:] != home[:-1])
     is_last = np.roll(is_first, -1)
-    change = np.zeros(graph.n + 1)
-    np.add.at(change, touched[is_first], tensors.bytes[tensor[is_first]])
-    np.subtract.at(change, touched[is_last] + 1, tensors.bytes[tensor[is_last]])
-    peaks = np.zeros(k)
+    change = np.zeros(graph.n + 1, dtype=sizes.dtype)
+    np.add.at(change, touched[is_first], sizes[tensor[is_first]])
+    np.subtract.at(change, touched[is_last] + 1, sizes[tensor[is_last]])
+    peaks = np.zeros(k, dtype=sizes.dtype)
     np.maximum.at(peaks, block[by_block], np.cumsum(change[:-1]))
     return peaks

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from instances.errors import InputError
 from instances.graph import ComputationGraph
-from instances.memory import block_peaks
+from instances.memory import block_peaks, overflow_bytes
 from instances.problem import Instance
 from instances.tensors import FloatArray, IntArray, freeze, sorted_unique
 
@@ -148,7 +148,9 @@ class Partition:
         platform = self.instance.platform
         if not self.instance.has_overflow:
             return np.zeros(platform.k)
-        return np.maximum(0.0, self.param_bytes + self.peaks - platform.memory) / platform.bandwidth
+        if self.instance.has_exact_bytes:
+            return np.maximum(0.0, self.param_bytes + self.peaks - platform.memory) / platform.bandwidth
+        return overflow_bytes(self.instance, self.block, self.order) / platform.bandwidth
 
 
 def check_order(graph: ComputationGraph, order: ArrayLike) -> IntArray:

@@ -89,6 +89,13 @@ class PlacementInstance:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be finite, 0 or more.")
         if self.total_work == 0:
             raise InputError(f"{self.graph.name}: no node has work; there is nothing to place.")
+        longest = self.total_work + self.graph.n * self.node_gap
+        longest += self.devices * float(self.tensor_time.sum() + len(self.tensor_time) * self.transfer_gap)
+        if not math.isfinite(longest):
+            raise InputError(
+                f"At a bandwidth of {self.bandwidth:g} a step of {self.graph.name!r} can take longer than the largest "
+                "number; give times and sizes in larger units."
+            )
 
     @cached_property
     def total_work(self) -> float:
@@ -110,7 +117,8 @@ class PlacementInstance:
     @cached_property
     def tensor_time(self) -> FloatArray:
         """(t,) time of one transfer of each tensor: bytes over bandwidth."""
-        return self.graph.tensors.bytes / self.bandwidth
+        with np.errstate(over="ignore"):  # an infinite one is refused
+            return self.graph.tensors.bytes / self.bandwidth
 
 
 @dataclass(frozen=True, eq=False)

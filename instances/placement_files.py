@@ -58,8 +58,7 @@ def read_placement(path: str | Path, instance: PlacementInstance) -> Placement:
     """
     document = read_json(path)
     fields = document.members(("format", "graph_hash", "devices", "device"), _OPTIONAL)
-    if fields["format"].text() != PLACEMENT_FORMAT:
-        fields["format"].fail(f"unknown format '{fields['format'].data}'; expected '{PLACEMENT_FORMAT}'.")
+    document.check_format(PLACEMENT_FORMAT)
     if fields["graph_hash"].text() != instance.graph.content_hash:
         document.fail(f"the placement was made for another graph than '{instance.graph.name}'; use that one.")
     if fields["devices"].whole() != instance.devices:

@@ -16,6 +16,8 @@ from instances.tensors import FloatArray
 
 __all__ = ["Instance", "Platform"]
 
+# Whole numbers up to this are floats.
+_EXACT = 2.0**53
 _MOST_BLOCKS = 10**6
 
 
@@ -84,7 +86,7 @@ class Instance:
     Raises
     ------
     InputError
-        If moving all tensors takes longer than the largest number.
+        If k times the cost of a block can exceed the largest number.
     """
 
     graph: ComputationGraph
@@ -92,12 +94,10 @@ class Instance:
     name: str = ""
 
     def __post_init__(self) -> None:
-        with np.errstate(over="ignore"):
-            longest = (self.graph.tensors.bytes / self.platform.bandwidth).sum()
-        if not np.isfinite(longest):
+        if not math.isfinite(self.k * self._longest):
             raise InputError(
-                f"At a bandwidth of {self.platform.bandwidth:g} moving the tensors of {self.graph.name!r} takes longer "
-                "than the largest number; give sizes in larger units."
+                f"With k = {self.k} and a bandwidth of {self.platform.bandwidth:g} costs of {self.graph.name!r} exceed "
+                "the largest number; give times and sizes in larger units."
             )
         if not self.name:
             object.__setattr__(self, "name", self.graph.name)
@@ -109,25 +109,46 @@ class Instance:
 
     @cached_property
     def tensor_time(self) -> FloatArray:
-        """(t,) time to move each tensor once: bytes over bandwidth."""
-        return self.graph.tensors.bytes / self.platform.bandwidth
+        """(t,) time to move each tensor once: bytes over bandwidth, and 0 where nobody reads it."""
+        tensors = self.graph.tensors
+        with np.errstate(over="ignore"):  # `_longest` finds out
+            return np.where(np.diff(tensors.start) > 0, tensors.bytes, 0.0) / self.platform.bandwidth
 
     @property
     def has_overflow(self) -> bool:
-        """Whether the memory is finite."""
-        return math.isfinite(self.platform.memory)
+        """Whether the memory is finite, and what does not fit takes time."""
+        return math.isfinite(self.platform.memory) and math.isfinite(self.platform.bandwidth)
+
+    @cached_property
+    def has_exact_bytes(self) -> bool:
+        """Whether sums of bytes are exact as floats: whole numbers, all of them together below 2^53."""
+        graph, platform = self.graph, self.platform
+        single = (platform.memory, platform.activation_buffer or 0.0, *(p.bytes for p in graph.parameters))
+        sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, single))
+        with np.errstate(over="ignore"):
+            return bool(sizes.sum() < _EXACT and (sizes == np.floor(sizes)).all())
 
     @cached_property
     def communication_over_work(self) -> float | None:
         """Time to move every tensor that is read once, over the total work; None without work."""
-        read = self.graph.tensors.start[1:] > self.graph.tensors.start[:-1]
         work = float(self.graph.work.sum())
-        return float(self.tensor_time[read].sum()) / work if work > 0 else None
+        return float(self.tensor_time.sum()) / work if work > 0 else None
 
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""
         return hashlib.sha256(f"{self.graph.content_hash}{self.platform!r}".encode()).hexdigest()
+
+    @property
+    def _longest(self) -> float:
+        """More than any block costs."""
+        with np.errstate(over="ignore"):
+            longest = self.graph.work.sum() + self.tensor_time.sum()
+            if self.has_overflow:
+                buffer = self.platform.activation_buffer
+                held = self.graph.tensors.bytes.sum() if buffer is None else buffer
+                longest += (self.graph.parameter_total + held) / self.platform.bandwidth
+        return float(longest)
 
     def with_k(self, k: int) -> Instance:
         """The same question for another number of blocks."""

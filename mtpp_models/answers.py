@@ -28,8 +28,8 @@ class Answer(NamedTuple):
     ----------
     bound : float
         Proved; infinite where the case is infeasible.
-    optimal : bool
-        Whether the solver ran to its end.
+    found : float
+        No more can be proved: what the solver found when it ran to its end; infinite where it did not.
     superblock : (n,) array, optional
         Where the solution puts each node, counted from 0; None where there is none or it is not integral.
     log : str
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     """
 
     bound: float
-    optimal: bool
+    found: float
     superblock: IntArray | None
     log: str
     build: float
@@ -74,11 +74,11 @@ def solve_case(
     model = case.model(start, relaxation=relaxation)
     built = time.monotonic()
     if controls.interrupted.is_set():  # the solver would not hear of it
-        return Answer(0.0, False, None, "", built - begin, 0.0)
+        return Answer(0.0, math.inf, None, "", built - begin, 0.0)
     outcome = solver.solve(model, controls.since(begin))
     return Answer(
         bound=_proved(outcome, solver) * data.unit,
-        optimal=_ran_to_its_end(outcome),
+        found=_found(outcome) * data.unit,
         superblock=None if outcome.objective is None else _read(model, solver),
         log=outcome.log,
         build=built - begin,
@@ -95,11 +95,12 @@ def _proved(outcome: Outcome, solver: Solver) -> float:
     return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
 
 
-def _ran_to_its_end(outcome: Outcome) -> bool:
-    """Whether no gap is left; a solver also says optimal where it stops at the gap that it was given."""
+def _found(outcome: Outcome) -> float:
+    """Objective of the optimum; infinite where there is none or a gap is left, as the solver may have been told."""
     if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
-        return outcome.termination is Termination.INFEASIBLE
-    return outcome.objective - outcome.bound <= PROOF_TOLERANCE * max(1.0, abs(outcome.objective))
+        return math.inf
+    closed = outcome.objective - outcome.bound <= PROOF_TOLERANCE * max(1.0, abs(outcome.objective))
+    return outcome.objective if closed else math.inf
 
 
 def _read(model: pyo.ConcreteModel, solver: Solver) -> IntArray | None:

@@ -18,10 +18,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from instances import Instance
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 from mtpp_models.flows import UNLIMITED, BoolArray, Network, augment
 from mtpp_models.pinned import UNIT, BlockCuts
@@ -75,14 +75,21 @@ class Question(NamedTuple):
 def linear_costs(instance: Instance, cuts: BlockCuts, goal: float) -> tuple[IntArray, IntArray]:
     """Work and constant of `Question`: without overflow, and with it if blocks can overflow."""
     graph, platform = instance.graph, instance.platform
-    spare = max(-_MOST, (platform.memory - (platform.activation_buffer or 0.0)) / platform.bandwidth / goal)
-    if spare > _MOST or graph.param_bytes.sum() / platform.bandwidth / goal <= spare:
-        return cuts.work[None], np.zeros(1, dtype=np.int64)
-    heavy = np.minimum((graph.work + graph.param_bytes / platform.bandwidth) / goal, _MOST)
-    return np.stack((cuts.work, np.floor(heavy * UNIT).astype(np.int64))), np.array([0, math.floor(-spare * UNIT)])
+    without = cuts.work[None], np.zeros(1, dtype=np.int64)
+    if not instance.has_overflow:
+        return without
+    with np.errstate(over="ignore"):
+        spare = (platform.memory - (platform.activation_buffer or 0.0)) / platform.bandwidth / goal
+        stream = graph.param_bytes / platform.bandwidth / goal
+        heavy = np.minimum(graph.work / goal + stream, _MOST)
+        # Only what surely can overflow, by amounts that are exact, has a case of its own.
+        if not (spare <= _MOST and stream.sum() > spare):
+            return without
+    constant = math.floor(-max(-_MOST, spare) * UNIT)
+    return np.stack((cuts.work, np.floor(heavy * UNIT).astype(np.int64))), np.array([0, constant])
 
 
-@njit(cache=True)
+@compiled
 def relax(
     state: NDArray[np.int8],
     question: Question,
@@ -141,7 +148,7 @@ def relax(
     return False, multiplier, many_cost
 
 
-@njit(cache=True)
+@compiled
 def _balance(
     state: NDArray[np.int8],
     question: Question,

@@ -12,11 +12,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from instances import ComputationGraph
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray
 from mtpp_models.flows import BoolArray, reachability
 
@@ -55,7 +55,7 @@ def _bits(rows: BoolArray) -> NDArray[np.uint64]:
     return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
 
 
-@njit(cache=True)
+@compiled
 def heaviest_block(
     inside: BoolArray,
     price: FloatArray,
@@ -131,14 +131,14 @@ def heaviest_block(
     return best, best_inside
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _fine(cost: float, penalty: float) -> float:
     """Linear close to the ceiling; it grows faster than any economy of scale, up to which all nodes would pay."""
     over = max(0.0, cost - 1.0)
     return penalty * over * (1.0 + _STEEP * over)
 
 
-@njit(cache=True)
+@compiled
 def _fits(
     v: int, block: NDArray[np.uint64], above: NDArray[np.uint64], below: NDArray[np.uint64], relations: Relations
 ) -> bool:
@@ -150,7 +150,7 @@ def _fits(
     return True
 
 
-@njit(cache=True)
+@compiled
 def _flip(
     v: int,
     inside: BoolArray,
@@ -186,7 +186,7 @@ def _flip(
                 above[u // _WORD] &= ~bit
 
 
-@njit(cache=True)
+@compiled
 def _cost_of_joining(v: int, inside: BoolArray, reads: NDArray[np.int32], arrays: KernelArrays, counted: int) -> float:
     """What the block costs more with v than without; `counted` is 1 where v is in `reads` already."""
     cost = arrays.work[v]

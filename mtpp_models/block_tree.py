@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from instances import Instance
+from instances.compiled import compiled
 from instances.tensors import FloatArray
 from mtpp_models.block_relaxation import IN, OUT, Question, linear_costs, relax
 from mtpp_models.conflicts import conflicts
@@ -58,7 +58,7 @@ class BlockTree:
 
     def __init__(self, instance: Instance, prices: FloatArray, goal: float, seconds: float = math.inf) -> None:
         n, k = instance.graph.n, min(instance.k, instance.graph.n)
-        cuts = BlockCuts(instance, goal)
+        self._goal, cuts = goal, BlockCuts(instance, goal)
         network, supply = cuts.network.with_supplies(n)
         worth = prices / prices.max()
         worth *= k / worth.sum()
@@ -91,8 +91,13 @@ class BlockTree:
                 return False, block
         return True, None
 
+    def overflow(self, block: BoolArray) -> float:
+        """Time that the tree sees of what the parameters of an (n,) set of nodes exceed the memory by."""
+        work = self._question.work[:, block].sum(axis=1)
+        return max(0, int(work[-1] - work[0] + self._question.constant[-1])) / UNIT * self._goal
 
-@njit(cache=True)
+
+@compiled
 def _explore(question: Question, agenda: _Agenda, depth: int, budget: int) -> tuple[int, BoolArray]:
     """Explore at most `budget` nodes of the tree; what is still open, and a block if one was found."""
     n = len(question.worth)
@@ -131,7 +136,7 @@ def _explore(question: Question, agenda: _Agenda, depth: int, budget: int) -> tu
     return depth, np.zeros(n, dtype=np.bool_)
 
 
-@njit(cache=True)
+@compiled
 def _propagate(state: NDArray[np.int8], question: Question, before: BoolArray, behind: BoolArray) -> bool:
     """Decide what follows; whether that is free of contradictions.
 
@@ -168,7 +173,7 @@ def _propagate(state: NDArray[np.int8], question: Question, before: BoolArray, b
     return worth >= 1.0 - _SHORT
 
 
-@njit(cache=True)
+@compiled
 def _is_convex(block: BoolArray, reach: BoolArray) -> bool:
     inside = np.flatnonzero(block)
     for v in np.flatnonzero(~block):
@@ -181,7 +186,7 @@ def _is_convex(block: BoolArray, reach: BoolArray) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled
 def _choose(state: NDArray[np.int8], question: Question, few: BoolArray, many: BoolArray) -> int:
     """The free node, of those in one set alone if there are some, that is worth most, and keeps out most."""
     node, best = -1, -1.0

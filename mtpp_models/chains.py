@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 from mtpp_models.lattice import Lattice, Words, contains, has, meets
 
 __all__ = ["extend_chains", "first_blocks"]
 
 
-@njit(cache=True)
+@compiled
 def first_blocks(arrays: KernelArrays, lattice: Lattice, upper: FloatArray) -> tuple[FloatArray, IntArray]:
     """Chains of one block.
 
@@ -43,7 +43,7 @@ def first_blocks(arrays: KernelArrays, lattice: Lattice, upper: FloatArray) -> t
     return best, before
 
 
-@njit(cache=True)
+@compiled
 def extend_chains(
     arrays: KernelArrays,
     readers: Words,
@@ -138,7 +138,7 @@ def extend_chains(
     return count - 1
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _overflow(held: float, arrays: KernelArrays) -> float:
     """Linear overflow; without a fixed buffer the peak counts as 0, which keeps bounds valid."""
     return max(0.0, held + arrays.activation_buffer - arrays.memory) / arrays.bandwidth

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from instances.compiled import compiled
 from instances.tensors import IntArray
 from mtpp_models.flows import BoolArray
 
@@ -14,7 +14,7 @@ __all__ = ["core", "find_clique"]
 _SEEDS = 20
 
 
-@njit(cache=True)
+@compiled
 def core(adjacent: BoolArray, degree: int) -> BoolArray:
     """(n,) the largest set of nodes that each have at least `degree` neighbours in it.
 
@@ -47,7 +47,7 @@ def core(adjacent: BoolArray, degree: int) -> BoolArray:
     return inside
 
 
-@njit(cache=True)
+@compiled
 def find_clique(adjacent: BoolArray, size: int) -> IntArray | None:
     """A clique of `size` nodes, at least 1; None if none is found.
 

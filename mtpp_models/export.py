@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from instances import InputError, Instance, Partition
+from instances.documents import check_writable
 from mtpp_models.formulation import Algorithm, Formulation
 from mtpp_models.registry import find_model
 from mtpp_models.strengthened import pose
@@ -48,6 +49,7 @@ def write_model(
     files = []
     for number, case in enumerate(cases, 1):
         file = path if len(cases) == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        check_writable(file)
         case.build().write(str(file), io_options={"symbolic_solver_labels": True})
         files.append(file)
     return files

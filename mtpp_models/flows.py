@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from instances.compiled import compiled
 from instances.tensors import IntArray
 
 __all__ = ["UNLIMITED", "BoolArray", "Network", "augment", "reachability"]
@@ -90,7 +90,7 @@ class Network(NamedTuple):
         return larger, arcs[np.argsort(larger.head[arcs])]
 
 
-@njit(cache=True)
+@compiled
 def augment(
     network: Network,
     residual: IntArray,
@@ -188,18 +188,18 @@ def augment(
     return total
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _is_unlimited(a: int, w: int, along: NDArray[np.int8], before: BoolArray, behind: BoolArray) -> bool:
     """Whether arc a to w keeps the block convex."""
     return (along[a] == _FORWARD and before[w]) or (along[a] == _BACKWARD and behind[w])
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _is_open(a: int, w: int, residual: IntArray, along: NDArray[np.int8], before: BoolArray, behind: BoolArray) -> bool:
     return residual[a] > 0 or _is_unlimited(a, w, along, before, behind)
 
 
-@njit(cache=True)
+@compiled
 def reachability(start: IntArray, after: IntArray, order: IntArray) -> BoolArray:
     """(n, n) booleans: whether a path, maybe of no edge, leads from the row to the column.
 

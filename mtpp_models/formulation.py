@@ -71,8 +71,8 @@ class ScaledInstance:
         What no solution within reach pays is capped, so that the coefficients stay within what solvers accept:
         all nodes in one block cut nothing, and lower costs keep a bound valid.
         """
-        one_block = _one_block(self.instance)
-        times = np.minimum(self.instance.tensor_time, _OUT_OF_REACH * one_block if one_block > 0 else math.inf)
+        reach = min(_one_block(self.instance), self.k * self.unit)
+        times = np.minimum(self.instance.tensor_time, _OUT_OF_REACH * reach if reach > 0 else math.inf)
         return {t: float(times[t]) / self.unit for t in self.tensors}
 
     @cached_property

@@ -25,6 +25,7 @@ import numpy as np
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.arrays import KernelArrays
+from instances.certificates import PROOF_TOLERANCE
 from instances.contraction import merge
 from instances.interrupts import catch_interrupt
 from instances.tensors import FloatArray, IntArray
@@ -61,6 +62,8 @@ class IdealLimits:
     interrupted: threading.Event = field(default_factory=threading.Event)
 
 
+# Than the start, for another program with smaller numbers.
+_MUCH_BETTER = 0.5
 # Few enough that looking for joins would take longer.
 _FEW_IDEALS = 20_000
 # Of a program that takes long.
@@ -73,7 +76,7 @@ _STEPS = 20_000_000
 
 def count_ideals(graph: ComputationGraph, limit: int) -> int | None:
     """Number of ideals of a graph, or None if there are more than `limit`."""
-    lattice = _enumerate(Instance(graph, Platform(1, bandwidth=1.0)), limit)
+    lattice = _enumerate(Instance(graph, Platform(1, bandwidth=math.inf)), limit, np.zeros(1))
     return None if lattice is None else len(lattice.ideals)
 
 
@@ -114,34 +117,37 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
     for start in starts:
         upper[start.instance.k] = start.bottleneck
     most = min(limits.ideals, _LARGEST_TABLE // len(upper))
-    lattice = _enumerate(instance, min(_FEW_IDEALS, most))
+    lattice = _enumerate(instance, min(_FEW_IDEALS, most), upper)
     joined = merge(instance, np.arange(instance.graph.n))
     if lattice is None and most > _FEW_IDEALS and upper.max() > 0:
         joined = join(instance, float(upper.max()))
-        lattice = _enumerate(joined.instance, most)
+        lattice = _enumerate(joined.instance, most, upper)
     if lattice is None:
         return None
     chains = _cheapest_chains(joined.instance, lattice, upper, begin, limits)
     if chains is None:
         return None
     best, before = chains
-    margin = _ROUNDING * float(instance.graph.work.sum() + instance.tensor_time.sum() + _stream_time(instance))
+    arrays = _arrays(instance, upper)
+    margin = _ROUNDING * float(arrays.work.sum() + arrays.tensor_time.sum() + _stream_time(instance))
     seconds = {"solve": (time.monotonic() - begin) / len(starts)}
     results = []
     for start in starts:
         k, partition = start.instance.k, start
         if best[-1, k] < start.bottleneck:
-            found = joined.expand(_read_chain(joined.instance.with_k(k), lattice, before))
-            partition = min(start, found, key=lambda partition: partition.bottleneck)
-        value = max(simple(start.instance), float(min(upper[k], best[-1, k])) - margin)
-        results.append(Result(IDEALS, start.instance, partition, Bound(value, IDEALS), seconds))
+            chain = joined.expand(_read_chain(joined.instance.with_k(k), lattice, before))
+            partition = min(start, chain, key=lambda partition: partition.bottleneck)
+        found = float(min(upper[k], best[-1, k]))
+        value = max(simple(start.instance), found - margin)
+        bound = Bound(value, IDEALS, optimal=value >= (found + margin) * (1 - PROOF_TOLERANCE))
+        results.append(Result(IDEALS, start.instance, partition, bound, seconds))
     return results
 
 
 def _cheapest_chains(
     instance: Instance, lattice: Lattice, upper: FloatArray, begin: float, limits: IdealLimits
 ) -> tuple[FloatArray, IntArray] | None:
-    arrays = KernelArrays.of(instance)
+    arrays = _arrays(instance, upper)
     _, readers, users = _node_sets(instance)
     best, before = first_blocks(arrays, lattice, upper)
     ideal, last = 1, len(lattice.ideals) - 1
@@ -170,7 +176,12 @@ def ideals(start: Partition, time_limit: float | None = None) -> Result:
         seconds = math.inf if time_limit is None else time_limit
         # More ideals than that would take longer, and wide graphs shall not waste the time of others.
         most = int(min(IdealLimits.ideals, max(_FEW_IDEALS, _IDEALS_A_SECOND * seconds)))
-        results = solve_ideals([start], IdealLimits(most, seconds, interrupted))
+        limits = IdealLimits(most, seconds, interrupted)
+        results = solve_ideals([start], limits)
+        while results is not None and _is_too_rough(results[0], start):
+            assert results[0].partition is not None
+            start = results[0].partition
+            results = solve_ideals([start], limits) or results
     if results is not None:
         return replace(results[0], interrupted=interrupted.is_set())
     bound = Bound(simple(start.instance), IDEALS, optimal=False)
@@ -178,13 +189,28 @@ def ideals(start: Partition, time_limit: float | None = None) -> Result:
     return Result(IDEALS, start.instance, start, bound, spent, interrupted=interrupted.is_set())
 
 
+def _is_too_rough(result: Result, start: Partition) -> bool:
+    """Whether rounding leaves a gap that would be smaller beside the better partition that is known now."""
+    assert result.bound is not None
+    assert result.partition is not None
+    return not result.bound.optimal and result.partition.bottleneck <= _MUCH_BETTER * start.bottleneck
+
+
 def _stream_time(instance: Instance) -> float:
-    return instance.graph.parameter_total / instance.platform.bandwidth if instance.has_overflow else 0.0
+    """Of all parameters and the buffer, if they can overflow."""
+    held, platform = instance.graph.parameter_total + (instance.platform.activation_buffer or 0.0), instance.platform
+    return held / platform.bandwidth if instance.has_overflow and held * (1 + _ROUNDING) > platform.memory else 0.0
 
 
-def _enumerate(instance: Instance, limit: int) -> Lattice | None:
+def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
+    """The instance, where tensors that nobody cuts below `upper` take twice as long: more would cost exactness."""
+    arrays = KernelArrays.of(instance)
+    return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * upper.max()))
+
+
+def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> Lattice | None:
     salt = np.random.default_rng(0).integers(0, 2**64, instance.graph.n, dtype=np.uint64)
-    count, lattice = enumerate_ideals(KernelArrays.of(instance), *_node_sets(instance), salt, limit)
+    count, lattice = enumerate_ideals(_arrays(instance, upper), *_node_sets(instance), salt, limit)
     return None if count == LIMIT_REACHED else lattice
 
 

@@ -5,13 +5,13 @@ An ideal is a node set that holds all predecessors of its nodes. Sets are rows o
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["LIMIT_REACHED", "Lattice", "Words", "contains", "enumerate_ideals", "has", "meets"]
@@ -49,13 +49,13 @@ _SIX = np.uint64(6)
 _LOW = np.uint64(63)
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def has(words: Words, v: int) -> bool:
     """Whether the set holds node v."""
     return (words[v >> 6] >> np.uint64(v & 63)) & _ONE == _ONE
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def contains(words: Words, other: Words) -> bool:
     """Whether the set holds all of `other`."""
     for i in range(len(words)):  # noqa: SIM110 - numba has no all() and any() of generators
@@ -64,7 +64,7 @@ def contains(words: Words, other: Words) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled
 def enumerate_ideals(
     arrays: KernelArrays, before: Words, readers: Words, users: Words, salt: Words, limit: int
 ) -> tuple[int, Lattice]:
@@ -158,7 +158,7 @@ def enumerate_ideals(
     return count, Lattice(ideals[:count], work, cut, held, rest, start, node, above)
 
 
-@njit(cache=True)
+@compiled
 def _slot(slots: IntArray, ideals: Words, key: np.uint64, words: Words) -> int:
     """Where the hash table holds this ideal, or a free place for it."""
     slot = np.int64(key & np.uint64(len(slots) - 1))
@@ -167,7 +167,7 @@ def _slot(slots: IntArray, ideals: Words, key: np.uint64, words: Words) -> int:
     return int(slot)
 
 
-@njit(cache=True)
+@compiled
 def _equal(a: Words, b: Words) -> bool:
     for i in range(len(a)):  # noqa: SIM110 - numba has no all() and any() of generators
         if a[i] != b[i]:
@@ -175,21 +175,21 @@ def _equal(a: Words, b: Words) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled
 def _grown(rows: Words, capacity: int) -> Words:
     result = np.zeros((capacity, rows.shape[1]), dtype=rows.dtype)
     result[: len(rows)] = rows
     return result
 
 
-@njit(cache=True)
-def _longer(values, capacity):  # type: ignore[no-untyped-def]
+@compiled
+def _longer(values: NDArray[Any], capacity: int) -> NDArray[Any]:
     result = np.zeros(capacity, dtype=values.dtype)
     result[: len(values)] = values
     return result
 
 
-@njit(cache=True)
+@compiled
 def _cut_change(v: int, larger: Words, arrays: KernelArrays, readers: Words) -> float:
     change = 0.0
     for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
@@ -202,7 +202,7 @@ def _cut_change(v: int, larger: Words, arrays: KernelArrays, readers: Words) -> 
     return change
 
 
-@njit(cache=True)
+@compiled
 def meets(a: Words, b: Words) -> bool:
     """Whether two sets have a node in common."""
     for i in range(len(a)):  # noqa: SIM110 - numba has no all() and any() of generators

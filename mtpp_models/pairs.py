@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from instances import ComputationGraph
+from instances.compiled import compiled
 from instances.tensors import IntArray
 from mtpp_models.flows import BoolArray, Network, augment
 from mtpp_models.pinned import UNIT, BlockCuts
@@ -102,7 +102,7 @@ class Segments(NamedTuple):
         )
 
 
-@njit(cache=True)
+@compiled
 def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, unclear: BoolArray) -> int:
     """Clear the pairs within all segments of a random topological order that cost at most `most`.
 
@@ -184,7 +184,7 @@ def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, u
     return cleared
 
 
-@njit(cache=True)
+@compiled
 def _settle(
     network: Network,
     reach: BoolArray,
@@ -244,7 +244,7 @@ def _settle(
     return n
 
 
-@njit(cache=True)
+@compiled
 def _clear(nodes: IntArray, reach: BoolArray, reach_back: BoolArray, unclear: BoolArray) -> None:
     """Clear all pairs of a set if it is convex."""
     before, behind = np.zeros(len(reach), dtype=np.bool_), np.zeros(len(reach), dtype=np.bool_)

@@ -74,7 +74,8 @@ def pigeonhole(start: Partition, time_limit: float | None = None) -> Result:
             nodes = _costliest_crowd(least, size)
             if nodes is not None:
                 value = min(float(cuts.scaled(least[u, v])) for u, v in combinations(nodes.tolist(), 2))
-                best = Bound(value, PIGEONHOLE, finished, {"nodes": sorted(nodes.tolist())})
+                closed = finished and value >= min(value + cuts.lost(), start.bottleneck) * (1 - PROOF_TOLERANCE)
+                best = Bound(value, PIGEONHOLE, closed, {"nodes": sorted(nodes.tolist())})
             else:
                 best = replace(best, optimal=best.optimal and finished)
     seconds = {"solve": time.monotonic() - begin}

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from instances import Bound, Instance, Partition, Result
+from instances.certificates import PROOF_TOLERANCE
 from instances.interrupts import catch_interrupt
 from instances.tensors import FloatArray, IntArray
 from mtpp_models.flows import UNLIMITED, BoolArray, Network, augment, reachability
@@ -70,10 +71,10 @@ class BlockCuts:
 
     def __init__(self, instance: Instance, ceiling: float) -> None:
         graph = self.graph = instance.graph
-        self._ceiling = ceiling
+        self._ceiling, self._tensor_time = ceiling, instance.tensor_time
         self.reach = reachability(*graph.successors, graph.topological_order)
         self.reach_back = np.ascontiguousarray(self.reach.T)
-        self.time, self.work = self.whole(instance.tensor_time), self.whole(graph.work)
+        self.time, self.work = self.whole(self._tensor_time), self.whole(graph.work)
         self.network = self._build()
 
     def alone(self) -> FloatArray:
@@ -120,11 +121,21 @@ class BlockCuts:
 
     def whole(self, values: FloatArray) -> IntArray:
         """Times as whole numbers, rounded down; what is larger counts as twice the ceiling."""
-        return np.floor(np.minimum(values / self._ceiling, 2.0) * UNIT).astype(np.int64)
+        return np.floor(self._units(values)).astype(np.int64)
+
+    def lost(self) -> float:
+        """A time that no cut falls short of the true minimum by, unless that is above the ceiling."""
+        graph = self.graph
+        lost = (self._units(graph.work) - self.work).sum() + (self._units(self._tensor_time) - self.time).sum()
+        return float(self.scaled(lost))
 
     def scaled(self, values: FloatArray | IntArray | int) -> FloatArray:
         """Whole numbers as times."""
         return np.asarray(values) / UNIT * self._ceiling
+
+    def _units(self, values: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):  # what is out of all proportion counts as twice the ceiling too
+            return np.minimum(values / self._ceiling, 2.0) * UNIT
 
     def _build(self) -> Network:
         graph, tensors = self.graph, self.graph.tensors
@@ -191,6 +202,9 @@ def pinned(start: Partition, time_limit: float | None = None) -> Result:
                 value, node = cut.cost, v
             if cuts.is_convex(cut.nodes):
                 most[cut.nodes] = np.minimum(most[cut.nodes], cut.cost)
-    bound = Bound(value, PINNED, finished, {"nodes": [node]})
+    # All nodes together cost their work, so no minimum cut is above that.
+    most_possible = min(value + cuts.lost(), float(start.instance.graph.work.sum()), start.bottleneck)
+    closed = finished and value >= most_possible * (1 - PROOF_TOLERANCE)
+    bound = Bound(value, PINNED, closed, {"nodes": [node]})
     seconds = {"solve": time.monotonic() - begin}
     return Result(PINNED, start.instance, start, bound, seconds, interrupted=interrupted.is_set())

@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from instances import Bound, Instance, Partition, Result
+from instances import Bound, Partition, Result
 from instances.certificates import PROOF_TOLERANCE
 from instances.interrupts import catch_interrupt
 from instances.tensors import FloatArray
@@ -168,17 +168,11 @@ def _prove_with(
     """
     cheapest = None
     while goal > 0:
-        proved, block = BlockTree(search.instance, prices, goal, seconds).explore(stop)
+        tree = BlockTree(search.instance, prices, goal, seconds)
+        proved, block = tree.explore(stop)
         if proved:
             return goal, cheapest
         if block is None:
             break
-        cheapest, goal = block, (1 - _ROUNDING) * min(goal, search.cost(block) + _overflow(search.instance, block))
+        cheapest, goal = block, (1 - _ROUNDING) * min(goal, search.cost(block) + tree.overflow(block))
     return 0.0, cheapest
-
-
-def _overflow(instance: Instance, block: BoolArray) -> float:
-    """Of a block, by its private parameters, as `BlockTree` sees it."""
-    platform = instance.platform
-    held = float(instance.graph.param_bytes[block].sum()) + (platform.activation_buffer or 0.0)
-    return max(0.0, held - platform.memory) / platform.bandwidth

@@ -21,7 +21,10 @@ from instances.pipeline import Schedule, TrainingInstance
 from instances.pipeline.windows import any_windows
 from instances.pipeline.zplan import least_z
 
-__all__ = ["Guarantee", "iteration_bound", "lemma_1", "lemma_2", "link_factor", "theorem_1"]
+__all__ = ["COVERED", "Guarantee", "iteration_bound", "lemma_1", "lemma_2", "link_factor", "theorem_1"]
+
+#: The plans that `iteration_bound` speaks of.
+COVERED = "any plan with one stage a device, backward unsplit and links that share nothing"
 
 _ROUNDING = 1e-9
 
@@ -58,10 +61,12 @@ class Guarantee:
 
 
 def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceiling: float = math.inf) -> Bound:
-    """Time that no plan goes below, whatever devices run its stages and however it is scheduled.
+    """Time that no plan goes below that gives a device one stage, whatever devices these are, and however scheduled.
 
-    Z-DP with links between any groups of devices as fast as they can be. What replicas do alike they do at once, so
-    servers that run pipelines of their own (HetPipe) are not covered.
+    Z-DP with links between any groups of devices as fast as they can be. The backward pass of a stage is one piece, and
+    transfers over different links do not slow each other down. Not covered are devices with several stages, as in
+    interleaved schedules, backward passes that are split, and, as what replicas do alike they do at once, servers that
+    run pipelines of their own (HetPipe).
 
     Parameters
     ----------

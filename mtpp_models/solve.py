@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
+from instances.certificates import PROOF_TOLERANCE
 from instances.contraction import Contraction, reduce_instance
 from instances.interrupts import catch_interrupt
 from instances.tensors import IntArray
@@ -118,8 +119,10 @@ def solve(
     controls = Controls(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
 
     def prove(instance: Instance, start: Partition | None) -> Result:
+        known = start or _one_block(instance)
+        if 0 < known.bottleneck < _SMALLEST:
+            return Result("simple", instance, known, Bound(simple(instance), "simple", optimal=False))
         if isinstance(chosen, Algorithm):
-            known = start or _one_block(instance)
             report = _reporter(chosen.name, 1.0, on_progress)
             result = chosen.prove(known, replace(controls, report=report))
             return result if start is not None or chosen.exact else replace(result, partition=None)
@@ -180,8 +183,11 @@ def _solve_cases(
     if model.is_bound and proved > least.bottleneck * (1 + _ROUNDING):
         raise contradiction(model, question, solver, proved, least)
     options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
-    closed = proved >= question.ceiling or all(answer.optimal for answer in answers)
-    bound = Bound(max(floor, proved), name, finished and closed, options) if model.is_bound else None
+    most_possible = min((question.ceiling, *(answer.found for answer in answers)))
+    # What the solver found may be this much more: far below the unit it says nothing.
+    surely = most_possible + solver.margin * data.unit
+    closed = finished and (proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely)
+    bound = Bound(max(floor, proved), name, closed, options) if model.is_bound else None
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
     seconds["build"] += posed
     log = "\n".join(answer.log for answer in answers)
@@ -189,6 +195,8 @@ def _solve_cases(
 
 
 _MOST_THREADS = 64
+# Times below are rounded by too much for any proof: the numbers that floats hold end near 1e-308.
+_SMALLEST = 1e-290
 # Of the time limit, at most; and relative.
 _FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from brute_force import best_partition
 
-from experiments.certificate_files import certificate_document, read_certificate
-from experiments.recheck import Network, work_bound
-from experiments.verdicts import Verdict
-from experiments.verifying import verify
+from experiments.certificate_writing import bound_document, certificate_document
+from experiments.rerunning import rerun
+from experiments.verification.clock import Clock
+from experiments.verification.cuts import Network
+from experiments.verification.exact_instance import ExactInstance
+from experiments.verification.verdict import Verdict
+from experiments.verification.verify import verify
 from instances import Bound, ComputationGraph, Instance, Platform, Result, SharedParameter
+from instances.certificate_file import read_certificate
 from instances.documents import Value, write_json
-from instances.serialization import graph_from_document
+from instances.graph_file import graph_from_document
 
 Document = dict[str, Any]
 
@@ -30,13 +36,25 @@ GRAPH = ComputationGraph.from_edges(
 )
 
 
+def least_cost(instance: Instance, nodes: Iterable[int], ceiling: float) -> float:
+    """The second opinion on a minimum cut around nodes."""
+    if not ceiling > 0:
+        return 0.0
+    return float(Network(ExactInstance.of(instance), Fraction(ceiling), Clock(60.0)).least_cost(nodes))
+
+
+def work_bound(instance: Instance) -> float:
+    """The second opinion on *simple*."""
+    return float(ExactInstance.of(instance).work_bound)
+
+
 def answers(instance: Instance) -> list[Result]:
     """The optimum and bounds of every kind, all of them true."""
     best = best_partition(instance)
-    n, network = instance.graph.n, Network(instance)
-    alone = [network.least_cost([v], 2 * best.bottleneck) for v in range(n)]
+    n = instance.graph.n
+    alone = [least_cost(instance, [v], 2 * best.bottleneck) for v in range(n)]
     node = alone.index(max(alone))
-    pairs = {pair: network.least_cost(pair, 100.0) for pair in combinations(range(n), 2)}
+    pairs = {pair: least_cost(instance, pair, 100.0) for pair in combinations(range(n), 2)}
     groups = combinations(range(n), min(n, instance.k + 1))
     crowd = max(groups, key=lambda group: min((pairs[pair] for pair in combinations(group, 2)), default=0.0))
     least = min((pairs[pair] for pair in combinations(crowd, 2)), default=0.0)
@@ -52,8 +70,9 @@ def answers(instance: Instance) -> list[Result]:
         bounds.append(Bound(least, "pigeonhole", witness={"nodes": list(crowd)}))
     found = [Result(bound.method, instance, best, bound, {"solve": 0.5}) for bound in bounds]
     if not instance.has_overflow:
-        carried = Bound(finer, "carried", witness={"from_k": instance.k + 1, "value": finer})
-        found.append(Result("carried", instance, best, carried))
+        source = Result("ideals", relaxed.with_k(instance.k + 1), bound=Bound(finer, "ideals"))
+        witness = {"from_k": instance.k + 1, "value": finer, "proof": bound_document(source)}
+        found.append(Result("carried", instance, best, Bound(finer, "carried", witness=witness)))
     exact = Bound(optimum * (1 - 1e-6), "exact", witness={"time_limit": 60.0, "gap": 0.0})
     return [*found, Result("exact", instance, best, exact, {"solve": 0.5}, "highs 1.0")]
 
@@ -68,9 +87,11 @@ FULL = document(memory=9.0)  # with true peaks, so that the order counts
 BUFFERED = document(memory=8.0, activation_buffer=2.0)
 
 
-def check(document: Document, folder: Path, **options: Any) -> Verdict:
+def check(document: Document, folder: Path, *, again: bool = False, **options: Any) -> Verdict:
+    """What `mtpp verify` says, and with `again` what it says after `--rerun`."""
     write_json(folder / "c.json", document)
-    return verify(read_certificate(folder / "c.json"), **options)
+    verdict = verify(read_certificate(folder / "c.json"), **options)
+    return rerun(verdict, time_limit=10.0) if again else verdict
 
 
 def settle(document: Document) -> None:

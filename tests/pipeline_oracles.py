@@ -54,14 +54,18 @@ def workload(plan: Plan) -> float:
         time = M * sum(chain.forward[layer] + chain.backward[layer] for layer in layers) / r
         if r > 1:
             slowest = min(bandwidth[v, w] for v in stage for w in stage if v != w)
-            time += 2 * (r - 1) * sum(chain.param_bytes[layer] for layer in layers) / (r * slowest)
+            time += _over(2 * (r - 1) * sum(chain.param_bytes[layer] for layer in layers), r * slowest)
         worst = max(worst, time)
         if n + 1 < plan.n_stages:
             after, pairs = plan.cuts[n + 1] - 1, list(itertools.product(stage, plan.devices[n + 1]))
-            there = chain.forward_bytes[after] / min(bandwidth[v, w] for v, w in pairs)
-            back = chain.backward_bytes[after] / min(bandwidth[w, v] for v, w in pairs)
+            there = _over(chain.forward_bytes[after], min(bandwidth[v, w] for v, w in pairs))
+            back = _over(chain.backward_bytes[after], min(bandwidth[w, v] for v, w in pairs))
             worst = max(worst, M * (there + back) / len(pairs))
     return worst
+
+
+def _over(size: float, rate: float) -> float:
+    return size / rate if size > 0 else 0.0
 
 
 def queue_order(stages: int, microbatches: int) -> list[list[Operation]]:

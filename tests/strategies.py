@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+from extremes import random_case
 from hypothesis import strategies as st
+from subset_oracle import Case
 
 from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
 
@@ -115,3 +117,8 @@ def heavy_overflows(draw: st.DrawFn) -> Instance:
     memory = draw(st.sampled_from([0.0, unit, 12 * unit, max(0.0, held), max(0.0, held)]))
     buffer = draw(st.sampled_from([0.0, 0.0, 2.0, unit]))
     return Instance(graph, Platform(draw(st.integers(2, 3)), 1.0, memory, buffer))
+
+
+def extreme_cases(most_nodes: int = 5) -> st.SearchStrategy[Case]:
+    """Tiny graphs on extreme platforms, as plain lists; some have costs that are too large for floats."""
+    return st.randoms(use_true_random=False).map(lambda r: random_case(r, most_nodes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
@@ -45,6 +46,24 @@ def test_imports_follow_the_contract() -> None:
     command = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
     run = subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+#: The nouns that the second opinion may read: records, and nothing that computes a cost or a bound.
+NOUNS = {"instances.certificate_file", "instances.errors", "instances.problem"}
+
+
+def test_the_second_opinion_imports_nouns_alone() -> None:
+    """Neither the code that it checks nor what would bring that along."""
+    imported = set()
+    for path in (ROOT / "experiments" / "verification").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                imported.add(node.module or "")
+            elif isinstance(node, ast.Import):
+                imported |= {alias.name for alias in node.names}
+    own = {name for name in imported if name.split(".")[0] in SIBLINGS}
+    assert own - NOUNS == {name for name in own if name.startswith("experiments.verification.")}
+    assert own >= NOUNS
 
 
 def test_packages_come_from_one_folder() -> None:

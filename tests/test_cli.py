@@ -21,8 +21,9 @@ from experiments.units import parse_bandwidth, parse_bytes, parse_counts
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
+from instances.graph_file import save_graph
+from instances.partition_file import read_partition
 from instances.readers import READERS
-from instances.serialization import read_partition, save_graph
 from instances.suites import SUITES
 from mtpp_models import MODELS, SOLVERS
 

@@ -56,8 +56,9 @@ def test_what_could_not_be_priced_is_named(folder: Path, capsys: pytest.CaptureF
     )
     (folder / "net.onnx").write_bytes(network.SerializeToString())
     assert mtpp("import net.onnx --dim batch=3") == 0
-    rows = printed(capsys.readouterr().out)
-    assert rows["unknown operators, only their bytes count"] == "my.own.Mix (1)"
+    shown = capsys.readouterr()
+    assert printed(shown.out)["unknown operators, only their bytes count"] == "my.own.Mix (1)"
+    assert shown.err == ("mtpp: warning: net.onnx: unknown operators, of which only the bytes count: my.own.Mix.\n")
     assert not (folder / "graph.json").exists()
 
 

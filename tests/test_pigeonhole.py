@@ -9,15 +9,16 @@ import networkx as nx
 import numpy as np
 import pytest
 from brute_force import best_partition
+from certificates import least_cost
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import graphs, heavy_overflows, instances, partitions
 
-from experiments.certificate_files import certificate_document, read_certificate
-from experiments.recheck import Network
-from experiments.verifying import verify
+from experiments.certificate_writing import certificate_document
+from experiments.verification.verify import verify
 from heuristics import HEURISTICS, Limits, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
+from instances.certificate_file import read_certificate
 from instances.contraction import reduce_instance
 from instances.documents import write_json
 from instances.synthetic import FAMILIES, TOYS, regal_style
@@ -32,8 +33,8 @@ from mtpp_models.simple import simple
 
 def pair_costs(instance: Instance) -> dict[tuple[int, int], float]:
     """L of all pairs, by the slow program that checks certificates."""
-    network, ceiling = Network(instance), 2 * float(instance.graph.work.sum() + instance.tensor_time.sum())
-    return {pair: network.least_cost(pair, ceiling) for pair in itertools.combinations(range(instance.graph.n), 2)}
+    ceiling = 2 * float(instance.graph.work.sum() + instance.tensor_time.sum())
+    return {pair: least_cost(instance, pair, ceiling) for pair in itertools.combinations(range(instance.graph.n), 2)}
 
 
 def all_partitions(instance: Instance) -> list[Partition]:

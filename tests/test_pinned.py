@@ -9,11 +9,11 @@ import networkx as nx
 import numpy as np
 import pytest
 from brute_force import best_partition
+from certificates import least_cost
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import graphs, heavy_overflows, instances, partitions
 
-from experiments.recheck import Network
 from heuristics import HEURISTICS, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.synthetic import FAMILIES, TOYS, regal_style
@@ -84,7 +84,7 @@ def test_a_cut_costs_the_cheapest_set_or_the_ceiling(instance: Instance, share: 
 @given(instances(max_nodes=8, huge_ratio=False), st.floats(0.01, 2.0), st.data())
 def test_cuts_agree_with_those_that_check_certificates(instance: Instance, share: float, data: st.DataObject) -> None:
     nodes = data.draw(st.lists(st.integers(0, instance.graph.n - 1), min_size=1, max_size=3, unique=True))
-    least = Network(instance).least_cost(nodes, everything(instance))
+    least = least_cost(instance, nodes, everything(instance))
     ceiling = share * least or 1.0
     value = BlockCuts(instance, ceiling).least_cost(nodes)
     assert min(least, ceiling) - rounding(instance, ceiling) <= value <= min(least, ceiling) * (1 + 1e-9)
@@ -94,9 +94,9 @@ def test_cuts_agree_with_those_that_check_certificates(instance: Instance, share
 def test_cuts_of_larger_graphs_agree_too(family: str) -> None:
     instance = Instance(regal_style(family, 60, seed=1), Platform(2, bandwidth=1))
     ceiling = simple(instance)
-    cuts, network = BlockCuts(instance, ceiling), Network(instance)
+    cuts = BlockCuts(instance, ceiling)
     for nodes in [[v] for v in range(0, 60, 3)] + [[v, v + 1] for v in range(0, 59, 6)]:
-        expected = min(network.least_cost(nodes, 2 * ceiling), ceiling)
+        expected = min(least_cost(instance, nodes, 2 * ceiling), ceiling)
         assert expected - rounding(instance, ceiling) <= cuts.least_cost(nodes) <= expected * (1 + 1e-9)
 
 

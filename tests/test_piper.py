@@ -45,6 +45,7 @@ def test_times_are_seconds_and_a_transfer_counts_both_ways(tmp_path: Path) -> No
     assert graph.param_bytes.tolist() == [8, 8, 8]
     assert graph.tensors.bytes.tolist() == [200, 60]
     assert graph.edges.tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert graph.source.endswith(", times in s")
 
 
 def test_other_ways_to_run_a_node_are_chosen_by_name(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from experiments.jobs import BoundSettings, Job, execute, plan_jobs
 from experiments.runs import SCHEMA, RunLog, read_runs
 from experiments.scheduling import Workers, local_workers, run_jobs
 from instances import ComputationGraph, InputError, Instance, Platform
-from instances.serialization import save_graph
+from instances.graph_file import save_graph
 
 METHODS = ("kahn", "random-100", "simple", "bottleneck", "exact")
 #: What must not depend on when and where a run was made.

@@ -185,7 +185,7 @@ def test_pictures_show_the_runs() -> None:
     everything = asked()
     frame = training_frame(everything, made_up(everything))
     lines = {str(line.get_label()): line for line in plot_sweep(frame, "6").get_lines()}
-    assert set(lines) == {*PLANNERS, "bound for any plan"}
+    assert set(lines) == {*PLANNERS, "bound, one stage a device"}
     assert np.asarray(lines["gpipe"].get_ydata()).tolist() == [1.8, 1.8]
     time, workload, fastest = plot_stages(frame).get_lines()
     assert np.asarray(time.get_ydata()).tolist() == [3.0, 2.0, 2.5]

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["FEATURES", "pack"]
@@ -35,7 +35,7 @@ _COMPARED = 256
 _CLOSE = 0.125
 
 
-@njit(cache=True)
+@compiled
 def pack(noise: FloatArray, weights: FloatArray, room: float, k: int, arrays: KernelArrays) -> IntArray:
     """Order in which blocks are filled with the ready node of highest score that fits, else the next block is begun.
 
@@ -109,7 +109,7 @@ def pack(noise: FloatArray, weights: FloatArray, room: float, k: int, arrays: Ke
     return order
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _describe(
     v: int,
     block: int,
@@ -141,6 +141,6 @@ def _describe(
     return arrays.work[v] + new + out - kept
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _positive(unit: float) -> float:
     return unit if unit > 0.0 else 1.0

@@ -101,14 +101,17 @@ class Weights:
         Raises
         ------
         InputError
-            If it is not one of a proposer with these features.
+            If it is not one of a proposer with these features, or has other weights.
         """
         proposer = PROPOSERS.get(checkpoint.policy)
-        if proposer is None or list(checkpoint.about.get("features", ())) != list(proposer.features):
+        if proposer is None or checkpoint.about.get("features") != list(proposer.features):
             raise InputError(
                 f"The policy {checkpoint.policy!r} with its features is not among {', '.join(PROPOSERS)}; train one."
             )
-        mean, deviation = (checkpoint.weights[name].astype(np.float64) for name in ("mean", "deviation"))
+        arrays = [checkpoint.weights.get(name) for name in ("mean", "deviation")]
+        if any(array is None or array.shape != (len(proposer.features) + 1,) for array in arrays):
+            raise InputError(f"The weights of the policy {checkpoint.policy!r} have other shapes; train one again.")
+        mean, deviation = (np.asarray(array, np.float64) for array in arrays)
         return cls(proposer, mean, deviation)
 
     def draw(self, count: int, rng: np.random.Generator) -> FloatArray:

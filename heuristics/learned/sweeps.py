@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from heuristics.compiling import lean
 from heuristics.kernels import kahn_kernel
 from heuristics.state import State, move, places_for, start_state, times_after
 from instances.arrays import KernelArrays
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["FEATURES", "sweep"]
@@ -37,7 +36,7 @@ _SWEEPS = 4
 _PAIRS = 2**24
 
 
-@njit(cache=True)
+@compiled
 def sweep(noise: FloatArray, weights: FloatArray, room: float, k: int, arrays: KernelArrays) -> IntArray:
     """Cut a random order into pieces of equal work, move nodes in four sweeps, and list the blocks.
 
@@ -100,7 +99,7 @@ def sweep(noise: FloatArray, weights: FloatArray, room: float, k: int, arrays: K
     return np.argsort(state.best_block * n + position)
 
 
-@njit(cache=True)
+@compiled
 def _equal_pieces(order: IntArray, k: int, arrays: KernelArrays) -> IntArray:
     block = np.zeros(len(order), dtype=np.int64)
     total, done = arrays.work.sum(), 0.0
@@ -111,7 +110,7 @@ def _equal_pieces(order: IntArray, k: int, arrays: KernelArrays) -> IntArray:
     return block
 
 
-@njit(cache=True)
+@compiled
 def _predecessors(arrays: KernelArrays) -> tuple[IntArray, IntArray]:
     """Compressed rows of the nodes before each node."""
     n = len(arrays.indegree)
@@ -126,7 +125,7 @@ def _predecessors(arrays: KernelArrays) -> tuple[IntArray, IntArray]:
     return start, before
 
 
-@lean
+@compiled(allocates=False)
 def _describe(
     v: int,
     a: int,
@@ -163,7 +162,7 @@ def _describe(
     columns[8] = abs(b - a) / len(state.time)
 
 
-@lean
+@compiled(allocates=False)
 def _power(x: float) -> float:
     x *= x
     x *= x

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import networkx as nx
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from instances.compiled import compiled
 from instances.pipeline import Cluster
 from instances.tensors import FloatArray, IntArray
 
@@ -64,7 +64,7 @@ def minimum_cut(weight: FloatArray) -> BoolArray:
     return _stoer_wagner(weight.copy())
 
 
-@njit(cache=True)
+@compiled
 def _stoer_wagner(weight: FloatArray) -> BoolArray:
     n = len(weight)
     group = np.arange(n)  # the vertex that stands for each one

@@ -1,20 +1,17 @@
-"""The simulator, compiled by numba, and what calls it in a loop.
-
-They stand in one file because numba's cache notices changes of a file, not of the files it calls into.
-"""
+"""The simulator, compiled by numba, and what calls it in a loop."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from heuristics.pipeline.state import Costs, Starts, State, Times
+from instances.compiled import compiled
 from instances.tensors import IntArray
 
 __all__ = ["anneal", "simulate"]
 
 
-@njit(cache=True)
+@compiled
 def simulate(times: Times, warmup: IntArray, M: int, full_duplex: bool, starts: Starts) -> float:
     """Run one iteration event by event; fill in all starts and return the makespan.
 
@@ -116,7 +113,7 @@ def simulate(times: Times, warmup: IntArray, M: int, full_duplex: bool, starts: 
     return makespan
 
 
-@njit(cache=True)
+@compiled
 def anneal(costs: Costs, start: State, steps: int, hot: float, cold: float, seed: int) -> tuple[float, State]:
     """Search for a plan with a small simulated makespan by random changes, fewer and fewer of them for the worse.
 
@@ -165,12 +162,12 @@ def anneal(costs: Costs, start: State, steps: int, hot: float, cold: float, seed
     return least, best
 
 
-@njit(cache=True)
+@compiled
 def _copy(state: State) -> State:
     return State(state.cuts.copy(), state.replicas.copy(), state.order.copy(), state.counts.copy())
 
 
-@njit(cache=True)
+@compiled
 def _assign(target: State, source: State) -> None:
     for n in range(len(target.cuts)):
         target.cuts[n], target.replicas[n] = source.cuts[n], source.replicas[n]
@@ -179,7 +176,7 @@ def _assign(target: State, source: State) -> None:
     target.counts[0], target.counts[1] = source.counts[0], source.counts[1]
 
 
-@njit(cache=True)
+@compiled
 def _bound(costs: Costs, state: State, times: Times) -> float:
     """Fill in the times of all stages and channels; return Z of the plan, infinite if it does not fit into memory."""
     f, b, cf, cb, A = times
@@ -218,14 +215,14 @@ def _bound(costs: Costs, state: State, times: Times) -> float:
     return bound
 
 
-@njit(cache=True)
+@compiled
 def _over(size: float, rate: float) -> float:
     if size == 0.0:
         return 0.0
     return size / rate if rate > 0.0 else np.inf
 
 
-@njit(cache=True)
+@compiled
 def _change(state: State, M: int) -> bool:
     """Change one thing at random; return whether that was possible."""
     S = state.counts[0]
@@ -242,7 +239,7 @@ def _change(state: State, M: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled
 def _move_cut(state: State, S: int) -> bool:
     if S == 1:
         return False
@@ -255,7 +252,7 @@ def _move_cut(state: State, S: int) -> bool:
     return moved
 
 
-@njit(cache=True)
+@compiled
 def _move_replica(state: State, S: int) -> bool:
     """Let one stage have a device more and another one less; the idle devices count as a stage here."""
     giver, taker = np.random.randint(0, S + 1), np.random.randint(0, S + 1)
@@ -278,7 +275,7 @@ def _move_replica(state: State, S: int) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled
 def _reorder(order: IntArray) -> bool:
     """Swap two devices, or reverse all from one to the other."""
     i, j = np.random.randint(0, len(order)), np.random.randint(0, len(order))
@@ -291,7 +288,7 @@ def _reorder(order: IntArray) -> bool:
     return True
 
 
-@njit(cache=True)
+@compiled
 def _merge_or_split(state: State, S: int) -> bool:
     n = np.random.randint(0, S)
     if np.random.random() < 0.5:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
 from heuristics.pipeline.execution import Order
+from instances.compiled import compiled
 from instances.errors import InputError
 from instances.pipeline import LayerChain, Plan, TrainingInstance
 from instances.pipeline.windows import Windows, windows_along
@@ -136,7 +136,7 @@ def _best_stages(
     return answers
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _prm(
     sums: FloatArray,
     sums_params: FloatArray,

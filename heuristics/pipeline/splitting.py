@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from instances.compiled import compiled
 from instances.pipeline import LayerChain
 from instances.tensors import FloatArray, IntArray
 
@@ -78,7 +78,7 @@ def _stages(i: int, j: int, units: int, cut: IntArray, last: IntArray) -> list[t
     return stages[::-1]
 
 
-@njit(cache=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _level(
     time: FloatArray, params: FloatArray, crossing: FloatArray, units: int, bandwidth: float
 ) -> tuple[FloatArray, IntArray, IntArray]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numba import njit
 
 from heuristics.limits import Limits
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
+from instances.compiled import compiled
 from instances.placement import Placement, PlacementInstance
 from instances.tensors import FloatArray, IntArray, compressed_rows
 
@@ -81,7 +81,7 @@ def _search(
     _walk(arrays, rows, device, best, value, 0, hot, cold, 0)  # compiles, which should not count as time
     moves, done = limits.allow(simulations) - 1 if instance.devices > 1 else 0, 0
     begin = time.monotonic()
-    while done < moves and not limits.reached(value[1] * instance.total_work):
+    while done < moves and not limits.reached(float(value[1]) * instance.total_work):
         chunk = min(_CHUNK, moves - done)
         hotter, colder = (hot and hot * (cold / hot) ** (i / moves) for i in (done, done + chunk))
         _walk(arrays, rows, device, best, value, chunk, hotter, colder, int(rng.integers(2**31)))
@@ -91,7 +91,7 @@ def _search(
     return Placement(instance, best)
 
 
-@njit(cache=True)
+@compiled
 def _walk(
     arrays: SimulatorArrays,
     rows: tuple[IntArray, IntArray, IntArray, IntArray],
@@ -128,7 +128,7 @@ def _walk(
             device[v], device[w] = old_v, old_w
 
 
-@njit(cache=True)
+@compiled
 def _destination(v: int, k: int, device: IntArray, neighbour_start: IntArray, neighbour: IntArray) -> int:
     """Another device for node v: that of a neighbour, or any one."""
     first, last = neighbour_start[v], neighbour_start[v + 1]

@@ -8,11 +8,11 @@ nodes that are placed already, and the buses and devices serve them as they will
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from heuristics.limits import Limits
 from heuristics.placement.heft import rank_order
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
+from instances.compiled import compiled
 from instances.placement import Placement, PlacementInstance
 from instances.tensors import IntArray
 
@@ -30,7 +30,7 @@ def greedy(instance: PlacementInstance, _rng: np.random.Generator, limits: Limit
     return Placement(instance, _place(SimulatorArrays.of(instance), order, *graph.predecessors))
 
 
-@njit(cache=True)
+@compiled
 def _place(arrays: SimulatorArrays, order: IntArray, start: IntArray, before: IntArray) -> IntArray:
     space = workspace(arrays)
     device = np.full(len(arrays.work), -1)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from heuristics.placement.state import SimulatorArrays, Workspace
+from instances.compiled import compiled
 from instances.tensors import FloatArray, IntArray
 
 __all__ = ["peak_memory"]
 
 
-@njit(cache=True)
+@compiled
 def peak_memory(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> None:
     """Fill `peak` of `space` after a simulation; nodes on device -1 are left out."""
     t_count, k = len(arrays.tensor_time), arrays.devices
@@ -51,7 +51,7 @@ def peak_memory(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> 
         space.peak[place[i]] = max(space.peak[place[i]], held[place[i]])
 
 
-@njit(cache=True)
+@compiled
 def _parameters(arrays: SimulatorArrays, device: IntArray) -> FloatArray:
     """Parameters on each device, shared ones once."""
     held = np.zeros(arrays.devices)

@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike
 
 from heuristics.placement.memory import peak_memory
 from heuristics.placement.state import SimulatorArrays, Workspace, workspace
-from instances.placement import OVERFLOW_WEIGHT, PlacementInstance
+from instances.compiled import compiled
+from instances.placement import PlacementInstance
 from instances.tensors import FloatArray, IntArray
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-@njit(cache=True)
+@compiled
 def simulate(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> float:
     """Step time with node v on ``device[v]``; fills `start`, `end`, `sent` and `arrived` of `space`.
 
@@ -74,13 +74,13 @@ def simulate(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> flo
     return step
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _later(x: float, y: float) -> float:
     """The larger number; `max` also looks for NaN, which takes a third of the time of a simulation."""
     return x if x > y else y
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _transfer(arrays: SimulatorArrays, space: Workspace, t: int, home: int, there: int, end: float) -> float:
     """When tensor `t`, complete at `end`, arrives; the first reader on a device makes it move."""
     if space.holds[there] == t:
@@ -99,7 +99,7 @@ def _transfer(arrays: SimulatorArrays, space: Workspace, t: int, home: int, ther
     return at
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _push(space: Workspace, size: int, v: int) -> int:
     """Put a node into the heap of (ready, index); returns the new size."""
     times, nodes, time, i = space.heap_time, space.heap_node, space.ready[v], size
@@ -113,7 +113,7 @@ def _push(space: Workspace, size: int, v: int) -> int:
     return size + 1
 
 
-@njit(cache=True, inline="always")
+@compiled(inline="always")
 def _pop(space: Workspace, size: int) -> int:
     """Remove the first node of the heap; returns the new size."""
     times, nodes, size = space.heap_time, space.heap_node, size - 1
@@ -135,14 +135,14 @@ def _pop(space: Workspace, size: int) -> int:
     return size
 
 
-@njit(cache=True)
+@compiled
 def penalised(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> float:
     """Penalised time of a placement, as `Placement.penalised_time`."""
     value = simulate(arrays, device, space) / arrays.total_work
     if arrays.memory < math.inf:
         peak_memory(arrays, device, space)
         for d in range(arrays.devices):
-            value += OVERFLOW_WEIGHT * max(0.0, space.peak[d] / arrays.memory - 1.0)
+            value += arrays.overflow_weight * max(0.0, space.peak[d] / arrays.memory - 1.0)
     return value
 
 
@@ -171,13 +171,13 @@ def penalised_times(instance: PlacementInstance, devices: ArrayLike) -> FloatArr
     return values.reshape(np.shape(devices)[:-1])
 
 
-@njit(cache=True)
+@compiled
 def _step_times(arrays: SimulatorArrays, placements: IntArray) -> FloatArray:
     space = workspace(arrays)
     return np.array([simulate(arrays, device, space) for device in placements])
 
 
-@njit(cache=True)
+@compiled
 def _penalised_times(arrays: SimulatorArrays, placements: IntArray) -> FloatArray:
     space = workspace(arrays)
     return np.array([penalised(arrays, device, space) for device in placements])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from instances.placement import PlacementInstance
+from instances.compiled import compiled
+from instances.placement import OVERFLOW_WEIGHT, PlacementInstance
 from instances.tensors import FloatArray, IntArray, compressed_rows
 
 __all__ = ["SimulatorArrays", "Workspace", "workspace"]
@@ -32,7 +32,7 @@ class SimulatorArrays(NamedTuple):
     devices : int
     node_gap, transfer_gap : float
     broadcast : bool
-    memory, total_work : float
+    memory, overflow_weight, total_work : float
     """
 
     work: FloatArray
@@ -51,6 +51,7 @@ class SimulatorArrays(NamedTuple):
     transfer_gap: float
     broadcast: bool
     memory: float
+    overflow_weight: float
     total_work: float
 
     @classmethod
@@ -75,6 +76,7 @@ class SimulatorArrays(NamedTuple):
             float(instance.transfer_gap),
             bool(instance.broadcast),
             instance.memory,
+            OVERFLOW_WEIGHT,
             instance.total_work,
         )
 
@@ -108,7 +110,7 @@ class Workspace(NamedTuple):
     holds: IntArray
 
 
-@njit(cache=True)
+@compiled
 def workspace(arrays: SimulatorArrays) -> Workspace:
     """Room for the simulations of one instance."""
     n, t, k = len(arrays.work), len(arrays.tensor_time), arrays.devices

@@ -17,7 +17,7 @@ from instances.pipeline.collapsing import collapse
 from instances.pipeline.plan import Plan
 from instances.pipeline.training import TrainingInstance
 from instances.readers import load_graph
-from instances.readers.pipedream import read_pipedream, recognises_pipedream
+from instances.readers.pipedream import input_nodes, recognises_pipedream
 from instances.tensors import FloatArray
 
 __all__ = [
@@ -64,23 +64,34 @@ def load_chain(spec: str | Path, **options: Any) -> LayerChain:
     if path.is_file() and path.suffix not in (".onnx", ".pt2"):
         text = read_text(path)
         if f'"{CHAIN_FORMAT}"' in text:
+            for name, value in options.items():
+                if value or value == "":
+                    raise InputError(f"{path}: a chain file takes no {name}; leave it out.")
             return read_chain(path)
         if recognises_pipedream(text):
-            return read_profile(path)
+            return read_profile(path, **options)
     return collapse(load_graph(spec, **options))
 
 
-def read_profile(path: str | Path) -> LayerChain:
+def read_profile(path: str | Path, **options: Any) -> LayerChain:
     """A PipeDream profile, ``graph.txt``, as a chain with its own backward times.
+
+    Parameters
+    ----------
+    path : str or path
+    **options
+        Of `load_graph`; with ``input_work="drop"`` the backward pass of Input nodes takes no time either.
 
     Raises
     ------
     InputError
         If the file cannot be read.
     """
-    graph = read_pipedream(path)
+    graph = load_graph(path, reader="pipedream", **options)
     try:
         backward = np.array([float(number) for number in _BACKWARD.findall(read_text(path))]) / 1000
+        if options.get("input_work") == "drop":
+            backward[input_nodes(graph)] = 0.0
         return collapse(graph, backward)
     except (ValueError, InputError) as error:
         raise InputError(f"{path}: a backward_compute_time is not a number of ms, 0 or more ({error}).") from None
@@ -253,9 +264,7 @@ def read_plan(path: str | Path, instance: TrainingInstance) -> Plan:
 
 
 def _fields(document: Value, name: str, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Value]:
-    found = document.open_members(("format",))["format"]
-    if found.text() != name:
-        found.fail(f"unknown format '{found.data}'; expected '{name}'.")
+    document.check_format(name)
     return document.members(("format", *required), optional)
 
 

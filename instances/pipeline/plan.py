@@ -237,4 +237,4 @@ def _time(size: float, rate: float) -> float:
     """Bytes over bytes per second; no link is no obstacle where there is nothing to send."""
     if size == 0:
         return 0.0
-    return float(size / rate) if rate > 0 else math.inf
+    return float(size) / float(rate) if rate > 0 else math.inf

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import networkx as nx
 import numpy as np
-from numba import njit
 
+from instances.compiled import compiled
 from instances.errors import InputError
 from instances.pipeline.cluster import Cluster
 from instances.tensors import FloatArray, IntArray
@@ -47,7 +47,7 @@ def windows_along(cluster: Cluster, order: Sequence[int] | IntArray) -> Windows:
     return _along(cluster.bandwidth[np.ix_(places, places)])
 
 
-@njit(cache=True)
+@compiled
 def _along(bandwidth: FloatArray) -> Windows:
     V = len(bandwidth)
     within = np.full((V + 1, V + 1), np.inf)

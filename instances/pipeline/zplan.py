@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from instances.compiled import compiled
 from instances.pipeline.training import TrainingInstance
 from instances.pipeline.windows import Windows
 from instances.tensors import FloatArray, IntArray
@@ -120,7 +120,7 @@ def z_points(
     return ZPoints(len(links) - len(value) + by_value, value[by_value], links)
 
 
-@njit(cache=True)
+@compiled
 def _insert(front1: FloatArray, front2: FloatArray, link: IntArray, count: int, z1: float, z2: float, new: int) -> int:
     """Insert a pair into a front with rising first and falling second values; return the new count."""
     at = 0
@@ -155,14 +155,14 @@ def _insert(front1: FloatArray, front2: FloatArray, link: IntArray, count: int, 
     return count - 1
 
 
-@njit(cache=True)
+@compiled
 def _over(size: float, rate: float) -> float:
     if size == 0.0:
         return 0.0
     return size / rate if rate > 0.0 else np.inf
 
 
-@njit(cache=True)
+@compiled
 def _z_kernel(
     sums_forward: FloatArray,
     sums_backward: FloatArray,
@@ -248,6 +248,6 @@ def _z_kernel(
     return value, links[:size]
 
 
-@njit(cache=True)
+@compiled
 def _longer(array: np.ndarray) -> np.ndarray:
     return np.concatenate((array, np.empty_like(array)))

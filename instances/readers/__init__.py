@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -12,16 +13,17 @@ from typing import Any
 from instances.architectures import ARCHITECTURES, LEVELS
 from instances.costs import DEFAULT_DEVICE, Device
 from instances.documents import read_text
-from instances.errors import InputError
+from instances.errors import InputError, InputWarning
 from instances.graph import ComputationGraph
+from instances.graph_file import read_graph
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
+from instances.readers.doubts import with_doubts
 from instances.readers.msr import read_msr, recognises_msr
 from instances.readers.onnx import read_onnx, recognises_onnx
 from instances.readers.pipedream import read_pipedream, recognises_pipedream
 from instances.readers.piper import read_piper, recognises_piper
 from instances.readers.torch_export import read_torch, recognises_torch
-from instances.serialization import read_graph
 
 __all__ = ["READERS", "Reader", "load_graph"]
 
@@ -43,7 +45,7 @@ class Reader:
     suffix : str
         Of the files of a binary format.
     options : tuple of str
-        Which of the keywords dims, training, device and cost `read` takes.
+        Which of the keywords dims, training, device, cost, input_work and time_unit `read` takes.
     """
 
     name: str
@@ -82,7 +84,13 @@ READERS: dict[str, Reader] = {
             suffix=".pt2",
             options=("device",),
         ),
-        Reader("piper", "JSON workloads of Piper (Tarnawski et al., 2021), training", read_piper, recognises_piper),
+        Reader(
+            "piper",
+            "JSON workloads of Piper (Tarnawski et al., 2021), training",
+            read_piper,
+            recognises_piper,
+            options=("time_unit",),
+        ),
         Reader(
             "costgraph",
             "TensorFlow's CostGraphDef as text, compute costs in µs",
@@ -90,13 +98,13 @@ READERS: dict[str, Reader] = {
             recognises_costgraph,
             lambda path: read_costgraph(path, communication="cost"),
         ),
-        Reader("dot", "Graphviz digraphs with weights, as of dagP", read_dot, recognises_dot),
+        Reader("dot", "Graphviz digraphs with weights, as of dagP", read_dot, recognises_dot, options=("time_unit",)),
         Reader(
             "pipedream",
             "graph.txt of PipeDream, times in ms",
             read_pipedream,
             recognises_pipedream,
-            options=("training",),
+            options=("training", "input_work"),
         ),
         Reader("json", "mtpp-graph/1, the format of this project", read_graph, lambda text: text.lstrip()[:1] in "{["),
     )
@@ -117,8 +125,12 @@ def load_graph(
     communication: str = "size",
     device: Device | None = None,
     cost: str | None = None,
+    input_work: str | None = None,
+    time_unit: str | None = None,
 ) -> ComputationGraph:
     """Build a named architecture or read a file.
+
+    What a file leaves in doubt is an `InputWarning` each, and stands in the attribute ``warnings`` of the graph.
 
     Parameters
     ----------
@@ -139,6 +151,11 @@ def load_graph(
         What an architecture or a network without times runs on.
     cost : {"roofline", "measured"}, optional
         Where the work of an ONNX model comes from; by default from the roofline model of `device`.
+    input_work : {"keep", "drop"}, optional
+        Whether the Input nodes of a PipeDream profile take their time; by default they do, with a warning.
+    time_unit : {"s", "ms", "us"}, optional
+        Of the times of a format that has no unit, which `piper` and `dot` are; by default seconds, with a warning if
+        the work is too much for that.
 
     Returns
     -------
@@ -165,6 +182,9 @@ def load_graph(
             raise InputError(f"{spec}: an architecture has no edge costs; use communication 'size'.")
         if cost == "measured":
             raise InputError(f"{spec}: an architecture cannot be measured; give an ONNX model.")
+        for name, value in (("input_work", input_work), ("time_unit", time_unit)):
+            if value is not None:
+                raise InputError(f"{spec}: an architecture takes no {name}; leave it out.")
         architecture = ARCHITECTURES[str(spec)]
         sizes: dict[str, Any] = architecture.checked(dims or {})
         return architecture.build(level=level, training=training, device=device or DEFAULT_DEVICE, **sizes)
@@ -173,18 +193,39 @@ def load_graph(
             raise InputError(f"{spec}: there is no such file.")
         raise InputError(f"There is no file and no architecture '{spec}'; {_suggest(str(spec), ARCHITECTURES)}")
     chosen = READERS[reader] if reader is not None else _recognise(spec)
-    asked = {"dims": dims, "level": level != LEVELS[0], "training": training, "device": device, "cost": cost}
-    given = {name: value for name, value in asked.items() if value}
+    asked = {
+        **{"dims": dims, "level": level != LEVELS[0], "training": training, "device": device, "cost": cost},
+        **{"input_work": input_work, "time_unit": time_unit},
+    }
+    given = {name: value for name, value in asked.items() if value or value == ""}
     for name in given:
         if name not in chosen.options:
             shown = f"{name} ({', '.join(dims or ())})" if name == "dims" else name
-            takers = ("architectures", *(other.name for other in READERS.values() if name in other.options))
+            takers = [other.name for other in READERS.values() if name in other.options]
+            if name not in ("input_work", "time_unit"):
+                takers = ["architectures", *takers]
             raise InputError(f"{spec}: '{chosen.name}' files take no {shown}; leave it out ({', '.join(takers)} do).")
     if communication == "size":
-        return chosen.read(spec, **given)
-    if chosen.read_costs is None:
+        graph = chosen.read(spec, **given)
+    elif chosen.read_costs is None:
         raise InputError(f"{spec}: '{chosen.name}' files have no edge costs; use communication 'size'.")
-    return chosen.read_costs(spec)
+    else:
+        graph = chosen.read_costs(spec)
+    if chosen.read is read_graph:  # the project's own format says all there is to say, and what was in doubt before
+        return graph
+    graph = with_doubts(graph, _unit_remedy(chosen) if time_unit is None else "")
+    for text in graph.attributes.get("warnings", ()):
+        warnings.warn(f"{spec}: {text}", InputWarning, stacklevel=2)
+    return graph
+
+
+def _unit_remedy(reader: Reader) -> str:
+    """What to do where the work is too much."""
+    if "time_unit" in reader.options:
+        return "if the file gives milliseconds, say --time-unit ms"
+    if "device" in reader.options:
+        return "check --peak-flops and --memory-bandwidth"
+    return "check the unit of the file's times"
 
 
 def _recognise(path: str | Path) -> Reader:

@@ -2,7 +2,8 @@
 
 A ``node { … }`` per operator: name, id, compute_cost [microseconds], ``input_info`` (preceding_node, preceding_port),
 ``output_info`` (size [bytes]) and ``control_input`` (a node that must run before: a dependency without bytes). Fields
-that are left out are 0. Files are read line by line. An output that aliases an input counts like any other.
+that are left out are 0. Files are read line by line. An output that aliases an input counts like any other. Nodes
+whose cost TensorFlow itself marks ``inaccurate`` give a warning.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TOKEN = re.compile(
 #: The fields of the messages that are read; what is in none of them is refused, so that a misspelt one is noticed.
 _READ = {
     "": {"node"},
-    "node": {"name", "id", "compute_cost", "input_info", "output_info", "control_input"},
+    "node": {"name", "id", "compute_cost", "input_info", "output_info", "control_input", "inaccurate"},
     "input_info": {"preceding_node", "preceding_port"},
     "output_info": {"size"},
 }
@@ -34,7 +35,7 @@ _SKIPPED = {
     "": {"cost"},
     "node": {
         *("device", "temporary_memory_size", "persistent_memory_size", "host_temp_memory_size", "is_final"),
-        *("device_temp_memory_size", "device_persistent_memory_size", "compute_time", "memory_time", "inaccurate"),
+        *("device_temp_memory_size", "device_persistent_memory_size", "compute_time", "memory_time"),
     },
     "input_info": set(),
     "output_info": {"alias_input_port", "shape", "dtype"},
@@ -49,6 +50,7 @@ class _Node:
     name: str = ""
     id: int = 0
     work: float = 0.0
+    inaccurate: bool = False
     outputs: list[float] = field(default_factory=list)
     inputs: list[list[int]] = field(default_factory=list)
     controls: list[int] = field(default_factory=list)
@@ -101,6 +103,8 @@ def read_costgraph(path: str | Path, communication: str = "size") -> Computation
     for u in first:
         outputs[u] = [*outputs[u], 0.0]
     edges += [(u, v, first[u]) for u, v in controls]
+    doubted = sum(node.inaccurate for node in nodes)
+    warning = f"TensorFlow marks the costs of {doubted} of {len(nodes)} nodes as inaccurate."
     unit = 1.0 if communication == "cost" else 1e-6
     try:
         return ComputationGraph.from_edges(
@@ -111,6 +115,7 @@ def read_costgraph(path: str | Path, communication: str = "size") -> Computation
             name=Path(path).stem,
             source=f"cost graph {Path(path).name}, communication by {communication}",
             time_unit="us" if communication == "cost" else "s",
+            attributes={"warnings": [warning]} if doubted else {},
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
@@ -163,6 +168,8 @@ def _set(node: _Node, key: str, value: str, place: str) -> None:
         node.work = amount(value, key, place)
     elif key == "size":
         node.outputs[-1] = amount(value, key, place)
+    elif key == "inaccurate":
+        node.inaccurate = value in ("true", "True", "t", "1")
     elif key == "id":
         node.id = _whole(value, key, place)
     elif key == "control_input":

@@ -2,12 +2,14 @@
 
 A ``digraph`` of node statements ``a [weight=3];`` and edge statements ``a -> b [weight=5];``. A missing weight is 1,
 other attributes are not read, and every node that an edge names must be declared. The format has no units: the weight
-of a node counts as seconds and that of an edge as bytes. Subgraphs and ports are refused.
+of a node counts as seconds, or as what is asked for, and that of an edge as bytes. Missing weights give a warning.
+Subgraphs and ports are refused.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,7 +19,7 @@ from typing import NoReturn
 from instances.documents import read_text
 from instances.errors import InputError
 from instances.graph import ComputationGraph
-from instances.readers.parsing import amount, outputs_by_size
+from instances.readers.parsing import amount, outputs_by_size, seconds
 
 __all__ = ["read_dot", "recognises_dot"]
 
@@ -35,7 +37,7 @@ def recognises_dot(text: str) -> bool:
     return re.match(r"(?:\s*(?://.*|\#.*)\n)*\s*(?:strict\s+)?(?:di)?graph\b[^{]*\{", text, re.IGNORECASE) is not None
 
 
-def read_dot(path: str | Path) -> ComputationGraph:
+def read_dot(path: str | Path, time_unit: str = "s") -> ComputationGraph:
     """Read a weighted graph.
 
     Edges that leave one node with the same weight are one tensor; with different weights they are several.
@@ -43,10 +45,13 @@ def read_dot(path: str | Path) -> ComputationGraph:
     Parameters
     ----------
     path : path of a text file
+    time_unit : {"s", "ms", "us"}
+        Of the weights of nodes.
 
     Returns
     -------
     ComputationGraph
+        Work in seconds.
 
     Raises
     ------
@@ -54,6 +59,7 @@ def read_dot(path: str | Path) -> ComputationGraph:
         If the file cannot be read, is undirected, has a weight that is not a number of 0 or more, or an edge of a node
         that is not declared; the message names the line.
     """
+    unit = seconds(time_unit)
     parser = _Parser(str(path), read_text(path))
     parser.parse()
     index = {name: v for v, name in enumerate(parser.nodes)}
@@ -67,11 +73,12 @@ def read_dot(path: str | Path) -> ComputationGraph:
     try:
         return ComputationGraph.from_edges(
             edges,
-            list(parser.nodes.values()),
+            [weight * unit for weight in parser.nodes.values()],
             outputs,
             names=tuple(parser.nodes),
             name=Path(path).stem,
-            source=f"DOT file {Path(path).name}, weights as seconds and bytes",
+            source=f"DOT file {Path(path).name}, weights as {time_unit} and bytes",
+            attributes={"warnings": parser.warnings} if parser.warnings else {},
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
@@ -85,6 +92,7 @@ class _Parser:
     text: str
     nodes: dict[str, float] = field(default_factory=dict)
     edges: list[tuple[str, str, str, float]] = field(default_factory=list)
+    unweighted: Counter[str] = field(default_factory=Counter)
     line: int = 1
     kind: str | None = ""
     token: str = ""
@@ -127,17 +135,27 @@ class _Parser:
         while self.kind == "arrow":
             self._next()
             path.append(self._name())
-        weight = self._weight(place)
+        given = self._weight(place)
+        weight = 1.0 if given is None else given
+        if given is None:
+            self.unweighted["nodes" if len(path) == 1 else "edges"] += max(1, len(path) - 1)
         if len(path) == 1:
             if path[0] in self.nodes:
                 raise InputError(f"{place}: node '{path[0]}' is declared twice; keep one.")
             self.nodes[path[0]] = weight
         self.edges += [(place, u, v, weight) for u, v in pairwise(path)]
 
-    def _weight(self, place: str) -> float:
+    @property
+    def warnings(self) -> list[str]:
+        """What the file leaves open."""
+        totals = {"nodes": len(self.nodes), "edges": len(self.edges)}
+        missing = [f"{count} of {totals[kind]} {kind}" for kind, count in self.unweighted.items()]
+        return [f"{' and '.join(missing)} have no weight, which counts as 1; give each its own."] if missing else []
+
+    def _weight(self, place: str) -> float | None:
         given = [value for key, value in self._attributes().items() if key in ("weight", "Weight")]
         if not given:
-            return 1.0
+            return None
         if len(given) > 1:
             raise InputError(f"{place}: weight is given twice; keep one.")
         return amount(given[0], "weight", place)

@@ -1,8 +1,9 @@
 """Profiles published with "Efficient Algorithms for Device Placement of DNN Graph Operators" (Tarnawski et al., 2020).
 
 A JSON object with ``nodes`` (id, name, fpgaLatency [ms], size: parameters [bytes], …) and ``edges``
-(sourceId, destId, size [bytes], cost). The accelerator's latency ``fpgaLatency`` is the work. The limits of the
-devices are not read, and colour classes in training profiles only.
+(sourceId, destId, size [bytes], cost). The accelerator's latency ``fpgaLatency`` is the work, also of nodes that are
+not ``supportedOnFpga``, which gives a warning. The limits of the devices are not read, and colour classes in training
+profiles only.
 """
 
 from __future__ import annotations
@@ -33,9 +34,13 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
 
     Edges that leave one node with the same size are one tensor; with different sizes they are several.
 
-    In a training profile the backward pass runs through the blocks in reverse. So each backward node joins the forward
-    nodes of its colour class, which must share its device, and each gradient is a tensor against the stream: a
-    transfer costs both its ends the same whichever way it goes. Nodes that would be on a cycle become one node.
+    In a training profile each backward node joins the forward nodes of its colour class, which must share its device,
+    and each gradient is a tensor of its own between the nodes that it joins: a transfer costs both its ends the same
+    whichever way it goes. So an edge of the backward pass says which blocks are neighbours, and it orders them like
+    the forward pass if it is reversed, as gradients flow, or as it stands: the layer profiles give the forward graph
+    twice. All such edges of a file are read in one direction, the one that leaves more nodes once the nodes of each
+    cycle have become one; if both leave as many, they are reversed. If even then cycles take more than half of the
+    nodes, that is a warning.
 
     Parameters
     ----------
@@ -71,6 +76,7 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
                 size=json_amount(node["size"]),
                 backward="isBackwardNode" in node and _flag(node["isBackwardNode"]),
                 colour=node["colorClass"].whole() if "colorClass" in node else None,
+                supported="supportedOnFpga" not in node or _flag(node["supportedOnFpga"]),
             )
         )
 
@@ -79,11 +85,13 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
         edge = item.open_members(("sourceId", "destId", communication))
         u, v = node_index(edge["sourceId"], index), node_index(edge["destId"], index)
         links.append((u, v, json_amount(edge[communication])))
+    warnings = _unsupported(nodes)
     work, param_bytes = [node.work for node in nodes], [node.size for node in nodes]
     names = [node.name for node in nodes]
     try:
         if any(node.backward for node in nodes):
             group, edges, outputs = _fold(nodes, links)
+            warnings += _lost_in_cycles(nodes, int(group.max()) + 1)
             work, param_bytes = np.bincount(group, work).tolist(), np.bincount(group, param_bytes).tolist()
             names = [nodes[v].name for v in np.unique(group, return_index=True)[1]]
         else:
@@ -97,6 +105,7 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
             name=Path(path).stem,
             source=f"profile {Path(path).name}, communication by {communication}",
             time_unit="ms" if communication == "cost" else "s",
+            attributes={"warnings": warnings} if warnings else {},
         )
     except InputError as error:
         document.fail(str(error))
@@ -109,6 +118,7 @@ class _Node:
     size: float
     backward: bool
     colour: int | None
+    supported: bool
 
 
 def _flag(value: Value) -> bool:
@@ -120,30 +130,14 @@ def _fold(
     nodes: list[_Node], links: list[tuple[int, int, float]]
 ) -> tuple[IntArray, list[tuple[int, int, int]], list[list[float]]]:
     """Fold the backward pass onto the forward pass: the group of each node, and the groups' edges and outputs."""
-    before = []  # pairs (u, v) where the block of u comes no later than that of v
-    for u, v, _ in links:
-        if nodes[u].backward and not nodes[v].backward:
-            raise InputError(f"Edge {nodes[u].name} -> {nodes[v].name} leads from the backward to the forward pass.")
-        if nodes[u].backward:
-            before.append((v, u))
-        elif not nodes[v].backward:
-            before.append((u, v))
-    backward_colours = {node.colour for node in nodes if node.backward} - {None}
-    first: dict[int | None, int] = {}
-    for v, node in enumerate(nodes):
-        if node.colour in backward_colours:
-            u = first.setdefault(node.colour, v)
-            before += [(u, v), (v, u)]
-    u_, v_ = np.array(before, dtype=np.int64).reshape(-1, 2).T
-    _, labels = connected_components(
-        coo_array((np.ones(len(u_)), (u_, v_)), shape=(len(nodes),) * 2), connection="strong"
-    )
-    _, first_node, group = np.unique(labels, return_index=True, return_inverse=True)
-    group = np.argsort(np.argsort(first_node))[group]  # numbered by their first nodes
-
-    apart = [(s, t) for s, t in zip(group[u_].tolist(), group[v_].tolist(), strict=True) if s != t]
-    position = np.argsort(ComputationGraph.from_edges(apart, np.zeros(len(first_node))).topological_order).tolist()
-    outputs: list[dict[tuple[int, float], int]] = [{} for _ in first_node]
+    ties = _ties(nodes)
+    readings = [_ordered(nodes, links, reverse) for reverse in (True, False)]
+    groups = [_components(ties + before, len(nodes)) for before in readings]
+    before, group = max(zip(readings, groups, strict=True), key=lambda reading: reading[1].max())  # the first if equal
+    count = int(group.max()) + 1
+    apart = [(s, t) for s, t in ((int(group[u]), int(group[v])) for u, v in before) if s != t]
+    position = np.argsort(ComputationGraph.from_edges(apart, np.zeros(count)).topological_order).tolist()
+    outputs: list[dict[tuple[int, float], int]] = [{} for _ in range(count)]
     edges = []
     for u, v, size in links:
         # A tensor has one producer: a gradient that several earlier groups read becomes a tensor of each of them.
@@ -151,3 +145,55 @@ def _fold(
         if s != t:
             edges.append((s, t, outputs[s].setdefault((u, size), len(outputs[s]))))
     return group, edges, [[size for _, size in tensors] for tensors in outputs]
+
+
+def _ties(nodes: list[_Node]) -> list[tuple[int, int]]:
+    """Pairs of nodes, both ways, that share a colour class with a backward node and so a device."""
+    colours = {node.colour for node in nodes if node.backward} - {None}
+    first: dict[int | None, int] = {}
+    ties = []
+    for v, node in enumerate(nodes):
+        if node.colour in colours:
+            u = first.setdefault(node.colour, v)
+            ties += [(u, v), (v, u)]
+    return ties
+
+
+def _ordered(nodes: list[_Node], links: list[tuple[int, int, float]], reverse: bool) -> list[tuple[int, int]]:
+    """Pairs (u, v) where the block of u comes no later than that of v, if the backward pass is reversed or not."""
+    before = []
+    for u, v, _ in links:
+        if nodes[u].backward and not nodes[v].backward:
+            raise InputError(f"Edge {nodes[u].name} -> {nodes[v].name} leads from the backward to the forward pass.")
+        if nodes[u].backward:
+            before.append((v, u) if reverse else (u, v))
+        elif not nodes[v].backward:
+            before.append((u, v))
+    return before
+
+
+def _components(pairs: list[tuple[int, int]], n: int) -> IntArray:
+    """Strongly connected component of each node, numbered by their first nodes."""
+    u, v = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    _, labels = connected_components(coo_array((np.ones(len(u)), (u, v)), shape=(n, n)), connection="strong")
+    _, first, component = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[component]
+
+
+def _lost_in_cycles(nodes: list[_Node], left: int) -> list[str]:
+    """The warning that few of the nodes are left, not counting what colour classes join."""
+    given = int(_components(_ties(nodes), len(nodes)).max()) + 1
+    if 2 * left >= given:
+        return []
+    return [
+        f"{given - left} of {given} nodes (colour classes count as one) are lost to cycles, {left} left; nodes on a "
+        "cycle share a block, so check the direction of the edges."
+    ]
+
+
+def _unsupported(nodes: list[_Node]) -> list[str]:
+    """The warning that some nodes cannot run where they are timed."""
+    count = sum(not node.supported for node in nodes)
+    if not count:
+        return []
+    return [f"{count} of {len(nodes)} nodes are not supported on the accelerator; its latency counts all the same."]

@@ -1,4 +1,4 @@
-"""What readers of text formats share: numbers, lines of large files, and edges that carry sizes."""
+"""What readers of text formats share: numbers, units, lines of large files, and edges that carry sizes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from instances.documents import Value
+from instances.documents import Value, check_readable
 from instances.errors import InputError
 
-__all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "text_lines"]
+__all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "seconds", "text_lines"]
 
 _LINE_LIMIT = 1 << 20
 
@@ -82,6 +82,22 @@ def outputs_by_size(
     return edges, [list(sizes) for sizes in outputs]
 
 
+def seconds(time_unit: str) -> float:
+    """How many seconds a unit of time is.
+
+    Raises
+    ------
+    InputError
+        If it is none of s, ms and us.
+    """
+    if time_unit not in _SECONDS:
+        raise InputError(f"time_unit is '{time_unit}'; it must be one of {', '.join(_SECONDS)}.")
+    return _SECONDS[time_unit]
+
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
 def text_lines(path: str | Path) -> Iterator[str]:
     """Lines of a text file, one at a time: the file may be larger than the memory.
 
@@ -90,16 +106,13 @@ def text_lines(path: str | Path) -> Iterator[str]:
     InputError
         If there is no such file, it is not UTF-8 text, or a line has more than a million characters.
     """
+    check_readable(path)
     try:
         with Path(path).open(encoding="utf-8-sig") as file:
             while line := file.readline(_LINE_LIMIT):
                 if len(line) == _LINE_LIMIT:
                     raise InputError(f"{path}: a line has more than {_LINE_LIMIT} characters; this is no such file.")
                 yield line
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file.") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: this is a folder; name a file in it.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: this is not UTF-8; it is not a text file.") from None
     except (OSError, ValueError) as error:

@@ -1,20 +1,26 @@
 r"""Profiles of "PipeDream: Generalized Pipeline Parallelism for DNN Training" (Narayanan et al., 2019), ``graph.txt``.
 
 A line per node, ``id -- description -- forward_compute_time=…, backward_compute_time=…, activation_size=…,
-parameter_size=…`` (times in ms, sizes in bytes), and an indented line ``id -- id`` per edge.
+parameter_size=…`` (times in ms, sizes in bytes), and an indented line ``id -- id`` per edge. Nodes that read nothing
+and whose description begins with ``Input`` stand for the loading of data. Their time may be most of the work, and
+PipeDream's own optimizer leaves them out.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+
+import numpy as np
 
 from instances.documents import read_text
 from instances.errors import InputError
 from instances.graph import ComputationGraph
 from instances.readers.parsing import amount
+from instances.tensors import IntArray
 
-__all__ = ["read_pipedream", "recognises_pipedream"]
+__all__ = ["input_nodes", "read_pipedream", "recognises_pipedream"]
 
 _NUMBERS = ("forward_compute_time", "backward_compute_time", "activation_size", "parameter_size")
 _ITEM = re.compile(r"__getitem__\((\d{1,9})\)")
@@ -25,7 +31,7 @@ def recognises_pipedream(text: str) -> bool:
     return re.search(r"^\S+ -- .*forward_compute_time=", text, re.MULTILINE) is not None
 
 
-def read_pipedream(path: str | Path, training: bool = False) -> ComputationGraph:
+def read_pipedream(path: str | Path, training: bool = False, input_work: str | None = None) -> ComputationGraph:
     """Read a profile; times become seconds.
 
     A node whose ``activation_size`` is a list ``[a; b; c]`` has one output tensor per entry. A consumer
@@ -37,6 +43,9 @@ def read_pipedream(path: str | Path, training: bool = False) -> ComputationGraph
     training : bool
         Whether the backward pass counts too: each node then takes the sum of its two times, and each tensor has twice
         the bytes, once for the activation and once for its gradient, as in PipeDream's own cost.
+    input_work : {"keep", "drop"}, optional
+        Whether Input nodes take their time or none, as for PipeDream, which drops their tensors as well; this matters
+        only where several nodes read one. By default they keep it, and if they have any, that is a warning.
 
     Returns
     -------
@@ -47,6 +56,8 @@ def read_pipedream(path: str | Path, training: bool = False) -> ComputationGraph
     InputError
         If the file cannot be read; the message names the line.
     """
+    if input_work not in (None, "keep", "drop"):
+        raise InputError(f"input_work is '{input_work}'; it must be 'keep' or 'drop'.")
     index: dict[str, int] = {}
     descriptions: list[str] = []
     outputs: list[list[float]] = []
@@ -80,7 +91,7 @@ def read_pipedream(path: str | Path, training: bool = False) -> ComputationGraph
         u, v = index[source], index[target]
         edges += [(u, v, output) for output in _outputs_read(descriptions[v], len(outputs[u]))]
     try:
-        return ComputationGraph.from_edges(
+        graph = ComputationGraph.from_edges(
             edges,
             work,
             outputs,
@@ -91,6 +102,27 @@ def read_pipedream(path: str | Path, training: bool = False) -> ComputationGraph
         )
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+    inputs = input_nodes(graph)
+    if input_work == "drop":
+        kept = graph.work.copy()
+        kept[inputs] = 0.0
+        return replace(graph, work=kept, source=f"{graph.source}, no time for Input nodes")
+    if input_work is None and graph.work[inputs].any():
+        scaled = graph.work / graph.work.max()  # so that no sum is infinite
+        share = scaled[inputs].sum() / scaled.sum()
+        warning = (
+            f"Input nodes take {share:.0%} of the work, and none in PipeDream's own optimizer; choose with "
+            "--input-work keep or drop."
+        )
+        return replace(graph, attributes={"warnings": [warning]})
+    return graph
+
+
+def input_nodes(graph: ComputationGraph) -> IntArray:
+    """The nodes of a profile that stand for the loading of data, as PipeDream finds them."""
+    reads = np.diff(graph.predecessors[0]) > 0
+    called = [name.partition(" ")[2].startswith("Input") for name in graph.names]
+    return np.flatnonzero(np.array(called, dtype=bool) & ~reads)
 
 
 def _outputs_read(description: str, count: int) -> list[int]:

@@ -1,8 +1,10 @@
 """Workloads published with "Piper: Multidimensional Planner for DNN Parallelization" (Tarnawski et al., 2021).
 
 A JSON object with ``nodes`` (id, ``TMPCs``) and ``edges`` (sourceId, destId, communicationCost [bytes]). ``TMPCs``
-lists, per degree of tensor parallelism, the ways to run a node: timePerSample [s, forward and backward],
-parameterSize [bytes]. Costs of synchronisation, coefficients of the memory and limits of the devices are not read.
+lists, per degree of tensor parallelism, the ways to run a node: timePerSample [forward and backward], parameterSize
+[bytes]. The format gives times no unit. Those of the published BERT-32 are seconds, those of GNMT and ResNet are
+milliseconds, as PipeDream's profiles of the same networks show, so the unit is an option. Costs of
+synchronisation, coefficients of the memory and limits of the devices are not read.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pathlib import Path
 from instances.documents import Value, read_json
 from instances.errors import InputError
 from instances.graph import ComputationGraph
-from instances.readers.parsing import json_amount, node_index, outputs_by_size
+from instances.readers.parsing import json_amount, node_index, outputs_by_size, seconds
 
 __all__ = ["read_piper", "recognises_piper"]
 
@@ -22,7 +24,9 @@ def recognises_piper(text: str) -> bool:
     return text.lstrip().startswith("{") and '"TMPCs"' in text and '"mtpp-graph/' not in text
 
 
-def read_piper(path: str | Path, degree: int = 1, configuration: str = "vanilla") -> ComputationGraph:
+def read_piper(
+    path: str | Path, degree: int = 1, configuration: str = "vanilla", time_unit: str = "s"
+) -> ComputationGraph:
     """Read a training workload, forward and backward pass.
 
     A tensor has twice the ``communicationCost`` of its edges, as in Piper's own cost: once for the activation and
@@ -35,6 +39,8 @@ def read_piper(path: str | Path, degree: int = 1, configuration: str = "vanilla"
         Degree of tensor parallelism of every node.
     configuration : str
         Id of the way to run every node; "activation recomp" in the published files recomputes activations.
+    time_unit : {"s", "ms", "us"}
+        Of the times in the file.
 
     Returns
     -------
@@ -47,6 +53,7 @@ def read_piper(path: str | Path, degree: int = 1, configuration: str = "vanilla"
         If the file cannot be read, a field is missing or of the wrong kind, a node cannot be run in this way, or an
         edge names an unknown node.
     """
+    unit = seconds(time_unit)
     document = read_json(path)
     fields = document.open_members(("nodes", "edges"))
     index: dict[int, int] = {}
@@ -58,7 +65,7 @@ def read_piper(path: str | Path, degree: int = 1, configuration: str = "vanilla"
             item.fail(f"id {node['id'].data} is taken by nodes[{index[node['id'].data]}].")
         names.append(f"{node['id'].data} {node['name'].text()}" if "name" in node else str(node["id"].data))
         chosen = _configuration(node["TMPCs"], str(degree), configuration)
-        work.append(json_amount(chosen["timePerSample"]))
+        work.append(json_amount(chosen["timePerSample"]) * unit)
         param_bytes.append(json_amount(chosen["parameterSize"]))
 
     links = []
@@ -75,7 +82,8 @@ def read_piper(path: str | Path, degree: int = 1, configuration: str = "vanilla"
             param_bytes,
             names=tuple(names),
             name=Path(path).stem,
-            source=f"workload {Path(path).name}, tensor parallelism {degree}, {configuration}, forward and backward",
+            source=f"workload {Path(path).name}, tensor parallelism {degree}, {configuration}, forward and backward, "
+            f"times in {time_unit}",
         )
     except InputError as error:
         document.fail(str(error))

@@ -8,24 +8,41 @@ products, convolutions and attention; all other operators are counted by the byt
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
 import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instances.costs import DEFAULT_DEVICE, Device
+from instances.documents import check_readable
 from instances.errors import InputError
 from instances.graph import ComputationGraph
+from instances.graph_file import read_graph
+from instances.readers.isolation import run_module
 from instances.tensors import SharedParameter
 
 if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-__all__ = ["decompose", "export", "from_exported_program", "read_torch", "recognises_torch", "trace"]
+__all__ = [
+    "decompose",
+    "export",
+    "first_line",
+    "from_exported_program",
+    "quiet",
+    "read_torch",
+    "recognises_torch",
+    "trace",
+]
+
+_MISSING = "PyTorch is not installed; install the extra: pip install 'mtpp[torch]'."
 
 
 def recognises_torch(head: bytes) -> bool:
@@ -34,7 +51,10 @@ def recognises_torch(head: bytes) -> bool:
 
 
 def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> ComputationGraph:
-    """Graph of a file that `torch.export.save` has written; like all that torch loads, read it only if you trust it.
+    """Graph of a file that `torch.export.save` has written.
+
+    The file may come from a stranger: nothing in it is run, see `instances.readers.torch_files`, and a process of its
+    own with limited time and memory reads it.
 
     Parameters
     ----------
@@ -52,22 +72,22 @@ def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> Computation
     InputError
         If torch is not installed, or the file cannot be read.
     """
-    torch = _torch()
-    if not Path(path).exists():
-        raise InputError(f"{path}: there is no such file.")
-    if Path(path).is_dir():
-        raise InputError(f"{path}: this is a folder; name a file in it.")
+    if find_spec("torch") is None:
+        raise InputError(_MISSING)
+    check_readable(path)
     if not zipfile.is_zipfile(path):
         raise InputError(f"{path}: not a file of torch.export.save, or cut short.")
-    try:
-        with _quiet():
-            program = torch.export.load(path)
-    except Exception as error:  # torch raises many kinds for what is broken inside
-        raise InputError(f"{path}: not a file of torch.export.save ({_first_line(error)}).") from None
-    try:
-        return from_exported_program(program, device, Path(path).stem)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "graph.json")
+        costs = (repr(device.peak_flops), repr(device.memory_bandwidth))
+        done = run_module("instances.readers.torch_files", os.path.abspath(path), out, *costs)
+        if not out.exists():
+            said = done.stderr.decode(errors="replace").splitlines()
+            problem = "the program takes too much time or memory, or PyTorch fails on it"
+            if done.returncode == 2 and said:
+                problem = said[-1].removeprefix(f"{os.path.abspath(path)}").lstrip(":, ")
+            raise InputError(f"{path}: {problem}")
+        return read_graph(out)
 
 
 def trace(
@@ -147,7 +167,7 @@ def export(
             problems.append(error)
     if isinstance(problems[0], InputError):
         raise problems[0]
-    raise InputError(f"The module cannot be built: {_first_line(problems[0])}") from problems[0]
+    raise InputError(f"The module cannot be built: {first_line(problems[0])}") from problems[0]
 
 
 def from_exported_program(
@@ -231,24 +251,24 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     if not any(node.target in table for node in program.graph.nodes if node.op == "call_function"):
         return program
     try:
-        with _quiet():
+        with quiet():
             return program.run_decompositions()
     except Exception as error:
-        raise InputError(f"The program cannot be decomposed: {_first_line(error)}") from error
+        raise InputError(f"The program cannot be decomposed: {first_line(error)}") from error
 
 
 def _export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
     torch = _torch()
     try:
-        with _quiet():
+        with quiet():
             program = torch.export.export(module, args, kwargs, strict=False)
     except Exception as error:
-        raise InputError(f"{type(module).__name__} cannot be exported: {_first_line(error)}") from error
+        raise InputError(f"{type(module).__name__} cannot be exported: {first_line(error)}") from error
     return decompose(program)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Neither warnings nor logs: what goes wrong is told by the exception."""
     before = logging.root.manager.disable
     logging.disable()
@@ -264,10 +284,11 @@ def _torch() -> Any:
         import torch
         import torch.export
     except ImportError:
-        raise InputError("PyTorch is not installed; install the extra: pip install 'mtpp[torch]'.") from None
+        raise InputError(_MISSING) from None
     return torch
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Kind of an error, and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

@@ -22,7 +22,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from heuristics import kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.contraction import reduce_instance
-from instances.serialization import read_graph, read_partition, save_graph, save_partition
+from instances.graph_file import read_graph, save_graph
+from instances.partition_file import read_partition, save_partition
 from instances.synthetic import layered
 
 

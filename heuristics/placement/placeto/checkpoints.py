@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heuristics.placement.placeto.features import FEATURES
 from heuristics.placement.placeto.rollout import FastScorer
+from instances.documents import check_readable, check_writable, parse_json
 from instances.errors import InputError
 
 __all__ = ["Checkpoint", "shipped"]
@@ -46,6 +52,7 @@ class Checkpoint:
     def save(self, path: str | Path) -> None:
         """Write a file that `load` reads on any machine."""
         head = {"schema": SCHEMA, "policy": self.policy, "options": dict(self.options), "about": dict(self.about)}
+        check_writable(path)
         with Path(path).open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **{_HEAD: np.array(json.dumps(head)), **self.weights})
 
@@ -56,25 +63,29 @@ class Checkpoint:
         Raises
         ------
         InputError
-            If it is something else, or damaged.
+            If there is no such file, it is something else, or it is damaged.
         OSError
             If it cannot be read.
         """
+        check_readable(path)
         with Path(path).open("rb") as file:
             return cls._read(file, str(path))
 
     @classmethod
     def _read(cls, file: IO[bytes], name: str) -> Checkpoint:
         try:
-            with np.load(file, allow_pickle=False) as archive:
-                arrays = {key: archive[key] for key in archive}
-            head = json.loads(str(arrays.pop(_HEAD)))
-            schema, checkpoint = head["schema"], cls(head["policy"], head["options"], arrays, head["about"])
-        except (AttributeError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
+            arrays = _arrays(file)
+            head = parse_json(str(arrays.pop(_HEAD)), name).open_members(("schema", "policy", "options", "about"))
+        except (KeyError, NotImplementedError, OSError, RuntimeError, TypeError, ValueError, *_BROKEN):
             raise InputError(f"{name} is no checkpoint of a policy, or it is damaged; train one and save it.") from None
+        schema, policy = head["schema"].text(), head["policy"].text()
         if schema != SCHEMA:
             raise InputError(f"{name} has schema {schema!r}, not {SCHEMA!r}; use the version that wrote it.")
-        return checkpoint
+        for key, weight in arrays.items():
+            if weight.dtype.kind != "f" or not np.isfinite(weight).all():
+                raise InputError(f"{name}: the weights '{key}' are not finite numbers; train a policy and save it.")
+        options, about = ({k: v.data for k, v in head[key].open_members(()).items()} for key in ("options", "about"))
+        return cls(policy, options, arrays, about)
 
     def scorer(self) -> FastScorer:
         """A policy `fast`, ready to place graphs without PyTorch; for others, see `policy.restore`.
@@ -82,12 +93,17 @@ class Checkpoint:
         Raises
         ------
         InputError
-            If it is another policy.
+            If it is another policy, or its weights do not fit together.
         """
         if self.policy != "fast":
             raise InputError(
                 f"The policy {self.policy!r} needs PyTorch; use policy.scorer(policy.restore(checkpoint))."
             )
+        shapes = [weight.shape for weight in self.weights.values()]
+        widths = [2 * len(FEATURES), *(shape[0] for shape in shapes[1::2] if shape)]
+        layers = [shape for i, o in pairwise(widths) for shape in ((o, i), (o,))]
+        if shapes != layers or len(widths) < 2 or widths[-1] != 1:
+            raise InputError(f"The weights of the policy {self.policy!r} do not fit together; train one and save it.")
         return FastScorer(self.weights)
 
 
@@ -97,4 +113,26 @@ def shipped() -> Checkpoint:
         return Checkpoint._read(file, _SHIPPED)
 
 
+def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
+    """Arrays of an ``.npz`` file; nothing is made before what the file says of its size is true."""
+    arrays = {}
+    with zipfile.ZipFile(file) as archive:
+        if sum(member.file_size for member in archive.infolist()) > _LARGEST:
+            raise ValueError("too large")
+        for member in archive.infolist():
+            data = io.BytesIO(archive.read(member))
+            if np.lib.format.read_magic(data) != (1, 0):
+                raise ValueError("an array of another version")
+            shape, by_columns, dtype = np.lib.format.read_array_header_1_0(data)
+            content = data.read()
+            if dtype.kind not in "fU" or math.prod(shape) * dtype.itemsize != len(content):
+                raise ValueError("not as many numbers as it says")
+            array = np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if by_columns else "C")
+            arrays[member.filename.removesuffix(".npy")] = array
+    return arrays
+
+
+#: Bytes of all arrays of a file.
+_LARGEST = 2**26
+_BROKEN = (zipfile.BadZipFile, zlib.error, SyntaxError, MemoryError, RecursionError)
 _HEAD = "checkpoint"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from heuristics.orders import kahn
 from heuristics.placement.placeto.features import ANCESTOR, FEATURES, Surroundings, candidate_features
 from heuristics.placement.simulator import SimulatorArrays, Workspace, penalised, workspace
+from instances.compiled import compiled
 from instances.errors import InputError
 from instances.placement import Placement, PlacementInstance
 from instances.tensors import FloatArray, IntArray
@@ -125,7 +125,7 @@ class Environment:
         )
 
 
-@njit(cache=True)
+@compiled
 def _move(
     v: int,
     device: IntArray,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from heuristics.placement.simulator import SimulatorArrays
 from instances import ComputationGraph
+from instances.compiled import compiled
 from instances.placement import PlacementInstance
 from instances.tensors import FloatArray, IntArray
 
@@ -106,7 +106,7 @@ def _tails(graph: ComputationGraph) -> FloatArray:
     return tail
 
 
-@njit(cache=True)
+@compiled
 def candidate_features(
     v: int,
     place: IntArray,
@@ -161,7 +161,7 @@ def candidate_features(
                 row[d, column] = np.log1p(row[d, column] / unit)
 
 
-@njit(cache=True)
+@compiled
 def _add_others(
     v: int,
     place: IntArray,
@@ -186,7 +186,7 @@ def _add_others(
             row[d, 5] += max(0.0, min(end[u], wait[d] + arrays.work[v]) - max(begin[u], wait[d]))
 
 
-@njit(cache=True)
+@compiled
 def _add_input(
     v: int,
     t: int,
@@ -211,7 +211,7 @@ def _add_input(
                     break
 
 
-@njit(cache=True)
+@compiled
 def _add_output(v: int, t: int, place: IntArray, begin: FloatArray, arrays: SimulatorArrays, row: FloatArray) -> None:
     """Count the readers of tensor `t` of `v` on each device, and what it means for them where `v` runs.
 

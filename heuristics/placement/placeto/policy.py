@@ -192,6 +192,9 @@ class Placeto(Policy):
         return self.head(torch.cat((here, *pooled), 1))
 
 
+#: Largest option of a policy in a file.
+_MOST = 4096
+
 #: Columns of a node that the published network sees, besides its device.
 _NODE = 5
 
@@ -229,7 +232,25 @@ def capture(policy: Policy, **about: Any) -> Checkpoint:
 
 
 def restore(checkpoint: Checkpoint) -> Policy:
-    """The policy of a checkpoint, to go on training."""
+    """The policy of a checkpoint, to go on training.
+
+    Raises
+    ------
+    InputError
+        If there is no such policy, or its options or weights do not fit it.
+    """
+    given = {name: weight.shape for name, weight in checkpoint.weights.items()}
+    try:
+        if not all(type(value) in (bool, int) and 0 <= value <= _MOST for value in checkpoint.options.values()):
+            raise ValueError("an option is no small whole number")
+        with torch.device("meta"):  # which takes no memory, whatever the options say
+            expected = create(checkpoint.policy, 0, **checkpoint.options).state_dict()
+        if given != {name: tuple(weight.shape) for name, weight in expected.items()}:
+            raise ValueError("the weights have other shapes")
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"The checkpoint of {checkpoint.policy!r} is damaged ({error}); train one again.") from None
     policy = create(checkpoint.policy, 0, **checkpoint.options)
     policy.load_state_dict({name: torch.as_tensor(weight) for name, weight in checkpoint.weights.items()})
     return policy

@@ -13,6 +13,7 @@ import onnx.inliner
 from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
+from instances.documents import check_readable
 from instances.errors import InputError
 
 __all__ = [
@@ -43,14 +44,11 @@ def load_model(path: str | Path) -> ModelProto:
     InputError
         If there is no such file, or it is not a model whose nodes are in topological order.
     """
+    check_readable(path)
     try:
         model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file.") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: this is a folder; name a file in it.") from None
     except Exception as error:  # protobuf has several, and onnx hands on what C++ throws
         raise InputError(f"{path}: not an ONNX model, or cut short ({_one_line(error)}).") from None
     if not model.graph.node:

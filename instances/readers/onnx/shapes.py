@@ -8,9 +8,7 @@ hang or need too much memory without harm.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +17,7 @@ import onnx
 from onnx import ModelProto, NodeProto, TypeProto
 
 from instances.errors import InputError
+from instances.readers.isolation import run_module
 from instances.readers.onnx.scope import Scope
 
 __all__ = ["infer_shapes"]
@@ -125,12 +124,10 @@ def _ask(way: str, model: ModelProto, path: str | Path, dims: Mapping[str, int])
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder, "question.onnx"), Path(folder, "answer.onnx")
         question.write_bytes(model.SerializeToString())
-        files = map(str, (question, answer, Path(path).resolve()))
-        command = [sys.executable, "-m", "instances.readers.onnx.asking", way, *files, json.dumps(dict(dims))]
-        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # each takes memory
-        environment = os.environ | one_thread | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        files = (question, answer, Path(path).resolve())
+        asking = "instances.readers.onnx.asking"
         try:
-            subprocess.run(command, cwd=folder, env=environment, timeout=_SECONDS, capture_output=True, check=True)
+            run_module(asking, way, *files, json.dumps(dict(dims)), folder=folder, seconds=_SECONDS).check_returncode()
             return onnx.load_model_from_string(answer.read_bytes())
         except (subprocess.SubprocessError, OSError):
             return None

@@ -1,4 +1,4 @@
-"""A second opinion on the program over ideals, in exact whole numbers and plain Python."""
+"""The program over ideals, written again in exact whole numbers and plain Python."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from instances import Instance
-from instances.contraction import reduce_instance
+from experiments.verification.clock import Clock
+from experiments.verification.exact_instance import ExactInstance
+from experiments.verification.merging import merge
 
 __all__ = ["PAIRS", "TooManyIdealsError", "some_chain_is_below"]
 
 #: Most pairs (ideal, larger ideal) that are looked at.
 PAIRS = 10_000_000
 
+# Sets are whole numbers with a bit for each node; beyond this many nodes they take too much memory.
+_NODES = 8192
+
 
 class TooManyIdealsError(Exception):
     """The graph is too wide to look at all its ideals."""
 
 
-def some_chain_is_below(instance: Instance, value: float, pairs: int = PAIRS) -> bool:
+def some_chain_is_below(exact: ExactInstance, value: Fraction, clock: Clock, pairs: int = PAIRS) -> bool:
     """Whether k blocks, each of a cost below `value`, can hold all nodes.
 
     A partition is a chain of ideals, the predecessor-closed node sets. Level b holds the ideals that b blocks below
-    `value` can fill but fewer cannot. The lossless reductions of `instances.contraction` come first. With finite
-    memory and no activation buffer the peak counts as 0.
+    `value` can fill but fewer cannot. With finite memory and no activation buffer the peak counts as 0.
 
     Parameters
     ----------
-    instance : Instance
-    value : float
+    exact : ExactInstance
+    value : Fraction
         In the time unit of the work.
+    clock : Clock
     pairs : int
         When to give up.
 
@@ -43,22 +47,28 @@ def some_chain_is_below(instance: Instance, value: float, pairs: int = PAIRS) ->
     Raises
     ------
     TooManyIdealsError
-        If there are more pairs.
+        If there are more pairs, or too many nodes.
+    OutOfTimeError
     """
-    instance = reduce_instance(instance).instance
-    question = _Question.of(instance, value)
-    everything, total = (1 << instance.graph.n) - 1, sum(question.work)
+    merged = merge(exact)
+    if merged.n > _NODES:
+        raise TooManyIdealsError(f"more than {_NODES} nodes")
+    question = _Bits.of(merged, value)
+    everything, total = (1 << len(question.work)) - 1, sum(question.work)
     reached, level = {0}, [(0, 0)]
     looked = 0
-    for left in reversed(range(instance.k)):
-        if any(question.cost(everything & ~ideal) < question.limit for ideal, _ in level):
-            return True
+    for left in reversed(range(min(exact.k, len(question.work)))):  # more blocks than nodes never help
+        for ideal, _ in level:
+            clock.check()
+            if question.cost(everything & ~ideal) < question.limit:
+                return True
         following = []
         for ideal, done in level if left else ():
             for larger, work, cost in question.extensions(ideal):
                 looked += 1
                 if looked > pairs:
-                    raise TooManyIdealsError
+                    raise TooManyIdealsError(f"more than {pairs} pairs of ideals")
+                clock.check()
                 rest = total - done - work
                 if cost < question.limit and larger not in reached and rest <= left * question.limit:
                     reached.add(larger)
@@ -72,8 +82,8 @@ _Tensor = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class _Question:
-    """The instance with node sets as the bits of whole numbers, and times as multiples of a common unit.
+class _Bits:
+    """The instance with node sets as the bits of whole numbers.
 
     `before` and `after` hold the neighbours of each node, `inputs` and `outputs` the tensors that it reads and
     produces; `held` are parameters of nodes and `shared` those of several, (users, time). `base` is the overflow of a
@@ -91,39 +101,24 @@ class _Question:
     limit: int
 
     @classmethod
-    def of(cls, instance: Instance, value: float) -> _Question:
-        graph, platform = instance.graph, instance.platform
-        rate = Fraction(0) if math.isinf(platform.bandwidth) else 1 / Fraction(platform.bandwidth)
-        work = [Fraction(x) for x in graph.work.tolist()]
-        sizes = [Fraction(x) * rate for x in graph.tensors.bytes.tolist()]
-        held = [Fraction(x) * rate for x in graph.param_bytes.tolist()]
-        shared = [Fraction(parameter.bytes) * rate for parameter in graph.parameters]
-        finite = math.isfinite(platform.memory)
-        buffer = Fraction(platform.activation_buffer or 0.0)
-        base = (buffer - Fraction(platform.memory)) * rate if finite else Fraction(0)
-        unit = math.lcm(*(x.denominator for x in (*work, *sizes, *held, *shared, base)))
-        before, after = [0] * graph.n, [0] * graph.n
-        for u, v in graph.edges.tolist():
-            before[v] |= 1 << u
-            after[u] |= 1 << v
-        inputs: list[list[_Tensor]] = [[] for _ in range(graph.n)]
-        outputs: list[list[_Tensor]] = [[] for _ in range(graph.n)]
-        for t, producer in enumerate(graph.tensors.producer.tolist()):
-            readers = graph.tensors.consumers[graph.tensors.start[t] : graph.tensors.start[t + 1]].tolist()
-            if readers:
-                outputs[producer].append((1 << producer, _mask(readers), int(sizes[t] * unit)))
-                for v in readers:
-                    inputs[v].append(outputs[producer][-1])
+    def of(cls, exact: ExactInstance, value: Fraction) -> _Bits:
+        """Read an instance whose tensors all have readers."""
+        inputs: list[list[_Tensor]] = [[] for _ in range(exact.n)]
+        outputs: list[list[_Tensor]] = [[] for _ in range(exact.n)]
+        for producer, readers, time in exact.tensors:
+            outputs[producer].append((1 << producer, _mask(readers), time))
+            for v in readers:
+                inputs[v].append(outputs[producer][-1])
         return cls(
-            before,
-            after,
-            [int(x * unit) for x in work],
-            inputs,
-            outputs,
-            [int(x * unit) for x in held],
-            [(_mask(p.users), int(x * unit)) for p, x in zip(graph.parameters, shared, strict=True)],
-            int(base * unit) if finite else None,
-            math.ceil(Fraction(value) * unit),
+            before=[_mask(nodes) for nodes in exact.before],
+            after=[_mask(nodes) for nodes in exact.after],
+            work=list(exact.work),
+            inputs=inputs,
+            outputs=outputs,
+            held=list(exact.held),
+            shared=[(_mask(users), size) for users, size in exact.shared],
+            base=None if exact.memory is None else (exact.buffer or 0) - exact.memory,
+            limit=math.ceil(value / exact.unit),
         )
 
     def cost(self, nodes: int) -> int:

@@ -1,4 +1,4 @@
-"""Graph and partition files: ``mtpp-graph/1`` and ``mtpp-partition/1``, both JSON.
+"""Graph files, ``mtpp-graph/1``, JSON.
 
 Floats are written with the shortest digits that give the same float back, so a graph survives a round trip
 bit by bit. An unknown field is an error: a misspelt one must not count as absent.
@@ -6,36 +6,18 @@ bit by bit. An unknown field is an error: a misspelt one must not count as absen
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
-from instances.documents import Value, read_json, write_json
+from instances.documents import GRAPH_FORMAT, Value, read_json, write_json
 from instances.errors import InputError
 from instances.graph import ComputationGraph
-from instances.partition import Partition
-from instances.problem import Instance
 from instances.tensors import SharedParameter
 
-__all__ = [
-    "GRAPH_FORMAT",
-    "PARTITION_FORMAT",
-    "graph_document",
-    "graph_from_document",
-    "partition_document",
-    "read_graph",
-    "read_partition",
-    "save_graph",
-    "save_partition",
-]
-
-GRAPH_FORMAT = "mtpp-graph/1"
-PARTITION_FORMAT = "mtpp-partition/1"
+__all__ = ["graph_document", "graph_from_document", "read_graph", "save_graph"]
 
 _GRAPH_OPTIONAL = ("name", "source", "time_unit", "parameters", "attributes")
 _NODE_OPTIONAL = ("name", "param_bytes", "output_bytes")
-_PARTITION_NUMBERS = ("bandwidth", "memory", "activation_buffer", "bottleneck")
-_PARTITION_OPTIONAL = ("graph", "graph_hash", "order", *_PARTITION_NUMBERS, "stages")
 
 
 def graph_document(graph: ComputationGraph) -> dict[str, Any]:
@@ -77,7 +59,7 @@ def graph_from_document(document: Value) -> ComputationGraph:
         If a field is missing, unknown or of the wrong kind, or the graph itself is refused; the message
         names the place.
     """
-    _check_format(document, GRAPH_FORMAT)
+    document.check_format(GRAPH_FORMAT)
     fields = document.members(("format", "nodes", "edges"), _GRAPH_OPTIONAL)
     nodes = [node.members(("work",), _NODE_OPTIONAL) for node in fields["nodes"].items()]
     if not nodes:
@@ -128,84 +110,6 @@ def read_graph(path: str | Path) -> ComputationGraph:
     return graph_from_document(read_json(path))
 
 
-def partition_document(partition: Partition) -> dict[str, Any]:
-    """The partition as the JSON document of its file; infinite bandwidth and memory are null."""
-    instance = partition.instance
-    graph, platform = instance.graph, instance.platform
-    stages: list[list[str]] = [[] for _ in range(instance.k)]
-    for v in partition.order.tolist():
-        stages[partition.block[v]].append(graph.names[v])
-    return {
-        "format": PARTITION_FORMAT,
-        "graph": graph.name,
-        "graph_hash": graph.content_hash,
-        "k": instance.k,
-        "block": partition.block.tolist(),
-        "order": partition.order.tolist(),
-        "bandwidth": _finite(platform.bandwidth),
-        "memory": _finite(platform.memory),
-        "activation_buffer": platform.activation_buffer,
-        "bottleneck": partition.bottleneck,
-        "stages": stages,
-    }
-
-
-def save_partition(partition: Partition, path: str | Path) -> None:
-    """Write a partition file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
-    write_json(path, partition_document(partition))
-
-
-def read_partition(path: str | Path, instance: Instance) -> Partition:
-    """Read a partition file as an answer to `instance`.
-
-    The blocks and the order are taken from the file. The cost is computed anew for the platform of
-    `instance`; the platform, bottleneck and stages in the file are there for people.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, was made for another graph or another k, or the partition is infeasible.
-    """
-    document = read_json(path)
-    _check_format(document, PARTITION_FORMAT)
-    fields = document.members(("format", "k", "block"), _PARTITION_OPTIONAL)
-    graph = fields["graph"].text() if "graph" in fields else "?"
-    for name in _PARTITION_NUMBERS:
-        if name in fields and fields[name].data is not None:
-            fields[name].number()
-    if "stages" in fields:
-        for stage in fields["stages"].items():
-            for node in stage.items():
-                node.text()
-    if "graph_hash" in fields and fields["graph_hash"].text() != instance.graph.content_hash:
-        document.fail(
-            f"the partition was made for another graph ('{graph}', hash {fields['graph_hash'].data[:8]}), not for "
-            f"'{instance.graph.name}' ({instance.graph.content_hash[:8]}); use that one."
-        )
-    if fields["k"].whole() != instance.k:
-        document.fail(f"the partition has k = {fields['k'].data}, but k = {instance.k} was asked for; use the same k.")
-    block = fields["block"].whole_numbers()
-    order = None
-    if "order" in fields and fields["order"].data is not None:
-        order = fields["order"].whole_numbers()
-    try:
-        return Partition(instance, block, order)
-    except InputError as error:
-        document.fail(str(error))
-
-
-def _check_format(document: Value, expected: str) -> None:
-    found = document.open_members(("format",))["format"]
-    if found.text() != expected:
-        found.fail(f"unknown format '{found.data}'; expected '{expected}'.")
-
-
 def _sizes(value: Value) -> list[float]:
     return [item.number() for item in value.items()] if isinstance(value.data, list) else [value.number()]
 
@@ -221,7 +125,3 @@ def _parameter(value: Value) -> SharedParameter:
     fields = value.members(("name", "bytes", "users"))
     users = tuple(fields["users"].whole_numbers())
     return SharedParameter(fields["name"].text(), fields["bytes"].number(), users)
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

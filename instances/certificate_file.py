@@ -1,37 +1,52 @@
-"""Certificate files, ``mtpp-certificate/1``: everything that others need to check an answer again."""
+"""Certificate files, ``mtpp-certificate/1``, as raw records: what a file states, and nothing that is believed."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from instances import InputError, Instance, Platform, Result, certify
-from instances.documents import Value, read_json
-from instances.serialization import PARTITION_FORMAT, graph_document, graph_from_document, partition_document
+from instances.documents import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
+from instances.errors import InputError
+from instances.graph_file import graph_from_document
+from instances.problem import Instance, Platform
 
-__all__ = [
-    "CERTIFICATE_FORMAT",
-    "Certificate",
-    "Claim",
-    "Stated",
-    "certificate_document",
-    "read_certificate",
-    "recheck",
-]
+__all__ = ["SOLVER_NAMES", "Certificate", "Claim", "Stated", "read_certificate", "read_claim", "recheck"]
 
-CERTIFICATE_FORMAT = "mtpp-certificate/1"
+#: Solvers that a certificate may name; others could be programs of a stranger.
+SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress")
 
-#: What checks the bounds of a method again; those of all other methods come from a solver and are trusted.
-_RECHECKS = {"simple": "formula", "pinned": "minimum cuts", "pigeonhole": "minimum cuts", "ideals": "ideals"}
+#: What checks the bounds of a method again; those of solvers are trusted.
+_RECHECKS = {
+    "simple": "formula",
+    "pinned": "minimum cuts",
+    "pigeonhole": "minimum cuts",
+    "ideals": "ideals",
+    "carried": "trusted",
+    "priced": "trusted",
+}
+_PART = "(all|cuts|windows|conflicts|joins|cutoff)"
+_OF_SOLVERS = re.compile(
+    rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck|(exact|coarse-\d{{1,9}})(\+{_PART}(-{_PART})*)*)(-lp)?"
+)
 
+#: What the parameters of a bound may hold.
+_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "time_limit", "gap", "threads", "seed")
 _PLATFORM = ("k", "bandwidth", "memory", "activation_buffer")
+_CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
 
 
-def recheck(method: str) -> str:
-    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", or nothing, "trusted"."""
-    return _RECHECKS.get(method, "trusted")
+def recheck(method: str) -> str | None:
+    """What checks a bound of this method again.
+
+    Returns
+    -------
+    str, optional
+        "formula", "minimum cuts", "ideals", or "trusted"; None where there is no such method.
+    """
+    return _RECHECKS.get(method) or ("trusted" if _OF_SOLVERS.fullmatch(method) else None)
 
 
 @dataclass(frozen=True)
@@ -43,15 +58,19 @@ class Claim:
     place : str
         Where in the file, such as ``bounds[2]``.
     method : str
+        A method that this project has.
     value : float
         In the time unit of the work.
     parameters : Value
         What a check needs to know, such as the nodes that the bound rests on.
     solver : str, optional
-        Name and version.
+        One of `SOLVER_NAMES`.
+    version : str, optional
+        Of the solver.
     seconds : float
         What the bound took.
     recheck : str
+        What is said to check it again.
     """
 
     place: str
@@ -59,6 +78,7 @@ class Claim:
     value: float
     parameters: Value
     solver: str | None
+    version: str | None
     seconds: float
     recheck: str
 
@@ -109,29 +129,6 @@ class Certificate:
     claims: tuple[Claim, ...]
 
 
-def certificate_document(answers: list[Result]) -> dict[str, Any]:
-    """The answers to one instance as the JSON document of its file."""
-    best = certify(*answers)
-    graph, platform = best.instance.graph, best.instance.platform
-    return {
-        "format": CERTIFICATE_FORMAT,
-        "instance": {
-            "name": best.instance.name,
-            "k": platform.k,
-            "bandwidth": _finite(platform.bandwidth),
-            "memory": _finite(platform.memory),
-            "activation_buffer": platform.activation_buffer,
-            "graph_hash": graph.content_hash,
-            "graph": graph_document(graph),
-        },
-        "partition": None if best.partition is None else partition_document(best.partition),
-        "bottleneck": None if best.partition is None else best.partition.bottleneck,
-        "bound": None if best.bound is None else best.bound.value,
-        "ratio": None if best.ratio is None else _finite(best.ratio),
-        "bounds": [_bound_document(answer) for answer in answers if answer.bound is not None],
-    }
-
-
 def read_certificate(path: str | Path) -> Certificate:
     """Read a certificate file without believing it.
 
@@ -146,10 +143,11 @@ def read_certificate(path: str | Path) -> Certificate:
     Raises
     ------
     InputError
-        If the file is not a certificate, or its graph or platform is none; the message names the place.
+        If the file is not a certificate, its graph or platform is none, or it names a field, a method or a solver that
+        this project does not have; the message names the place.
     """
     document = read_json(path)
-    _check_format(document, CERTIFICATE_FORMAT)
+    document.check_format(CERTIFICATE_FORMAT)
     names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
     fields = document.members(names)
     question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"))
@@ -162,56 +160,56 @@ def read_certificate(path: str | Path) -> Certificate:
         bottleneck=_optional(fields["bottleneck"]),
         bound=_optional(fields["bound"]),
         ratio=_optional(fields["ratio"]),
-        claims=tuple(_claim(value) for value in fields["bounds"].items()),
+        claims=tuple(read_claim(value) for value in fields["bounds"].items()),
     )
 
 
-def _bound_document(answer: Result) -> dict[str, Any]:
-    assert answer.bound is not None
-    solver, _, version = (answer.solver or "").partition(" ")
-    return {
-        "method": answer.bound.method,
-        "value": answer.bound.value,
-        "optimal": answer.bound.optimal,
-        "parameters": dict(answer.bound.witness),
-        "solver": solver or None,
-        "version": version or None,
-        "seconds": sum(answer.seconds.values()),
-        "recheck": recheck(answer.bound.method),
-    }
+def read_claim(value: Value) -> Claim:
+    """A bound of a certificate.
 
-
-def _claim(value: Value) -> Claim:
-    names = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
-    fields = value.members(names)
+    Raises
+    ------
+    InputError
+        If a field is missing, unknown or of the wrong kind, or names a method or a solver that there is not.
+    """
+    fields = value.members(_CLAIM)
     if not isinstance(fields["optimal"].data, bool):
         fields["optimal"].fail("expected true or false.")
-    fields["parameters"].open_members(())
-    solver = [fields[name].text() for name in ("solver", "version") if fields[name].data is not None]
+    method, solver = fields["method"].text(), _optional_text(fields["solver"])
+    if recheck(method) is None:
+        fields["method"].fail(f"there is no method {method!r} (mtpp list models).")
+    if solver is not None and solver not in SOLVER_NAMES:
+        fields["solver"].fail(f"there is no solver {solver!r}; known are {', '.join(SOLVER_NAMES)}.")
+    fields["parameters"].members((), _PARAMETERS)
     return Claim(
         place=value.path,
-        method=fields["method"].text(),
+        method=method,
         value=fields["value"].number(),
         parameters=fields["parameters"],
-        solver=" ".join(solver) or None,
+        solver=solver,
+        version=_optional_text(fields["version"]),
         seconds=fields["seconds"].number(),
         recheck=fields["recheck"].text(),
     )
 
 
 def _stated(value: Value) -> Stated:
-    _check_format(value, PARTITION_FORMAT)
+    value.check_format(PARTITION_FORMAT)
     names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages")
     fields = value.members(names)
     fields["graph"].text()
     return Stated(
-        block=tuple(item.whole() for item in fields["block"].items()),
-        order=tuple(item.whole() for item in fields["order"].items()),
+        block=tuple(fields["block"].whole_numbers()),
+        order=tuple(fields["order"].whole_numbers()),
         platform=_platform(value, fields),
         graph_hash=fields["graph_hash"].text(),
         bottleneck=fields["bottleneck"].number(),
-        stages=tuple(tuple(node.text() for node in stage.items()) for stage in fields["stages"].items()),
+        stages=tuple(tuple(_texts(stage)) for stage in fields["stages"].items()),
     )
+
+
+def _texts(value: Value) -> Iterator[str]:
+    return (item.text() for item in value.items())
 
 
 def _platform(place: Value, fields: dict[str, Value]) -> Platform:
@@ -223,15 +221,9 @@ def _platform(place: Value, fields: dict[str, Value]) -> Platform:
         place.fail(str(error))
 
 
-def _check_format(document: Value, expected: str) -> None:
-    found = document.open_members(("format",))["format"]
-    if found.text() != expected:
-        found.fail(f"unknown format '{found.data}'; expected '{expected}'.")
-
-
 def _optional(value: Value) -> float | None:
     return None if value.data is None else value.number()
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _optional_text(value: Value) -> str | None:
+    return None if value.data is None else value.text()

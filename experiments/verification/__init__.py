@@ -1,0 +1,1 @@
+"""The second opinion: certificates checked again with code that shares nothing with what made them."""

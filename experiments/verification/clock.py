@@ -1,0 +1,29 @@
+"""The time that a check may take, which is the caller's to say."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["Clock", "OutOfTimeError"]
+
+
+class OutOfTimeError(Exception):
+    """A check did not come to its end."""
+
+
+class Clock:
+    """Raises where time is up.
+
+    Parameters
+    ----------
+    seconds : float
+        From now on.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def check(self) -> None:
+        """Raise `OutOfTimeError` where time is up."""
+        if time.monotonic() > self._end:
+            raise OutOfTimeError

@@ -1,0 +1,124 @@
+"""The question of a certificate in whole numbers.
+
+Every float is a rational number, so all times have a common unit and nothing is rounded. Only what the file states
+is read here: works, bytes, producers and readers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from instances.problem import Instance
+
+__all__ = ["ExactInstance", "Tensor", "as_float"]
+
+
+def as_float(value: Fraction) -> float:
+    """The nearest float, infinite beyond the largest; for people to read."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+class Tensor(NamedTuple):
+    """What a node produces: producer, readers, and the time to move it."""
+
+    producer: int
+    readers: frozenset[int]
+    time: int
+
+
+@dataclass(frozen=True)
+class ExactInstance:
+    """A question whose times are whole multiples of a unit; bytes count as the time to move them.
+
+    Parameters
+    ----------
+    n, k : int
+        Nodes and blocks.
+    unit : Fraction
+        In the time unit of the work.
+    work : sequence of int
+        Of each node.
+    tensors : sequence of Tensor
+        Those that nobody reads too: they take memory.
+    held : sequence of int
+        Parameters of each node.
+    shared : sequence of (frozenset of int, int)
+        Users and size of each parameter with several users.
+    memory : int, optional
+        None if there is no limit that costs time.
+    buffer : int, optional
+        What is kept for activations; None if the peak of the order counts.
+    """
+
+    n: int
+    k: int
+    unit: Fraction
+    work: Sequence[int]
+    tensors: Sequence[Tensor]
+    held: Sequence[int]
+    shared: Sequence[tuple[frozenset[int], int]]
+    memory: int | None
+    buffer: int | None
+
+    @classmethod
+    def of(cls, instance: Instance, k: int | None = None) -> ExactInstance:
+        """Read an instance; `k` stands for another number of blocks."""
+        graph, platform = instance.graph, instance.platform
+        rate = Fraction(0) if math.isinf(platform.bandwidth) else 1 / Fraction(platform.bandwidth)
+        limited = math.isfinite(platform.memory) and rate > 0
+        work = [Fraction(x) for x in graph.work.tolist()]
+        sizes = [Fraction(x) * rate for x in graph.tensors.bytes.tolist()]
+        held = [Fraction(x) * rate for x in graph.param_bytes.tolist()]
+        shared = [Fraction(parameter.bytes) * rate for parameter in graph.parameters]
+        memory = Fraction(platform.memory) * rate if limited else Fraction(0)
+        buffer = Fraction(platform.activation_buffer or 0.0) * rate
+        scale = math.lcm(*{x.denominator for x in (*work, *sizes, *held, *shared, memory, buffer)})
+        start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
+        return cls(
+            n=len(work),
+            k=platform.k if k is None else k,
+            unit=Fraction(1, scale),
+            work=[int(x * scale) for x in work],
+            tensors=[
+                Tensor(producer, frozenset(readers[start[t] : start[t + 1]]), int(size * scale))
+                for t, (producer, size) in enumerate(zip(graph.tensors.producer.tolist(), sizes, strict=True))
+            ],
+            held=[int(x * scale) for x in held],
+            shared=[(frozenset(p.users), int(x * scale)) for p, x in zip(graph.parameters, shared, strict=True)],
+            memory=int(memory * scale) if limited else None,
+            buffer=None if platform.activation_buffer is None else int(buffer * scale),
+        )
+
+    @cached_property
+    def edges(self) -> frozenset[tuple[int, int]]:
+        """Pairs of a producer and a reader."""
+        return frozenset((tensor.producer, v) for tensor in self.tensors for v in tensor.readers)
+
+    @cached_property
+    def after(self) -> list[list[int]]:
+        """The readers of each node's tensors."""
+        return self._neighbours(0)
+
+    @cached_property
+    def before(self) -> list[list[int]]:
+        """The producers of what each node reads."""
+        return self._neighbours(1)
+
+    def _neighbours(self, end: int) -> list[list[int]]:
+        rows: list[list[int]] = [[] for _ in range(self.n)]
+        for edge in sorted(self.edges):
+            rows[edge[end]].append(edge[1 - end])
+        return rows
+
+    @cached_property
+    def work_bound(self) -> Fraction:
+        """The larger of the heaviest node and the work per block, eq. (13), in the time unit of the work."""
+        return max(Fraction(max(self.work)), Fraction(sum(self.work), self.k)) * self.unit

@@ -1,0 +1,38 @@
+"""Processes of their own for what may crash, hang or take all memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["run_module"]
+
+
+def run_module(
+    module: str, *arguments: str | Path, folder: str | None = None, seconds: float | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a module of this project with the packages that this process has, and none of the working folder.
+
+    Parameters
+    ----------
+    module : str
+        Its full name.
+    arguments : str or Path
+    folder : str, optional
+        Working folder; by default that of this process.
+    seconds : float, optional
+        After how long the process is killed.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        If it was killed.
+    OSError
+        If it cannot be started.
+    """
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # each takes memory
+    environment = os.environ | one_thread | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, env=environment, timeout=seconds, capture_output=True, check=False)

@@ -1,0 +1,263 @@
+"""What the hunter tries on a question: methods by group, held against brute force."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from extremes import build, build_placement
+from pipeline_cases import check_planner
+from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
+
+from experiments.certifying import combine, gather
+from heuristics import HEURISTICS, Limits
+from heuristics.pipeline import PLANNERS
+from heuristics.placement import PLACERS
+from instances import Instance, Partition, Result
+from instances.certificates import PROOF_TOLERANCE
+from instances.placement import Placement
+from mtpp_models import MODELS, solve
+from mtpp_models.block_tree import BlockTree
+from mtpp_models.formulation import Algorithm
+from mtpp_models.simple import simple
+
+__all__ = ["GROUPS", "Method", "Question", "ViolationError", "bound_method"]
+
+#: How far above the optimum a bound may be by rounding, and times that floats cannot tell from 0.
+_TOLERANCE, _NOTHING = Fraction(1, 10**9), Fraction(1, 10**300)
+# Beyond this relative error of floats, fractions decide.
+_DOUBT = 1e-10
+_FEW = Limits(evaluations=30)
+_LADDER_SECONDS = 1.0
+
+
+class ViolationError(AssertionError):
+    """A number that is false."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A case with its answers by brute force, each computed when it is asked for."""
+
+    case: Case
+    seed: int
+
+    @cached_property
+    def instance(self) -> Instance:
+        """The same for the project."""
+        return build(self.case)
+
+    @cached_property
+    def start(self) -> Partition | None:
+        """Nothing, or a random partition."""
+        r = random.Random(self.seed)
+        if r.random() < 0.4:
+            return None
+        graph, k = self.instance.graph, self.case.k
+        position = {int(v): i for i, v in enumerate(graph.topological_order)}
+        ends = sorted(r.randint(0, graph.n) for _ in range(min(k, graph.n) - 1))
+        return Partition(self.instance, [sum(end <= position[v] for end in ends) for v in range(graph.n)])
+
+    @cached_property
+    def optimum(self) -> float:
+        """In floats."""
+        return float(optimum(numbers(self.case, exact=False)))
+
+    @cached_property
+    def exact(self) -> Fraction:
+        """In fractions."""
+        return Fraction(optimum(numbers(self.case, exact=True)))
+
+    @cached_property
+    def doubtful(self) -> bool:
+        """Whether overflows are small differences of large numbers."""
+        if not self.case.overflows:
+            return False
+        held = sum(self.case.params) + sum(size for size, _ in self.case.shared) + (self.case.buffer or 0.0)
+        return not held * 2.0**-50 <= _DOUBT * self.optimum * self.case.bandwidth
+
+    def check_bound(self, value: float) -> float:
+        """How far a bound exceeds the optimum, as a part of it.
+
+        Raises
+        ------
+        ViolationError
+            If that is more than rounding.
+        """
+        excess = value / self.optimum - 1 if self.optimum > 0 else 0.0
+        if (excess <= _DOUBT and not self.doubtful) or value <= float(_NOTHING):
+            return excess
+        exact = self.exact
+        if value > exact * (1 + _TOLERANCE) + _NOTHING:
+            raise ViolationError(f"the bound {value!r} exceeds the optimum {float(exact)!r}")
+        return float(value / exact - 1) if exact > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Method:
+    """Something to try.
+
+    Parameters
+    ----------
+    name : str
+    check : callable
+        Tries it on a question and returns the relative excess of a bound over the optimum, at most rounding. It raises
+        `ViolationError` where a claim is false; any other error is a fault as well.
+    """
+
+    name: str
+    check: Callable[[Any], float]
+
+
+def bound_method(name: str, prove: Callable[[Question], Result]) -> Method:
+    """A method whose bound, partition and claims are held against brute force."""
+
+    def check(question: Question) -> float:
+        result = prove(question)
+        if result.bound is None:
+            raise ViolationError("there is no bound")
+        excess = question.check_bound(result.bound.value)
+        if result.partition is not None:
+            _check_partition(question, result.partition)
+        if result.bound.optimal:
+            _check_claim(question, result)
+        return excess
+
+    return Method(name, check)
+
+
+def _check_claim(question: Question, result: Result) -> None:
+    """Whether what says that it can prove no more is right, where that is known."""
+    assert result.bound is not None
+    least = Fraction(0)
+    if result.method in ("exact", "ideals", "exact+all"):
+        least = question.exact
+        if question.start is not None:  # of no interest above it
+            least = min(least, Fraction(question.start.bottleneck))
+    elif result.method == "pinned":
+        least = Fraction(least_block_around(numbers(question.case, exact=True)))
+        least = min(least, question.exact)
+    slack = 3 * Fraction(PROOF_TOLERANCE)  # what was found may itself be rounded
+    if result.bound.value < least * (1 - slack) - _NOTHING:
+        raise ViolationError(f"{result.method} stops at {result.bound.value!r}, said to be all, below {float(least)!r}")
+
+
+def _check_partition(question: Question, partition: Partition) -> None:
+    """Whether its cost is right, in fractions; feasible it is, or it could not have been made."""
+    case = question.case
+    times = numbers(case, exact=True)
+    costs = block_costs(times, partition.block.tolist(), partition.order.tolist())
+    held = Fraction(0)
+    if case.overflows:  # what the sum of the parameters is rounded by
+        held = (sum(times.params) + sum(times.shared)) / times.rate
+    error = abs(Fraction(partition.bottleneck) - max(costs))
+    if error > _TOLERANCE * max(costs) + Fraction(1, 2**48) * held + _NOTHING:
+        raise ViolationError(f"the bottleneck {partition.bottleneck!r} should be {float(max(costs))!r}")
+    for u, _, readers in case.tensors:
+        if any(partition.block[u] > partition.block[v] for v in readers):
+            raise ViolationError("an edge points backwards")
+    if partition.bottleneck < question.exact * (1 - _TOLERANCE) - Fraction(1, 2**48) * held - _NOTHING:
+        raise ViolationError(f"the bottleneck {partition.bottleneck!r} is below the optimum {float(question.exact)!r}")
+
+
+def _model(name: str, solver: str, *, relaxation: bool = False) -> Method:
+    def prove(question: Question) -> Result:
+        start = question.start
+        if "+" in name and start is None:
+            start = Partition(question.instance, [0] * question.case.n)
+        return solve(question.instance, name, solver=solver, start=start, relaxation=relaxation)
+
+    return bound_method(f"{name}-lp" if relaxation else name, prove)
+
+
+def _any_prices(question: Question) -> float:
+    """The proof that `priced` rests on, with prices and a goal out of the air."""
+    instance, r = question.instance, random.Random(question.seed)
+    everything = Partition(instance, [0] * question.case.n).bottleneck
+    goal = max(simple(instance), r.choice((0.3, 0.9, 1.0)) * everything, 0.9 * question.optimum)
+    goal = r.choice((goal, question.optimum * (1 + 1e-6)))
+    if not goal > 1e-290:
+        return 0.0
+    prices = np.array([r.choice((0.0, 1.0, r.random(), 1e-9)) for _ in range(question.case.n)])
+    if not prices.any():
+        prices[0] = 1.0
+    proved, _ = BlockTree(instance, prices, goal).explore(lambda: False)
+    return question.check_bound(goal) if proved else 0.0
+
+
+def _heuristic(name: str) -> Method:
+    def check(question: Question) -> float:
+        rng = np.random.default_rng(question.seed)
+        _check_partition(question, HEURISTICS[name].run(question.instance, rng, _FEW))
+        return 0.0
+
+    return Method(name, check)
+
+
+def _ladder(solver: str) -> Method:
+    def check(question: Question) -> float:
+        answers = gather(
+            question.instance,
+            time_limit=_LADDER_SECONDS,
+            solver=solver,
+            gap=0.0,
+            threads=1,
+            seed=question.seed % 2**31,
+            start=question.start,
+        )
+        excess = max(question.check_bound(answer.bound.value) for answer in answers if answer.bound is not None)
+        best = combine(answers)
+        if best.partition is None:
+            raise ViolationError("there is no partition")
+        _check_partition(question, best.partition)
+        return excess
+
+    return Method("ladder", check)
+
+
+def _placer(name: str) -> Method:
+    def check(question: Question) -> float:
+        instance = build_placement(question.case)
+        n, devices = question.case.n, range(min(instance.devices, 3))
+        found = PLACERS[name].run(instance, np.random.default_rng(question.seed), Limits(evaluations=30))
+        times = [found.step_time]
+        if n <= 4:
+            times += [Placement(instance, device).step_time for device in itertools.product(devices, repeat=n)]
+        if not math.isfinite(found.step_time):
+            raise ViolationError(f"the step takes {found.step_time}")
+        if not instance.lower_bound <= min(times):
+            raise ViolationError(f"the bound {instance.lower_bound!r} exceeds the step time {min(times)!r}")
+        return instance.lower_bound / min(times) - 1
+
+    return Method(name, check)
+
+
+def _groups(solver: str) -> dict[str, list[Method]]:
+    algorithms = [name for name, model in MODELS.items() if isinstance(model, Algorithm)]
+    fast = [_model(name, solver) for name in algorithms if name != "priced"]
+    models = [name for name in MODELS if name not in algorithms]
+    strong = ["exact+all", "coarse-2+all", "coarse-4+all"]
+    placers = [name for name in PLACERS if name not in ("metis", "scotch", "placeto")]
+    return {
+        "bounds": [*fast, Method("any-prices", _any_prices)],
+        "priced": [_model("priced", solver)],
+        "models": [
+            *(_model(name, solver) for name in (*models, *strong)),
+            *(_model(name, solver, relaxation=True) for name in (*models, *strong)),
+        ],
+        "ladder": [_ladder(solver)],
+        "heuristics": [_heuristic(name) for name in HEURISTICS],
+        "planners": [Method(name, lambda case, name=name: check_planner(name, case)) for name in PLANNERS],
+        "placers": [_placer(name) for name in placers],
+    }
+
+
+#: The methods of each group, for a solver; planners are asked about pipelines, all others about `Question`.
+GROUPS = _groups

@@ -1,0 +1,221 @@
+"""Machine code on disk never outlives the sources that it was made from."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numba
+import pytest
+
+import instances.compiled
+from instances.compiled import compiled, kernel_sources
+from instances.siblings import SIBLINGS
+
+ROOT = Path(instances.compiled.__file__).parent.parent
+FILES = [path for package in SIBLINGS for path in (ROOT / package).rglob("*.py")]
+TREES = {path: ast.parse(path.read_text()) for path in FILES}
+
+CALLEE = "from instances.compiled import compiled\n@compiled\ndef inner(x):\n    return x + 1\n"
+CALLER = (
+    "from instances.compiled import compiled\nfrom mtpp_models.callee import inner\n"
+    "@compiled\ndef outer(x):\n    return 2 * inner(x)\n"
+)
+SHOW = "print(outer(1), sum(outer.stats.cache_hits.values()), sum(outer.stats.cache_misses.values()))"
+
+
+def is_kernel(node: ast.AST) -> bool:
+    """Whether this is a function under the decorator."""
+    if not isinstance(node, ast.FunctionDef):
+        return False
+    decorators = [getattr(decorator, "func", decorator) for decorator in node.decorator_list]
+    return any(isinstance(decorator, ast.Name) and decorator.id == "compiled" for decorator in decorators)
+
+
+def test_numba_is_used_through_the_decorator_alone() -> None:
+    """No other file takes a decorator from numba, and none is hidden from the hash."""
+    for path, tree in TREES.items():
+        if path != Path(instances.compiled.__file__):
+            for node in ast.walk(tree):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                assert not any(name.split(".")[0] == "numba" for name in names), path
+    with_kernels = {path for path, tree in TREES.items() if any(map(is_kernel, ast.walk(tree)))}
+    assert len(with_kernels) > 20
+    assert with_kernels <= set(kernel_sources())
+
+
+# What kernels use
+
+
+def definitions(tree: ast.Module) -> dict[str, ast.AST]:
+    """What each global name of a file stands for: a function, a class, an assignment or an import."""
+    found: dict[str, ast.AST] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = node
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.update({alias.asname or alias.name.split(".")[0]: node for alias in node.names})
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                found.update({name.id: node for name in ast.walk(target) if isinstance(name, ast.Name)})
+    return found
+
+
+GLOBALS = {path: definitions(tree) for path, tree in TREES.items()}
+
+
+def names(*nodes: ast.AST | None) -> set[str]:
+    """Names that stand in some pieces of code."""
+    return {name.id for node in nodes if node for name in ast.walk(node) if isinstance(name, ast.Name)}
+
+
+def defined(path: Path, name: str) -> tuple[Path, ast.AST] | None:
+    """Where a global name of a file is defined in this project; imports are followed."""
+    node = GLOBALS[path].get(name)
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        module = node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name
+        if module.split(".")[0] not in SIBLINGS:
+            return None
+        assert isinstance(node, ast.ImportFrom), f"{path}: a kernel uses {name}, a module"
+        original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
+        file = ROOT / (module.replace(".", "/") + ".py")
+        return defined(file if file.exists() else ROOT / module.replace(".", "/") / "__init__.py", original)
+    return None if node is None else (path, node)
+
+
+def used(node: ast.AST) -> tuple[set[str], set[str]]:
+    """Names that a definition takes values from, and names that it takes types from."""
+    if isinstance(node, ast.FunctionDef):
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        inside = [inner.annotation for inner in ast.walk(node) if isinstance(inner, ast.AnnAssign)]
+        types = names(*(argument.annotation for argument in arguments), node.returns, *inside)
+        return names(*node.body, *node.args.defaults), types
+    if isinstance(node, ast.ClassDef):  # of a tuple, its fields
+        return set(), names(*(field.annotation for field in node.body if isinstance(field, ast.AnnAssign)), *node.bases)
+    assert isinstance(node, (ast.Assign, ast.AnnAssign))
+    return names(node.value), set()
+
+
+def parts_of_kernels() -> Iterator[tuple[Path, str]]:
+    """Yield file and name of all that machine code is made from: kernels, constants and tuples."""
+    rest = [(path, node.name) for path, tree in TREES.items() for node in ast.walk(tree) if is_kernel(node)]
+    seen = set()
+    while rest:
+        path, name = rest.pop()
+        if (path, name) in seen:
+            continue
+        seen.add((path, name))
+        yield path, name
+        values, types = used(GLOBALS[path][name])
+        for other in values | types:
+            found = defined(path, other)
+            # An alias such as FloatArray says nothing to numba; a class does.
+            if found and (other in values or isinstance(found[1], ast.ClassDef)):
+                rest.append((found[0], next(key for key, node in GLOBALS[found[0]].items() if node is found[1])))
+
+
+def test_whatever_kernels_use_is_part_of_the_hash() -> None:
+    parts = set(parts_of_kernels())
+    found = {(path.relative_to(ROOT).as_posix(), name) for path, name in parts}
+    assert {
+        ("instances/arrays.py", "KernelArrays"),  # in an annotation
+        ("heuristics/block_peaks.py", "Queues"),  # a field of such a tuple
+        ("mtpp_models/pinned.py", "UNIT"),  # a constant of another file
+        ("mtpp_models/flows.py", "augment"),
+    } <= found
+    assert not {part for part in parts if part[0] not in set(kernel_sources())}
+
+
+# What lies on disk
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Two files of kernels, in a folder with a space in its name."""
+    root = tmp_path / "a project"
+    for package in ("instances", "mtpp_models"):
+        (root / package).mkdir(parents=True)
+        (root / package / "__init__.py").touch()
+    shutil.copy(instances.compiled.__file__, root / "instances")
+    (root / "mtpp_models" / "callee.py").write_text(CALLEE)
+    (root / "mtpp_models" / "caller.py").write_text(CALLER)
+    return root
+
+
+def run(project: Path, script: str = f"from mtpp_models.caller import outer; {SHOW}", **variables: str) -> str:
+    """Run a script in a process of its own; return what it prints."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    environment |= {"PYTHONPATH": str(project), "XDG_CACHE_HOME": str(project / "users"), **variables}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def code(folder: Path) -> set[str]:
+    """Names of the folders with machine code in a folder."""
+    return {path.name for path in folder.glob("kernels-*") if any(path.rglob("*.nbc"))}
+
+
+def test_a_changed_callee_is_noticed(project: Path) -> None:
+    """Machine code of a caller in another file is used again, until the callee changes."""
+    assert run(project) == "4 0 1"
+    assert run(project) == "4 1 0"
+    (project / "mtpp_models" / "callee.py").write_text(CALLEE.replace("x + 1", "x + 100"))
+    assert run(project) == "202 0 1"
+    assert len(code(project / "instances" / "__pycache__")) == 2
+    (project / "mtpp_models" / "callee.py").write_text(CALLEE)
+    assert run(project) == "4 1 0"
+
+
+def test_a_source_that_changes_during_a_run_leaves_no_code_behind(project: Path) -> None:
+    """A caller imported after its callee was edited must not be stored under the hash of what stood there before."""
+    edit = (
+        "import instances.compiled as c; c._first_look(); from pathlib import Path; p = Path('mtpp_models/callee.py')\n"
+        "p.write_text(p.read_text().replace('x + 1', 'x + 100')); from mtpp_models.caller import outer\n"
+    )
+    assert run(project, edit + "print(outer(1))") == "202"
+    assert not code(project / "instances" / "__pycache__")
+    (project / "mtpp_models" / "callee.py").write_text(CALLEE)
+    assert run(project) == "4 0 1"
+
+
+def test_a_users_folder_comes_first(project: Path) -> None:
+    """Nothing is written beside the sources, even where numba is told to."""
+    variables = {"NUMBA_CACHE_DIR": str(project / "elsewhere"), "NUMBA_CACHE_LOCATOR_CLASSES": "InTreeCacheLocator"}
+    assert run(project, **variables) == "4 0 1"
+    assert run(project, **variables) == "4 1 0"
+    assert len(code(project / "elsewhere")) == 1
+    assert not list((project / "instances").rglob("*.nb?")) + list((project / "mtpp_models").rglob("*.nb?"))
+
+
+def test_sources_that_cannot_be_written_beside(project: Path) -> None:
+    """Then the user's folder of caches holds the code; without one, every process compiles."""
+    (project / "instances" / "__pycache__").write_text("a file stands where the folder should be")
+    assert run(project) == "4 0 1"
+    assert run(project) == "4 1 0"
+    assert len(code(project / "users" / "numba")) == 1
+    shutil.rmtree(project / "users")
+    (project / "users").touch()
+    assert [run(project), run(project)] == ["4 0 1", "4 0 1"]
+
+
+def test_without_compilation_the_function_runs_as_it_stands(project: Path) -> None:
+    assert run(project, "from mtpp_models.caller import outer; print(outer(1))", NUMBA_DISABLE_JIT="1") == "4"
+
+
+def test_the_settings_of_numba_stay_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the function is refused."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    before = numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES
+    compiled(lambda x: x)
+    with pytest.raises(TypeError):
+        compiled(3)  # type: ignore[type-var]
+    assert before == (numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES)

@@ -1,0 +1,119 @@
+"""Faults that are planted into a copy of the sources, one at a time, are caught by `mtpp verify` or by a pillar."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from instances.siblings import SIBLINGS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# What a user of the faulty copy does: prove a bound from a poor start, which leaves room for a false one, and write it.
+USE = """
+import sys
+from experiments.carrying import carried
+from experiments.certificate_writing import certificate_document
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.documents import write_json
+from mtpp_models import solve
+
+graph = ComputationGraph.from_edges(
+    [(0, 1), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5)], [4.2, 2.6, 1.7, 1.8, 4.8, 4.8], [4.1, 2.0, 4.4, 1.7, 2.3, 3.5]
+)
+instance = Instance(graph, Platform(3, 2.0))
+answer = solve(instance, sys.argv[1], start=Partition(instance, [0] * 6))
+if len(sys.argv) > 3:  # carry it to more blocks
+    [answer] = carried([answer], instance.with_k(4))
+write_json(sys.argv[2], certificate_document([answer]))
+"""
+
+
+class Fault(NamedTuple):
+    """A line of a file that becomes another one; which bound to ask for; or which pillar falls."""
+
+    file: str
+    line: str
+    planted: str
+    use: tuple[str, ...] = ()
+    pillar: str = ""
+
+
+FAULTS = {
+    "reduction": Fault(
+        "instances/contraction.py",
+        "graph.topological_order[graph.work[graph.topological_order] == 0]",
+        "graph.topological_order[graph.work[graph.topological_order] <= 5]",
+        ("ideals",),
+    ),
+    "flow": Fault("mtpp_models/flows.py", "total += amount", "total += 2 * amount", ("pinned",)),
+    "pair cuts": Fault(
+        "mtpp_models/pairs.py",
+        "least[u, v] = least[v, u] = flow",
+        "least[u, v] = least[v, u] = flow + flow // 4",
+        ("pigeonhole",),
+    ),
+    "ideals": Fault(
+        "mtpp_models/chains.py",
+        "cost = own + max(0.0, cut[j] - keep)",
+        "cost = own + 2.0 * max(0.0, cut[j] - keep)",
+        ("ideals",),
+    ),
+    "partition cost": Fault(
+        "instances/partition.py",
+        "work=_sums(self.block, graph.work, k),",
+        "work=0.9 * _sums(self.block, graph.work, k),",
+        ("simple",),
+    ),
+    "carried rule": Fault("experiments/carrying.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")),
+    "price tree": Fault(
+        "mtpp_models/block_tree.py",
+        "    return worth >= 1.0 - _SHORT",
+        "    return worth >= 2.0 - _SHORT",
+        pillar="test_priced.py",
+    ),
+    "solver's margin": Fault(
+        "mtpp_models/answers.py",
+        "return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))",
+        "return outcome.bound + 1e-4",
+        pillar="test_sandwich.py",
+    ),
+}
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
+    """With the fault, a certificate is false or a pillar falls; without it, neither (as the other tests show)."""
+    fault = FAULTS[name]
+    for package in (*SIBLINGS, "tests"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    file = tmp_path / fault.file
+    assert file.read_text().count(fault.line) == 1
+    file.write_text(file.read_text().replace(fault.line, fault.planted))
+    if fault.pillar:
+        caught = run(tmp_path, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", f"tests/{fault.pillar}")
+        assert caught.returncode == 1, caught.stdout + caught.stderr
+        assert " failed" in caught.stdout
+        return
+    model, *carry = fault.use
+    used = run(tmp_path, "-c", USE, model, "c.json", *carry)
+    if used.returncode != 0:  # bound and partition of the faulty copy contradict each other
+        assert "FalseCertificateError" in used.stderr
+        return
+    checked = run(tmp_path, "-m", "experiments", "verify", "c.json", "--ideals")
+    assert checked.returncode == 1, checked.stdout + checked.stderr
+    assert "is claimed" in checked.stderr
