@@ -17,7 +17,7 @@ import pyomo.environ as pyo
 
 from instances import InputError
 from instances.certificates import PROOF_TOLERANCE
-from mtpp_models import highs, pyomo_solvers
+from mtpp_models import classic_solvers, highs, pyomo_solvers
 from mtpp_models.outcome import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
 
 __all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver", "registered_solver"]
@@ -157,14 +157,14 @@ def _classic(
     name: str, package: str, plugin: str, options: Callable[[Controls], Mapping[str, Any]] | None = None
 ) -> Solver:
     """A solver behind Pyomo's classic interface, where it goes by `plugin`."""
-    run = partial(pyomo_solvers.run_classic, plugin, options)
+    run = partial(classic_solvers.run_classic, plugin, options)
     return Solver(name, package, partial(_classic_version, plugin), run, _MARGIN if options else _UNKNOWN_MARGIN)
 
 
 def _classic_version(name: str) -> str | None:
     try:
-        with pyomo_solvers.quiet():  # about each executable that is not found
-            solver = pyomo_solvers.classic_solver(name)
+        with classic_solvers.quiet():  # about each executable that is not found
+            solver = classic_solvers.classic_solver(name)
             if not solver.available(exception_flag=False):
                 return None
             version = solver.version()

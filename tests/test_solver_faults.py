@@ -145,7 +145,7 @@ def test_a_program_that_ignores_its_limit_ends_with_its_children(
 def test_a_program_that_hangs_when_asked_for_its_version(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no solver that can be had, and asking for it says why."""
     fake("sleep 1000")
-    monkeypatch.setattr("mtpp_models.pyomo_solvers._PATIENCE", 0.2)
+    monkeypatch.setattr("mtpp_models.classic_solvers._PATIENCE", 0.2)
     assert "cbc" not in available_solvers()
     with pytest.raises(SolverFaultError, match="does not say its version"):
         find_solver("cbc")
