@@ -155,8 +155,8 @@ def gather(
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> list[Result]:
     """The answers that `certify` combines, in the order in which they were found; of each bound the best."""
-    if time_limit is not None and not time_limit > 0:
-        raise InputError(f"The time limit is {time_limit}; it must be positive.")
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise InputError(f"The time limit is {time_limit}; it must be positive and finite.")
     find_solver(solver)  # before the searches, which may take a while
     begin = time.monotonic()
     rng = np.random.default_rng(seed)

@@ -59,8 +59,8 @@ class BoundSettings:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise InputError(f"The time limit is {self.time_limit}; it must be positive.")
+        if self.time_limit is not None and not 0 < self.time_limit < math.inf:
+            raise InputError(f"The time limit is {self.time_limit}; it must be positive and finite.")
         if not 0 <= self.gap < 1:
             raise InputError(f"The gap is {self.gap}; it must be at least 0 and below 1.")
         if self.threads < 1:

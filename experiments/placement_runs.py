@@ -47,7 +47,7 @@ def execute(job: PlacementJob) -> Run:
 
 def make_runs(jobs: Sequence[PlacementJob], log: RunLog) -> list[Run]:
     """Make the runs that `log` does not hold yet, and those that failed; return all of them in the order of `jobs`."""
-    missing = [job for job in jobs if job.key not in log.runs or log.runs[job.key]["error"] is not None]
+    missing = [job for job in jobs if log.runs.get(job.key, {}).get("error", "") is not None]
     if len(missing) < len(jobs):
         print(f"{len(jobs) - len(missing)} runs are done already.", file=sys.stderr)
     if missing:

@@ -160,7 +160,7 @@ def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
     from instances.pipeline.files import read_cluster
     from instances.pipeline.settings import TESTBEDS, random_cluster
 
-    if not re.fullmatch(r"\d+x\d+(\+\d+x\d+)*", text):
+    if not re.fullmatch(r"\d{1,18}x\d{1,18}(\+\d{1,18}x\d{1,18})*", text):
         if bandwidth is not None:
             raise InputError(f"--bandwidth {bandwidth}: the cluster {text} has its own; leave this option out.")
         if text in TESTBEDS:
@@ -178,9 +178,11 @@ def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
     rates = [parse_bandwidth(rate) for rate in bandwidth.split(",")]
     if len(rates) > 2:
         raise InputError(f"--bandwidth {bandwidth}: give one rate, or one within and one between servers.")
-    servers = [int(size) for part in text.split("+") for count, size in [part.split("x")] for _ in range(int(count))]
-    if not 0 < sum(servers) <= _MOST_DEVICES:
-        raise InputError(f"--cluster {text}: these are {sum(servers)} devices; give from 1 to {_MOST_DEVICES}.")
+    parts = [(int(count), int(size)) for part in text.split("+") for count, size in [part.split("x")]]
+    devices = sum(count * size for count, size in parts)
+    if not 0 < devices <= _MOST_DEVICES or any(size == 0 for _, size in parts):
+        raise InputError(f"--cluster {text}: these are {devices} devices; give from 1 to {_MOST_DEVICES}.")
+    servers = [size for count, size in parts for _ in range(count)]
     return Cluster.of_servers(servers, rates[0], rates[-1], name=text)
 
 

@@ -2,7 +2,7 @@
 
 A line is written with one system call and synced, so a killed process loses at most the line that it was
 writing; the next writer removes what is left of it. A key that occurs twice was tried again after a
-failure: its last line counts.
+failure: its last line counts. A line that is no run is told, does not count and stays where it is.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import errno
 import fcntl
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from instances import InputError
 from instances.documents import check_readable, check_writable
@@ -42,7 +43,7 @@ def read_runs(path: str | Path) -> list[Run]:
     Raises
     ------
     InputError
-        If there is no such file, or a line other than a torn last one is not a run; the message names it.
+        If there is no such file, or it holds something else than runs.
     OSError
         If the file cannot be read.
     """
@@ -80,6 +81,8 @@ class RunLog:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.runs, length = _parse(Path(path).read_bytes(), path)
             os.ftruncate(self._file, length)
+            if length and os.pread(self._file, 1, length - 1) != b"\n":  # a damaged line stays one by itself
+                os.write(self._file, b"\n")
         except BlockingIOError:
             os.close(self._file)
             raise InputError(
@@ -116,14 +119,53 @@ def _parse(data: bytes, path: str | Path) -> tuple[dict[str, Run], int]:
     # Only what we wrote ourselves is ever cut off: the beginning of one of our lines.
     if torn and not (torn.startswith(_OPENING) or _OPENING.startswith(torn)):
         lines.append(torn)
+        torn = b""
     runs: dict[str, Run] = {}
+    damaged = []
     for number, line in enumerate(lines, start=1):
         try:
-            run = json.loads(line)
-            schema, key = run["schema"], run["key"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(f"{path}, line {number} is not a run; restore the line or remove it.") from None
+            run = json.loads(line, parse_constant=_refuse)
+            schema = run["schema"]
+            if schema == SCHEMA and not _sound(run):
+                raise ValueError("a field of another type")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            damaged.append(number)
+            continue
         if schema != SCHEMA:
             raise InputError(f"{path}, line {number} has schema {schema!r}, not {SCHEMA!r}; choose another file.")
-        runs[key] = run
+        runs[run["key"]] = run
+    if damaged and not runs:
+        raise InputError(f"{path}, line {damaged[0]} is not a run; choose another file.")
+    if damaged:
+        more = f" and {len(damaged) - 1} more lines are no runs and do" if damaged[1:] else " is not a run and does"
+        print(f"mtpp: {path}, line {damaged[0]}{more} not count; restore or remove what is damaged.", file=sys.stderr)
     return runs, len(data) - len(torn)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _sound(run: Run) -> bool:
+    """Whether the key is there, and each field that is there and not missing has its type."""
+    if not isinstance(run["key"], str):
+        return False
+    for name, value in run.items():
+        kind = _TYPES.get(name)
+        if kind is None or (value is None and name not in _GIVEN):
+            continue
+        items = value if kind is list and isinstance(value, list) else ()
+        wrong = not isinstance(value, kind) or any(type(item) is not int for item in items)
+        if wrong or isinstance(value, bool) != (kind is bool):
+            return False
+    return True
+
+
+#: Of the fields that several tables share.
+_TYPES: dict[str, Any] = (
+    dict.fromkeys(("instance", "question", "kind", "method", "time_unit", "error", "solver", "version"), str)
+    | dict.fromkeys(("n", "m", "k", "seed"), int)
+    | dict.fromkeys(("seconds", "bottleneck", "bound", "communication_over_work", "bandwidth", "memory"), int | float)
+    | {"block": list, "order": list, "optimal": bool, "parameters": dict}
+)
+_GIVEN = ("instance", "question", "kind", "method", "n", "m", "k")

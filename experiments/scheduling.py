@@ -21,10 +21,10 @@ from instances import InputError
 from instances.interrupts import catch_interrupt
 from mtpp_models.programs import end_programs
 
-__all__ = ["Workers", "cluster_workers", "local_workers", "run_jobs"]
+__all__ = ["Workers", "cluster_workers", "is_done", "local_workers", "run_jobs"]
 
 
-_HEARTBEAT = 0.2
+_HEARTBEAT, _MOST_JOBS = 0.2, 256
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Workers:
 @contextmanager
 def local_workers(jobs: int) -> Iterator[Workers]:
     """`jobs` spawned processes, so that a crashing solver takes no other run with it."""
-    if jobs < 1:
-        raise InputError(f"--jobs {jobs}: use 1 process or more.")
+    if not 1 <= jobs <= _MOST_JOBS:
+        raise InputError(f"--jobs {jobs}: use from 1 to {_MOST_JOBS} processes.")
     before = set(multiprocessing.active_children())
 
     def executor() -> Executor:
@@ -160,6 +160,15 @@ def run_jobs(
     return [log.runs[key] for key in wanted]
 
 
+def is_done(run: Run | None, job: Job) -> bool:
+    """Whether a run of the file answers the job; one that failed, or lacks a field, is made again."""
+    return run is not None and run.keys() >= job.record().keys() and run["error"] is None and _answers(run)
+
+
+def _answers(run: Run) -> bool:
+    return run["seconds"] is not None and (run["kind"] != "heuristic" or None not in (run["bottleneck"], run["block"]))
+
+
 @dataclass
 class _State:
     """Which jobs may start, and from which partition."""
@@ -171,7 +180,7 @@ class _State:
     suspects: list[Job] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        todo = [job for key, job in self.wanted.items() if self.log.runs.get(key, {"error": ""})["error"] is not None]
+        todo = [job for key, job in self.wanted.items() if not is_done(self.log.runs.get(key), job)]
         self.searches: dict[str, list[Job]] = {}
         for job in self.wanted.values():
             if job.settings is None:

@@ -15,7 +15,7 @@ from experiments.jobs import BoundSettings, Job, plan_jobs
 from experiments.progress import RunBar
 from experiments.questions import load_targets
 from experiments.runs import RunLog
-from experiments.scheduling import Workers, cluster_workers, local_workers, run_jobs
+from experiments.scheduling import Workers, cluster_workers, is_done, local_workers, run_jobs
 from experiments.table_files import Section, check_style, exit_code, open_log, publish
 from experiments.units import parse_names
 from heuristics import HEURISTICS
@@ -88,10 +88,10 @@ _EACH = "+each"
 
 
 def _run(planned: list[Job], log: RunLog, workers: Workers) -> list[dict[str, object]]:
-    done = {key for key, run in log.runs.items() if run["error"] is None}
-    missing = len({job.key for job in planned} - done)
-    if missing < len({job.key for job in planned}):
-        print(f"{len({job.key for job in planned}) - missing} runs are done already.", file=sys.stderr)
+    wanted = {job.key: job for job in planned}
+    missing = sum(not is_done(log.runs.get(key), job) for key, job in wanted.items())
+    if missing < len(wanted):
+        print(f"{len(wanted) - missing} runs are done already.", file=sys.stderr)
     with RunBar(missing) as bar:
         return run_jobs(planned, log, workers, bar.advance)
 

@@ -149,7 +149,8 @@ def execute(job: TrainingJob) -> Run:
 
 def failed(run: Run) -> bool:
     """Whether a run broke off; a planner that refuses an instance has answered."""
-    return run["error"] is not None and not run["error"].startswith(InputError.__name__)
+    error = run.get("error", "")
+    return error is not None and not error.startswith(InputError.__name__)
 
 
 def make_runs(jobs: Sequence[TrainingJob], log: RunLog, processes: int) -> list[Run]:

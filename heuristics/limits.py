@@ -31,7 +31,7 @@ class Limits:
     Raises
     ------
     InputError
-        If a limit is negative, or `evaluations` is 0.
+        If a limit is negative or infinite, or `evaluations` is 0.
     """
 
     seconds: float | None = None
@@ -41,8 +41,8 @@ class Limits:
     _started: float = field(default_factory=time.monotonic, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.seconds is not None and not self.seconds >= 0:
-            raise InputError(f"The time limit is {self.seconds}; it must be 0 seconds or more.")
+        if self.seconds is not None and not 0 <= self.seconds < math.inf:
+            raise InputError(f"The time limit is {self.seconds}; it must be finite, 0 seconds or more.")
         if self.evaluations is not None and not (self.evaluations >= 1 and self.evaluations == int(self.evaluations)):
             raise InputError(f"The limit is {self.evaluations} evaluations; allow a whole number, at least 1.")
 

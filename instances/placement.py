@@ -29,7 +29,7 @@ __all__ = ["MEASURED_GAPS", "OVERFLOW_WEIGHT", "Placement", "PlacementInstance"]
 #: Gaps that Placeto's authors fitted to measurements on Tesla K80 devices [s]; they belong to work in seconds.
 MEASURED_GAPS = {"node_gap": 5.7e-6, "transfer_gap": 25e-6}
 
-_ROUNDING = 1e-9
+_ROUNDING, _MOST_DEVICES = 1e-9, 4096
 
 #: What a device pays, in work of the whole graph, for needing twice its memory.
 OVERFLOW_WEIGHT = 2.0
@@ -44,7 +44,7 @@ class PlacementInstance:
     graph : ComputationGraph
         With some work.
     devices : int
-        Number of devices, at least 1.
+        Number of devices, 1 to 4096.
     bandwidth : float
         Bytes per unit of work time on the bus out of each device, positive; infinite makes communication free.
     memory : float
@@ -75,6 +75,8 @@ class PlacementInstance:
             object.__setattr__(self, "devices", operator.index(self.devices))
         except TypeError:
             raise InputError(f"devices is {self.devices}; it must be a whole number.") from None
+        if self.devices > _MOST_DEVICES:
+            raise InputError(f"devices is {self.devices}; it must be {_MOST_DEVICES} or less.")
         if self.devices < 1:
             raise InputError(f"devices is {self.devices}; there must be at least 1.")
         platform = Platform(self.devices, self.bandwidth, self.memory)

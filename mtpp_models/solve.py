@@ -179,8 +179,9 @@ def _solve_cases(
     found = [_partition(instance, block[question.group], solver) for block in blocks]
     known = [start, *found] if start is not None and model.is_bound else found
     best = min(known, key=lambda partition: partition.bottleneck, default=None)
-    if model.is_bound and proved > (best or one_block).bottleneck * (1 + _ROUNDING):
-        raise contradiction(model, question, solver, proved, best or one_block)
+    least = min((*known, one_block), key=lambda partition: partition.bottleneck)
+    if model.is_bound and proved > least.bottleneck * (1 + _ROUNDING):
+        raise contradiction(model, question, solver, proved, least)
     options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
     most_possible = min((question.ceiling, *(answer.found for answer in answers)))
     # What the solver found may be this much more: far below the unit it says nothing.

@@ -17,10 +17,10 @@ import pyomo.environ as pyo
 
 from instances import InputError
 from instances.certificates import PROOF_TOLERANCE
-from mtpp_models import highs, pyomo_solvers
+from mtpp_models import classic_solvers, highs, pyomo_solvers
 from mtpp_models.outcome import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
 
-__all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver", "registered_solver"]
+__all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
 
 
 @dataclass(frozen=True)
@@ -109,28 +109,19 @@ def find_solver(name: str) -> Solver:
     Raises
     ------
     InputError
-        If there is no solver of this name.
+        If this cannot be a name.
     SolverNotAvailableError
-        If it is not installed; the message says what to install.
+        If there is none of this name, or it is not installed; the message says what to install.
     """
-    if name in SOLVERS or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name not in pyo.SolverFactory:
-        return registered_solver(name)
-    return _ready(_classic(name, f"what Pyomo needs for {name}", name))
-
-
-def registered_solver(name: str) -> Solver:
-    """The solver called `name` in `SOLVERS`, ready to run; for names that come from files.
-
-    Raises
-    ------
-    InputError, SolverNotAvailableError
-        As `find_solver`.
-    """
-    if name not in SOLVERS:
-        close = difflib.get_close_matches(name, SOLVERS, n=1)
-        hint = f"did you mean {close[0]}? Choose" if close else "choose"
-        raise InputError(f"There is no solver called {name!r}; {hint} one of {', '.join(available_solvers())}.")
-    return _ready(SOLVERS[name])
+    if name in SOLVERS:
+        return _ready(SOLVERS[name])
+    is_name = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None
+    if is_name and name in pyo.SolverFactory:
+        return _ready(_classic(name, f"what Pyomo needs for {name}", name))
+    close = difflib.get_close_matches(name, SOLVERS, n=1)
+    hint = f"did you mean {close[0]}? Choose" if close else "choose"
+    message = f"There is no solver called {name!r}; {hint} one of {', '.join(available_solvers())}."
+    raise SolverNotAvailableError(message) if is_name else InputError(message)
 
 
 def _ready(solver: Solver) -> Solver:
@@ -157,14 +148,14 @@ def _classic(
     name: str, package: str, plugin: str, options: Callable[[Controls], Mapping[str, Any]] | None = None
 ) -> Solver:
     """A solver behind Pyomo's classic interface, where it goes by `plugin`."""
-    run = partial(pyomo_solvers.run_classic, plugin, options)
+    run = partial(classic_solvers.run_classic, plugin, options)
     return Solver(name, package, partial(_classic_version, plugin), run, _MARGIN if options else _UNKNOWN_MARGIN)
 
 
 def _classic_version(name: str) -> str | None:
     try:
-        with pyomo_solvers.quiet():  # about each executable that is not found
-            solver = pyomo_solvers.classic_solver(name)
+        with classic_solvers.quiet():  # about each executable that is not found
+            solver = classic_solvers.classic_solver(name)
             if not solver.available(exception_flag=False):
                 return None
             version = solver.version()

@@ -27,12 +27,12 @@ from typing import Any
 
 from extremes import graph_of, random_case
 from hunting import GROUPS, Method, Question
-from instances.graph_file import graph_document
 from pipeline_cases import PipelineCase, random_pipeline_case
 from shrinking import minimised
 from subset_oracle import Case
 
 from instances import InputError
+from instances.graph_file import graph_document
 
 __all__ = ["Fault", "Tally", "again", "hunt", "try_seeds", "write_fault"]
 

@@ -78,6 +78,21 @@ def test_broken_files(content: str, folder: Path, capsys: pytest.CaptureFixture[
         ("bound path.json -k 2 --start missing.json", "missing.json"),
         ("bound path.json -k 2 --export model.docx", "model.docx"),
         ("bound path.json -k 2 --export nowhere/model.lp", "nowhere"),
+        ("partition path.json -k 1000000000", "1000000 or less"),
+        ("bound path.json -k 1000000000", "1000000 or less"),
+        ("certify path.json -k 99999999999999999999999", "1000000 or less"),
+        (f"certify path.json -k {9**400}", "too large"),
+        ("table path.json -k 1000000000", "1000000 or less"),
+        ("partition path.json -k 2 --time-limit inf", "inf"),
+        ("certify path.json -k 2 --time-limit inf", "inf"),
+        ("table path.json --time-limit inf", "inf"),
+        ("table path.json --jobs 1000000000", "1 to 256"),
+        ("place path.json -k 1000000000 --bandwidth 1", "4096"),
+        ("plan simulation --cluster 2x1 --bandwidth 1e9 --microbatches 1000000000", "100000"),
+        ("plan simulation --cluster 1000000000x1 --bandwidth 1e9 --microbatches 4", "256"),
+        ("plan simulation --cluster 2x1 --bandwidth 1e308 --microbatches 4", "1e+308"),
+        ("certify path.json -k 2 --solver asl:x", "'asl:x'"),
+        ("table path.json --solver ./x.sh", "'./x.sh'"),
         ("certify path.json -k 2 --time-limit nan", "nan"),
         ("certify path.json -k 2 --out nowhere/c.json", "nowhere"),
         ("table nonsense", "nonsense"),
@@ -126,7 +141,7 @@ def test_bad_starts(
 
 
 @pytest.mark.parametrize("verb", ["bound", "certify", "table"])
-@pytest.mark.parametrize("absent", ["nonsense", "xpress"])
+@pytest.mark.parametrize("absent", ["hihgs", "cplex", "xpress"])
 def test_missing_solvers(verb: str, absent: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 3 and one line, before any work."""
     from mtpp_models import available_solvers

@@ -16,6 +16,9 @@ from instances.tensors import FloatArray, IntArray, freeze
 
 __all__ = ["Cluster"]
 
+# So that tables of all pairs fit into memory, and sums of links into a number.
+_MOST_DEVICES, _MOST_BANDWIDTH = 4096, 1e150
+
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
@@ -60,6 +63,8 @@ class Cluster:
             raise InputError(
                 f"The bandwidth from device {v} to {w} is {bandwidth[v, w]}; it must be a finite number, 0 or more."
             )
+        if bandwidth.max() > _MOST_BANDWIDTH:
+            raise InputError(f"A bandwidth is {bandwidth.max():g}; it must be {_MOST_BANDWIDTH:g} bytes/s or less.")
         freeze(bandwidth)
         object.__setattr__(self, "bandwidth", bandwidth)
         object.__setattr__(self, "servers", tuple(int(size) for size in self.servers) or (self.n,))
@@ -95,6 +100,8 @@ class Cluster:
             As the constructor, and if the shapes do not fit.
         """
         count = len(servers)
+        if sum(servers) > _MOST_DEVICES:
+            raise InputError(f"The servers hold {sum(servers)} devices; give {_MOST_DEVICES} or fewer.")
         try:
             sizes = np.array(servers, dtype=np.int64)
             table = np.broadcast_to(np.array(between, dtype=np.float64), (count, count)).copy()

@@ -18,6 +18,8 @@ from instances.tensors import FloatArray, freeze
 
 __all__ = ["TrainingInstance"]
 
+_MOST_MICROBATCHES = 100_000
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingInstance:
@@ -28,7 +30,7 @@ class TrainingInstance:
     chain : LayerChain
     cluster : Cluster
     microbatches : int
-        Microbatches of one iteration, M.
+        Microbatches of one iteration, M, at most 100,000: a schedule has tasks for each.
     full_duplex : bool
         Whether a channel carries activations and gradients at the same time. By default it does not, as in the
         paper (c^f + c^b in its Lemma 1).
@@ -60,8 +62,10 @@ class TrainingInstance:
             microbatches = operator.index(self.microbatches)
         except TypeError:
             microbatches = 0
-        if microbatches < 1:
-            raise InputError(f"microbatches is {self.microbatches}; it must be a whole number, 1 or more.")
+        if not 1 <= microbatches <= _MOST_MICROBATCHES:
+            raise InputError(
+                f"microbatches is {self.microbatches}; it must be a whole number from 1 to {_MOST_MICROBATCHES}."
+            )
         object.__setattr__(self, "microbatches", microbatches)
         if not self.memory >= 0:
             raise InputError(f"memory is {self.memory}; it must be 0 or more.")

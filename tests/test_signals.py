@@ -1,0 +1,137 @@
+"""Ctrl-C and SIGTERM: what is known is printed, the exit code is 130, and nothing is left running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import columns
+
+import experiments.cli
+from experiments.exit_codes import INTERRUPTED, MEANINGS
+from instances.interrupts import catch_interrupt, terminate_as_interrupt
+
+ROOT = Path(experiments.__file__).parent.parent
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+#: Tells by a file that the command line is about to import something, and dawdles there.
+DAWDLE = """
+import builtins, pathlib, sys, time
+real, name = builtins.__import__, sys.argv.pop(1)
+def dawdle(module, *rest, **names):
+    if module == name and not pathlib.Path("ready").exists():
+        pathlib.Path("ready").touch()
+        time.sleep(30)
+    return real(module, *rest, **names)
+builtins.__import__ = dawdle
+from experiments.__main__ import main
+sys.exit(main())
+"""
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+
+
+def wait_for(path: str, process: subprocess.Popen[str]) -> None:
+    while process.poll() is None and not (Path(path).exists()):
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("module", ["experiments.cli", "rich.text", "experiments.certifying", "pyomo.environ"])
+def test_a_signal_while_loading(module: str, number: signal.Signals, folder: Path) -> None:
+    """No traceback, also before and between what `main` does."""
+    process = start("-c", DAWDLE, module, "certify", "path.json", "-k", "2", "--bandwidth", "1")
+    wait_for("ready", process)
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert Path("ready").exists()
+    assert (process.returncode, out, err) == (INTERRUPTED, "", "")
+
+
+@pytest.mark.parametrize("module", ["instances.siblings"])
+def test_ctrl_c_while_the_packages_load(module: str, folder: Path) -> None:
+    """The first import of all is that of the packages themselves."""
+    process = start("-c", DAWDLE, module, "list", "models")
+    wait_for("ready", process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    assert (process.returncode, out, err) == (INTERRUPTED, "", "")
+
+
+def test_sigterm_keeps_the_certificate(folder: Path) -> None:
+    """It acts as Ctrl-C: what is known is printed and written."""
+    words = ["certify", "resnet152", "-k", "8", "--time-limit", "100", "--out", "c.json"]
+    process = start("-m", "experiments", *words)
+    time.sleep(6)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate()
+    assert process.returncode == INTERRUPTED, err
+    assert columns(out)["k"] == "8"
+    assert json.loads(Path("c.json").read_text())["format"].startswith("mtpp-certificate/")
+
+
+def test_sigterm_ends_a_table_and_its_processes(folder: Path) -> None:
+    """The runs that are done are kept; no process is left."""
+    process = start("-m", "experiments", "table", "resnet152", "-k", "8", "--methods", "kahn,exact", "--jobs", "2")
+    while process.poll() is None and not (Path("runs.jsonl").exists() and Path("runs.jsonl").read_bytes()):
+        time.sleep(0.02)
+    children = descendants(process.pid)
+    assert children
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate()
+    assert (process.returncode, out) == (INTERRUPTED, "")
+    assert "the same call makes the rest" in err
+    assert "Traceback" not in err
+    for _ in range(1000):
+        if not any(map(is_alive, children)):
+            return
+        time.sleep(0.01)
+    pytest.fail("a process of the table outlived it")
+
+
+def test_sigterm_is_left_alone_where_it_ends_the_process() -> None:
+    """A program that uses the library keeps its own way to end."""
+    before = signal.getsignal(signal.SIGTERM)
+    with catch_interrupt():
+        assert signal.getsignal(signal.SIGTERM) is before
+    with terminate_as_interrupt():
+        with catch_interrupt() as interrupted:
+            signal.raise_signal(signal.SIGTERM)
+        assert interrupted.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_exit_codes_are_the_same_everywhere() -> None:
+    """README, help and docstring say what `experiments.exit_codes` says."""
+    texts = [(ROOT / "README.md").read_text(), sys.modules["experiments.cli"].__doc__ or "", cli_epilog()]
+    for text in (" ".join(text.replace(" |", "").split()) for text in texts):
+        assert all(f"{code} {meaning}" in text for code, meaning in MEANINGS.items())
+
+
+def cli_epilog() -> str:
+    from experiments.cli import app
+
+    return str(app.info.epilog)
+
+
+def descendants(pid: int) -> list[int]:
+    children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [*children, *(number for child in children for number in descendants(child))]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
