@@ -1,4 +1,4 @@
-"""All other solvers, driven through Pyomo's classic interface; their programs end in time."""
+"""Solvers behind Pyomo's classic interface, most of which are programs."""
 
 from __future__ import annotations
 

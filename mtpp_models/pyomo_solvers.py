@@ -1,4 +1,4 @@
-"""SCIP and Gurobi, driven through Pyomo's new interface."""
+"""Solvers driven through Pyomo's interfaces, the new one (SCIP, Gurobi) and the classic one (all others)."""
 
 from __future__ import annotations
 
@@ -129,10 +129,6 @@ def _run_new(
     )
 
 
-# Pyomo reads logs by redirecting the descriptors of the process, so threads would read each other's.
-ONE_AT_A_TIME = threading.Lock()
-
-
 class _ProgressStream(io.TextIOBase):
     """A text stream that reports each line of a log that it understands."""
 
@@ -179,8 +175,12 @@ def parse_gurobi_line(line: str) -> ProgressLine | None:
     return row and (float(row[4]), number(row[2]), number(row[3]), int(row[1]))
 
 
+# Pyomo reads logs by redirecting the descriptors of the process, so threads would read each other's.
+ONE_AT_A_TIME = threading.Lock()
+
+
 def has_start(model: pyo.ConcreteModel) -> bool:
-    """Whether all integer variables have values."""
+    """Whether all integer variables have values to start from."""
     integers = [v for v in model.component_data_objects(pyo.Var) if v.is_integer() and not v.fixed]
     return bool(integers) and all(v.value is not None for v in integers)
 
@@ -195,7 +195,7 @@ _NO_BOUND = 1e20
 
 
 def number(text: str) -> float | None:
-    """The number that a text is, or None."""
+    """The number that a cell of a log holds, if it holds one."""
     try:
         return float(text)
     except ValueError:

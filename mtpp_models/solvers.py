@@ -20,7 +20,7 @@ from instances.certificates import PROOF_TOLERANCE
 from mtpp_models import classic_solvers, highs, pyomo_solvers
 from mtpp_models.outcome import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
 
-__all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver", "registered_solver"]
+__all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
 
 
 @dataclass(frozen=True)
@@ -109,28 +109,19 @@ def find_solver(name: str) -> Solver:
     Raises
     ------
     InputError
-        If there is no solver of this name.
+        If this cannot be a name.
     SolverNotAvailableError
-        If it is not installed; the message says what to install.
+        If there is none of this name, or it is not installed; the message says what to install.
     """
-    if name in SOLVERS or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name not in pyo.SolverFactory:
-        return registered_solver(name)
-    return _ready(_classic(name, f"what Pyomo needs for {name}", name))
-
-
-def registered_solver(name: str) -> Solver:
-    """The solver called `name` in `SOLVERS`, ready to run; for names that come from files.
-
-    Raises
-    ------
-    InputError, SolverNotAvailableError
-        As `find_solver`.
-    """
-    if name not in SOLVERS:
-        close = difflib.get_close_matches(name, SOLVERS, n=1)
-        hint = f"did you mean {close[0]}? Choose" if close else "choose"
-        raise InputError(f"There is no solver called {name!r}; {hint} one of {', '.join(available_solvers())}.")
-    return _ready(SOLVERS[name])
+    if name in SOLVERS:
+        return _ready(SOLVERS[name])
+    is_name = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None
+    if is_name and name in pyo.SolverFactory:
+        return _ready(_classic(name, f"what Pyomo needs for {name}", name))
+    close = difflib.get_close_matches(name, SOLVERS, n=1)
+    hint = f"did you mean {close[0]}? Choose" if close else "choose"
+    message = f"There is no solver called {name!r}; {hint} one of {', '.join(available_solvers())}."
+    raise SolverNotAvailableError(message) if is_name else InputError(message)
 
 
 def _ready(solver: Solver) -> Solver:
