@@ -139,7 +139,8 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
             partition = min(start, chain, key=lambda partition: partition.bottleneck)
         found = float(min(upper[k], best[-1, k]))
         value = max(simple(start.instance), found - margin)
-        bound = Bound(value, IDEALS, optimal=value >= (found + margin) * (1 - PROOF_TOLERANCE))
+        most_possible = min(found + margin, partition.bottleneck)
+        bound = Bound(value, IDEALS, optimal=value >= most_possible * (1 - PROOF_TOLERANCE))
         results.append(Result(IDEALS, start.instance, partition, bound, seconds))
     return results
 
@@ -193,7 +194,7 @@ def _is_too_rough(result: Result, start: Partition) -> bool:
     """Whether rounding leaves a gap that would be smaller beside the better partition that is known now."""
     assert result.bound is not None
     assert result.partition is not None
-    return not result.bound.optimal and result.partition.bottleneck <= _MUCH_BETTER * start.bottleneck
+    return not result.bound.optimal and result.partition.bottleneck < _MUCH_BETTER * start.bottleneck
 
 
 def _stream_time(instance: Instance) -> float:
