@@ -206,7 +206,7 @@ def _stream_time(instance: Instance) -> float:
 def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
     """The instance, where tensors that nobody cuts below `upper` take twice as long: more would cost exactness."""
     arrays = KernelArrays.of(instance)
-    return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * upper.max()))
+    return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * float(upper.max())))
 
 
 def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> Lattice | None:
