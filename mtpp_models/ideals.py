@@ -139,7 +139,8 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
             partition = min(start, chain, key=lambda partition: partition.bottleneck)
         found = float(min(upper[k], best[-1, k]))
         value = max(simple(start.instance), found - margin)
-        bound = Bound(value, IDEALS, optimal=value >= (found + margin) * (1 - PROOF_TOLERANCE))
+        most_possible = min(found + margin, partition.bottleneck)
+        bound = Bound(value, IDEALS, optimal=value >= most_possible * (1 - PROOF_TOLERANCE))
         results.append(Result(IDEALS, start.instance, partition, bound, seconds))
     return results
 
@@ -193,7 +194,7 @@ def _is_too_rough(result: Result, start: Partition) -> bool:
     """Whether rounding leaves a gap that would be smaller beside the better partition that is known now."""
     assert result.bound is not None
     assert result.partition is not None
-    return not result.bound.optimal and result.partition.bottleneck <= _MUCH_BETTER * start.bottleneck
+    return not result.bound.optimal and result.partition.bottleneck < _MUCH_BETTER * start.bottleneck
 
 
 def _stream_time(instance: Instance) -> float:
@@ -205,7 +206,7 @@ def _stream_time(instance: Instance) -> float:
 def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
     """The instance, where tensors that nobody cuts below `upper` take twice as long: more would cost exactness."""
     arrays = KernelArrays.of(instance)
-    return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * upper.max()))
+    return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * float(upper.max())))
 
 
 def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> Lattice | None:

@@ -8,6 +8,7 @@ written to a file, and `python tests/hunt.py --again FILE` tries it again. Exit 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -38,6 +39,8 @@ __all__ = ["Fault", "Tally", "again", "hunt", "try_seeds", "write_fault"]
 
 # Seconds of a batch, after which methods of another group have their turn; faults kept of each method.
 _BATCH, _FAULTS = 2.0, 3
+# Seconds for one answer, compiling included.
+_PATIENCE = 120
 _Task = tuple[str, list[str], int, float, str]
 
 
@@ -122,13 +125,29 @@ def try_seeds(group: str, methods: Iterable[Method], seeds: Iterable[int], secon
 def _outcome(method: Method, question: Any) -> float | str | None:
     """The excess of a bound; what went wrong; or None where the question is refused."""
     try:
-        with warnings.catch_warnings():
+        with _patience(), warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             return float(method.check(question))
     except InputError:
         return None
     except Exception as error:  # whatever it is, no user shall see it
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """What does not end is a fault as well; compiled code is not interrupted."""
+
+    def ring(_signal: int, _frame: Any) -> None:
+        raise TimeoutError(f"no answer within {_PATIENCE} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(_PATIENCE)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def write_fault(fault: Fault, method: Method, folder: Path) -> Path:

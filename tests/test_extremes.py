@@ -105,6 +105,17 @@ def test_a_bad_start_does_not_make_ideals_stop_early() -> None:
     assert (result.bound.value, result.bound.optimal) == (pytest.approx(5), True)
 
 
+def test_ideals_end_where_nothing_takes_time() -> None:
+    """A partition that costs nothing is no better start than itself."""
+    graph = ComputationGraph.from_edges([(0, 1)], [0, 0], [1, 0], [1, 1])
+    instance = Instance(graph, Platform(2, 1e-300, 0.0, 0.0))
+    free = Instance(graph, Platform(2, 1e-300, 2.0, 0.0))
+    for question, value in ((instance, best_partition(instance).bottleneck), (free, 0)):
+        result = solve(question, "ideals", start=Partition(question, [0, 1]), reduce=False)
+        assert result.bound is not None
+        assert (result.bound.value, result.bound.optimal) == (pytest.approx(value), True)
+
+
 def test_pinned_says_to_its_end_only_where_rounding_is_small() -> None:
     """Cuts are whole parts of the start; beside a huge one they are coarse, and more could be proved."""
     graph = ComputationGraph.from_edges([(0, 1)], [1, 1], [1e15, 0])
