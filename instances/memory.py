@@ -102,9 +102,14 @@ def _peaks(graph: ComputationGraph, sizes: NDArray[Any], block: IntArray, order:
     is_first = np.ones(len(tensor), dtype=bool)
     is_first[1:] = (tensor[1:] != tensor[:-1]) | (home[1:] != home[:-1])
     is_last = np.roll(is_first, -1)
-    change = np.zeros(graph.n + 1, dtype=sizes.dtype)
+    change = np.zeros(graph.n, dtype=sizes.dtype)
     np.add.at(change, touched[is_first], sizes[tensor[is_first]])
-    np.subtract.at(change, touched[is_last] + 1, sizes[tensor[is_last]])
+    gone = touched[is_last] + 1
+    inside = (gone < graph.n) & (block[by_block][np.minimum(gone, graph.n - 1)] == home[is_last])
+    np.subtract.at(change, gone[inside], sizes[tensor[is_last][inside]])
+    # A sum of its own for each block: the rounding of a huge one must not reach a small one.
     peaks = np.zeros(k, dtype=sizes.dtype)
-    np.maximum.at(peaks, block[by_block], np.cumsum(change[:-1]))
+    occupied, begin = np.unique(block[by_block], return_index=True)
+    for b, live in zip(occupied, np.split(change, begin[1:]), strict=True):
+        peaks[b] = np.cumsum(live).max()
     return peaks

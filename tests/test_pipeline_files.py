@@ -59,7 +59,7 @@ def test_clusters_are_read_from_tables_and_from_servers(tmp_path: Path) -> None:
         ('{"format": "mtpp-cluster/1", "servers": [2]}', "either 'bandwidth', or 'within'"),
         ('{"format": "mtpp-cluster/1", "servers": [2], "within": "fast"}', "within: expected a number"),
         ('{"format": "mtpp-cluster/1", "servers": [2], "within": [1, 2]}', "There are 1 servers"),
-        ('{"format": "mtpp-chain/1", "servers": [2]}', "unknown format"),
+        ('{"format": "mtpp-chain/1", "servers": [2]}', "this is a chain .*; expected a cluster"),
         ('{"format": "mtpp-cluster/1", "bandwidth": [[0, 1], [1]]}', "not a table"),
     ],
 )

@@ -223,7 +223,8 @@ def pair(work: float = 1) -> Instance:
         ({"blocks": []}, ": unknown field 'blocks'; known fields are format, k, block, graph,"),
         ({"bottleneck": "1"}, ', bottleneck: expected a number, found "1".'),
         ({"stages": ["a"]}, ', stages[0]: expected a list […], found "a".'),
-        ({"format": "mtpp-graph/1"}, ", format: unknown format 'mtpp-graph/1'; expected 'mtpp-partition/1'."),
+        ({"format": "mtpp-graph/1"}, ": this is a graph (mtpp-graph/1); expected a partition (mtpp-partition/1)."),
+        ({"format": "mtpp-partition/2"}, ", format: unknown format 'mtpp-partition/2'; expected 'mtpp-partition/1'."),
     ],
 )
 def test_a_bad_partition_file_is_refused_by_place(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
