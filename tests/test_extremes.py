@@ -134,7 +134,7 @@ def test_costs_beyond_the_largest_number_are_refused() -> None:
         Platform(2, 1e-300),
         Platform(2, 1e-298, 0.0, 1e10),
         Platform(2, 1e-298, 0.0),
-        Platform(10**6, 1e-292),
+        Platform(10**6, 1e-295),
     ):
         with pytest.raises(InputError, match="largest number"):
             Instance(graph, platform)
