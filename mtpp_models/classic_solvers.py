@@ -131,10 +131,9 @@ def classic_solver(name: str, controls: Controls | None = None) -> Any:
         if run.code != 0 and not controls.interrupted.is_set():
             if run.stopped:
                 raise SolverFaultError(name, f"did not end within its {limit:.3g} s and was stopped")
-            if run.code < 0:
-                raise SolverFaultError(name, f"died of {signal.Signals(-run.code).name}")
-            if not _time_is_up(begin, controls):
-                raise SolverFaultError(name, f"ended with the exit code {run.code}")
+            if not _time_is_up(begin, controls):  # CBC may crash where it has to stop at once
+                end = f"died of {signal.Signals(-run.code).name}" if run.code < 0 else f"ended with the code {run.code}"
+                raise SolverFaultError(name, end)
         return [run.code, run.text]
 
     solver._execute_command = execute
