@@ -132,7 +132,9 @@ def classic_solver(name: str, controls: Controls | None = None) -> Any:
             if run.stopped:
                 raise SolverFaultError(name, f"did not end within its {limit:.3g} s and was stopped")
             if not _time_is_up(begin, controls):  # CBC may crash where it has to stop at once
-                end = f"died of {signal.Signals(-run.code).name}" if run.code < 0 else f"ended with the code {run.code}"
+                end = (
+                    f"died of {signal.Signals(-run.code).name}" if run.code < 0 else f"ended with exit code {run.code}"
+                )
                 raise SolverFaultError(name, end)
         return [run.code, run.text]
 
