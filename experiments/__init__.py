@@ -5,13 +5,13 @@ from __future__ import annotations
 try:
     from typing import TYPE_CHECKING
 
-    from instances.siblings import check_siblings
+    from instances.import_guard import check_siblings
 except KeyboardInterrupt:  # Ctrl-C while numpy is loading; the code is that of the command line
     exec("")  # see `experiments.__main__`
     raise SystemExit(130) from None
 
 if TYPE_CHECKING:
-    from experiments.certifying import certify
+    from experiments.certificates.ladder import certify
 
 __all__ = ["certify"]
 
@@ -21,7 +21,7 @@ check_siblings()
 def __getattr__(name: str) -> object:
     # `certify` brings Pyomo and numba along; the command line's help must not wait for them.
     if name == "certify":
-        from experiments.certifying import certify
+        from experiments.certificates.ladder import certify
 
         return certify
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,7 @@ import signal
 import sys
 from types import FrameType
 
-from experiments.exit_codes import INTERRUPTED
+from experiments.cli.exit_codes import INTERRUPTED
 
 __all__ = ["main"]
 
@@ -15,7 +15,7 @@ def main() -> int:
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heard:
         signal.signal(number, _leave)
-    from experiments.cli import main
+    from experiments.cli.main import main
 
     if signal.SIGINT in heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,7 +18,7 @@ from rich.text import Text
 from instances.errors import printable
 
 if TYPE_CHECKING:
-    from experiments.runs import Run
+    from experiments.runs.log import Run
     from mtpp_models import Progress
 
 __all__ = ["LiveLine", "RunBar"]

@@ -7,7 +7,7 @@ import platform
 from importlib.util import find_spec
 from pathlib import Path
 
-from instances.siblings import SIBLINGS
+from instances.import_guard import SIBLINGS
 
 __all__ = ["package_version", "show_versions"]
 

@@ -6,14 +6,14 @@ import sys
 
 import numpy as np
 
-from heuristics.banded import cut_order
-from heuristics.brkga import brkga
 from heuristics.limits import Limits
-from heuristics.local_search import local_search
-from heuristics.orders import kahn
-from heuristics.slicing import TABLE_NODES, slice_order
+from heuristics.local_search.local_search import local_search
+from heuristics.orders.bisection import cut_order
+from heuristics.orders.brkga import brkga
+from heuristics.orders.kahn import kahn
+from heuristics.orders.slicing import TABLE_NODES, slice_order
 from instances import Instance, Partition
-from instances.tensors import IntArray
+from instances.graph.tensors import IntArray
 
 __all__ = ["portfolio"]
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from heuristics.arrangement import linear_arrangement
-from heuristics.brkga import BRKGAParameters, brkga
 from heuristics.limits import Limits
-from heuristics.local_search import local_search
-from heuristics.orders import kahn
+from heuristics.local_search.local_search import local_search
+from heuristics.orders.brkga import BRKGAParameters, brkga
+from heuristics.orders.kahn import kahn
+from heuristics.orders.linear_arrangement import linear_arrangement
+from heuristics.orders.random_search import random_search
+from heuristics.orders.slicing import slice_order
 from heuristics.portfolio import portfolio
-from heuristics.random_search import random_search
-from heuristics.slicing import slice_order
 from instances import Instance, Partition
-from instances.contraction import reduce_instance
+from instances.partitioning.reductions import reduce_instance
 
 __all__ = ["HEURISTICS", "Heuristic", "HeuristicSpec"]
 
@@ -131,7 +131,7 @@ _ALL = (
     HeuristicSpec(
         "local-search",
         "annealing of moves and swaps of nodes, 10 million, sliced anew in between",
-        "this project, heuristics/local_search.py",
+        "this project, heuristics/local_search/local_search.py",
         lambda instance, rng, limits: local_search(instance, rng, limits),
     ),
     HeuristicSpec(

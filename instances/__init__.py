@@ -1,14 +1,14 @@
 """What a problem is, what an answer is, and examples of both."""
 
-from instances.certificates import Bound, Result, Status, certify
 from instances.errors import FalseCertificateError, InputError, InputWarning
-from instances.graph import ComputationGraph
-from instances.graph_file import read_graph, save_graph
-from instances.partition import Partition
-from instances.partition_file import read_partition, save_partition
-from instances.problem import Instance, Platform
+from instances.graph.graph import ComputationGraph
+from instances.graph.graph_file import read_graph, save_graph
+from instances.graph.tensors import SharedParameter, Tensors
+from instances.partitioning.partition import Partition
+from instances.partitioning.partition_file import read_partition, save_partition
+from instances.partitioning.problem import Instance, Platform
 from instances.readers import load_graph
-from instances.tensors import SharedParameter, Tensors
+from instances.results import Bound, Result, Status, certify
 
 __all__ = [
     "Bound",

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from instances.documents import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
 from instances.errors import InputError
-from instances.graph_file import graph_from_document
-from instances.problem import Instance, Platform
+from instances.graph.graph_file import graph_from_document
+from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
+from instances.partitioning.problem import Instance, Platform
 
 __all__ = ["SOLVER_NAMES", "Certificate", "Claim", "Stated", "read_certificate", "read_claim", "recheck"]
 

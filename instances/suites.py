@@ -12,10 +12,10 @@ from typing import Any
 
 from instances.architectures import ARCHITECTURES
 from instances.errors import InputError
-from instances.graph import ComputationGraph
-from instances.problem import Instance, Platform
+from instances.graph.graph import ComputationGraph
+from instances.partitioning.problem import Instance, Platform
+from instances.random_graphs import FAMILIES, regal_style
 from instances.readers import load_graph
-from instances.synthetic import FAMILIES, regal_style
 
 __all__ = ["DATA_VARIABLE", "SUITES", "Entry", "Suite", "find_suite"]
 

@@ -1,15 +1,15 @@
 """Lower bounds and exact optima: declarative models, and the solvers that run them."""
 
 from mtpp_models.export import write_model
-from mtpp_models.formulation import Algorithm, Case, Formulation, ScaledInstance
-from mtpp_models.outcome import SolverFaultError, SolverNotAvailableError
+from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance
+from mtpp_models.formulations.parts import Strengthening
+from mtpp_models.planning.guarantees import iteration_bound
+from mtpp_models.planning.solve import Replication, solve_replication
 from mtpp_models.registry import MODELS
-from mtpp_models.replication_guarantees import iteration_bound
-from mtpp_models.replication_solve import Replication, solve_replication
 from mtpp_models.simple import simple
 from mtpp_models.solve import Progress, solve
-from mtpp_models.solvers import SOLVERS, available_solvers
-from mtpp_models.strengthening import Strengthening
+from mtpp_models.solvers.interface import SolverFaultError, SolverNotAvailableError
+from mtpp_models.solvers.registry import SOLVERS, available_solvers
 
 __all__ = [
     "MODELS",

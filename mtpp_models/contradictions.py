@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from instances import FalseCertificateError, InputError, Partition
-from mtpp_models.formulation import Case, Formulation, ScaledInstance
-from mtpp_models.highs import run_highs
-from mtpp_models.outcome import Controls, SolverFaultError, Termination
+from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.formulations.strengthened import Question
 from mtpp_models.registry import MODELS
-from mtpp_models.solvers import Solver
-from mtpp_models.strengthened import Question
+from mtpp_models.solvers.highs import run_highs
+from mtpp_models.solvers.interface import Controls, SolverFaultError, Termination
+from mtpp_models.solvers.registry import Solver
 
 __all__ = ["contradiction"]
 

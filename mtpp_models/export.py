@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from instances import InputError, Instance, Partition
-from instances.documents import check_writable
-from mtpp_models.formulation import Algorithm, Formulation
+from instances.json_files import check_writable
+from mtpp_models.formulations.formulation import Algorithm, Formulation
+from mtpp_models.formulations.strengthened import pose
 from mtpp_models.registry import find_model
-from mtpp_models.strengthened import pose
 
 __all__ = ["write_model"]
 

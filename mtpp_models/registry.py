@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from instances import Bound, InputError, Partition, Result
-from mtpp_models.coarse import coarse
-from mtpp_models.exact import EXACT
-from mtpp_models.formulation import Algorithm, Formulation
-from mtpp_models.guess_bottleneck import GUESS_THE_BOTTLENECK
-from mtpp_models.ideals import ideals
-from mtpp_models.outcome import Controls
-from mtpp_models.pigeonhole import pigeonhole
-from mtpp_models.pinned import pinned
-from mtpp_models.priced import priced
+from mtpp_models.bounds.ideals.ideals import ideals
+from mtpp_models.bounds.pigeonhole import pigeonhole
+from mtpp_models.bounds.pinned import pinned
+from mtpp_models.bounds.priced.priced import priced
+from mtpp_models.formulations.exact import EXACT
+from mtpp_models.formulations.formulation import Algorithm, Formulation
+from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK
+from mtpp_models.formulations.parts import Strengthening
+from mtpp_models.formulations.strengthened import strengthened
+from mtpp_models.formulations.superblocks import coarse
+from mtpp_models.formulations.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
 from mtpp_models.simple import simple
-from mtpp_models.strengthened import strengthened
-from mtpp_models.strengthening import Strengthening
-from mtpp_models.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
+from mtpp_models.solvers.interface import Controls
 
 __all__ = ["MODELS", "find_model"]
 
@@ -36,17 +36,17 @@ _ALGORITHMS = (
         "MTPP, Lemma 4.2, eq. (13)",
         lambda start, _: Result("simple", start.instance, start, Bound(simple(start.instance), "simple")),
     ),
-    Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/pinned.py", _timed(pinned)),
+    Algorithm("pinned", "minimum cut around each node", "this project, mtpp_models/bounds/pinned.py", _timed(pinned)),
     Algorithm(
         "pigeonhole",
         "minimum cuts around pairs of nodes, two of which share a block",
-        "this project, mtpp_models/pigeonhole.py",
+        "this project, mtpp_models/bounds/pigeonhole.py",
         _timed(pigeonhole),
     ),
     Algorithm(
         "ideals",
         "dynamic program over ideals, for narrow graphs",
-        "this project, mtpp_models/ideals.py",
+        "this project, mtpp_models/bounds/ideals/ideals.py",
         _timed(ideals),
         exact=True,
     ),
@@ -55,7 +55,7 @@ _ALGORITHMS = (
 _PRICED = Algorithm(
     "priced",
     "cheapest block that is worth its share of the best prices of nodes",
-    "this project, mtpp_models/priced.py",
+    "this project, mtpp_models/bounds/priced/priced.py",
     priced,
 )
 

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.certificates import PROOF_TOLERANCE
-from instances.contraction import Contraction, reduce_instance
+from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
-from instances.tensors import IntArray
-from mtpp_models.answers import solve_case
+from instances.partitioning.reductions import Contraction, reduce_instance
+from instances.results import PROOF_TOLERANCE
 from mtpp_models.contradictions import contradiction
-from mtpp_models.formulation import Algorithm, Formulation
-from mtpp_models.outcome import Controls, SolverFaultError
+from mtpp_models.formulations.formulation import Algorithm, Formulation
+from mtpp_models.formulations.parts import Strengthening
+from mtpp_models.formulations.strengthened import pose, strengthened
 from mtpp_models.registry import find_model
 from mtpp_models.simple import simple
-from mtpp_models.solvers import Solver, find_solver
-from mtpp_models.strengthened import pose, strengthened
-from mtpp_models.strengthening import Strengthening
+from mtpp_models.solve_case import solve_case
+from mtpp_models.solvers.interface import Controls, SolverFaultError
+from mtpp_models.solvers.registry import Solver, find_solver
 
 __all__ = ["Progress", "solve"]
 

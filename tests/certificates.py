@@ -10,8 +10,8 @@ from typing import Any
 
 from brute_force import best_partition
 
-from experiments.certificate_writing import bound_document, certificate_document
-from experiments.rerunning import rerun
+from experiments.certificates.rerun import rerun
+from experiments.certificates.writing import bound_document, certificate_document
 from experiments.verification.clock import Clock
 from experiments.verification.cuts import Network
 from experiments.verification.exact_instance import ExactInstance
@@ -19,8 +19,8 @@ from experiments.verification.verdict import Verdict
 from experiments.verification.verify import verify
 from instances import Bound, ComputationGraph, Instance, Platform, Result, SharedParameter
 from instances.certificate_file import read_certificate
-from instances.documents import Value, write_json
-from instances.graph_file import graph_from_document
+from instances.graph.graph_file import graph_from_document
+from instances.json_files import Value, write_json
 
 Document = dict[str, Any]
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from experiments.cli import main
+from experiments.cli.main import main
 
 PATH = {
     "format": "mtpp-graph/1",

@@ -10,8 +10,8 @@ import numpy as np
 from subset_oracle import Case
 
 from instances import ComputationGraph, Instance, Platform, SharedParameter
-from instances.placement import PlacementInstance
-from instances.tensors import Tensors
+from instances.graph.tensors import Tensors
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["build", "build_placement", "graph_of", "random_case"]
 

@@ -33,7 +33,7 @@ from shrinking import minimised
 from subset_oracle import Case
 
 from instances import InputError
-from instances.graph_file import graph_document
+from instances.graph.graph_file import graph_document
 
 __all__ = ["Fault", "Tally", "again", "hunt", "try_seeds", "write_fault"]
 

@@ -16,16 +16,16 @@ from extremes import build, build_placement
 from pipeline_cases import check_planner
 from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
-from experiments.certifying import combine, gather
+from experiments.certificates.ladder import combine, gather
 from heuristics import HEURISTICS, Limits
-from heuristics.pipeline import PLANNERS
 from heuristics.placement import PLACERS
+from heuristics.planning import PLANNERS
 from instances import Instance, Partition, Result
-from instances.certificates import PROOF_TOLERANCE
-from instances.placement import Placement
+from instances.placement.problem import Placement
+from instances.results import PROOF_TOLERANCE
 from mtpp_models import MODELS, solve
-from mtpp_models.block_tree import BlockTree
-from mtpp_models.formulation import Algorithm
+from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.formulations.formulation import Algorithm
 from mtpp_models.simple import simple
 
 __all__ = ["GROUPS", "Method", "Question", "ViolationError", "bound_method"]

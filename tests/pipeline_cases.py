@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from pipeline_oracles import all_plans, queue_makespan, workload
 
-from heuristics.pipeline import PLANNERS
+from heuristics.planning import PLANNERS
 from instances import InputError
-from instances.pipeline import Cluster, LayerChain, TrainingInstance
-from mtpp_models.replication_guarantees import iteration_bound
+from instances.planning import Cluster, LayerChain, TrainingInstance
+from mtpp_models.planning.guarantees import iteration_bound
 
 __all__ = ["PipelineCase", "build_pipeline", "check_planner", "random_pipeline_case"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from instances.pipeline import Cluster, LayerChain, Plan, TrainingInstance
+from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 
 Operation = tuple[int, str]  # microbatch and "F", "B", or "FB" for both at once
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from experiments import certify
-from experiments.carrying import carried
+from experiments.certificates.other_k import carried
 from instances import ComputationGraph, Instance, Platform, Result
 from mtpp_models import solve
 

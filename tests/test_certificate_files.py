@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from strategies import partitions
 
-from experiments.certificate_writing import certificate_document
+from experiments.certificates.writing import certificate_document
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.certificate_file import read_certificate, recheck
-from instances.documents import write_json
+from instances.json_files import write_json
 
 
 def answer(k: int = 2, memory: float = math.inf) -> Result:

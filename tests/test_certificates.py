@@ -18,7 +18,7 @@ from instances import (
     Status,
     certify,
 )
-from instances.certificates import PROOF_TOLERANCE
+from instances.results import PROOF_TOLERANCE
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import certify
 from instances import Instance, Platform
-from instances.synthetic import regal_style
+from instances.random_graphs import regal_style
 from mtpp_models import Progress
 
 

@@ -16,13 +16,13 @@ import pytest
 from command_line import columns, graph_file, mtpp
 
 import experiments
-from experiments.cli import main
-from experiments.units import parse_bandwidth, parse_bytes, parse_counts
+from experiments.cli.main import main
+from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
-from instances.graph_file import save_graph
-from instances.partition_file import read_partition
+from instances.graph.graph_file import save_graph
+from instances.partitioning.partition_file import read_partition
 from instances.readers import READERS
 from instances.suites import SUITES
 from mtpp_models import MODELS, SOLVERS
@@ -56,7 +56,7 @@ def test_versions_name_packages_solvers_and_folders(capsys: pytest.CaptureFixtur
 def test_help_is_there_without_the_heavy_packages() -> None:
     """`mtpp --help` and `mtpp list readers` load neither Pyomo nor pandas, matplotlib or numba."""
     script = (
-        "import sys; from experiments.cli import main\n"
+        "import sys; from experiments.cli.main import main\n"
         "assert main(['--help']) == 0 and main(['certify', '--help']) == 0 and main(['list', 'readers']) == 0\n"
         "sys.exit(', '.join({'pyomo', 'pandas', 'matplotlib', 'numba'} & set(sys.modules)) or 0)"
     )
@@ -217,8 +217,8 @@ def test_ctrl_c_prints_what_is_known(verb: str, folder: Path) -> None:
     save_graph(ComputationGraph.from_edges(edges, rng.random(500), rng.random(500)), "large.json")
     name, *options = verb.split()
     script = (
-        "import sys, pathlib, experiments.cli as cli\n"
-        "import heuristics, mtpp_models, experiments.certifying\n"
+        "import sys, pathlib, experiments.cli.main as cli\n"
+        "import heuristics, mtpp_models, experiments.certificates.ladder\n"
         "pathlib.Path('ready').touch()\n"
         "sys.exit(cli.main(sys.argv[1:]))\n"
     )

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from experiments.jobs import plan_jobs
-from experiments.runs import RunLog, read_runs
-from experiments.scheduling import cluster_workers, run_jobs
+from experiments.runs.jobs import plan_jobs
+from experiments.runs.log import RunLog, read_runs
+from experiments.runs.workers import cluster_workers, run_jobs
 from instances import ComputationGraph, InputError, Instance, Platform
 
 distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster'")

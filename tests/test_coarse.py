@@ -12,12 +12,12 @@ from strategies import heavy_overflows, instances, partitions
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
-from instances.synthetic import regal_style
+from instances.random_graphs import regal_style
 from mtpp_models import Case, Formulation, ScaledInstance, solve
-from mtpp_models.coarse import coarse, equal_sizes, merged, superblocks
-from mtpp_models.formulation import as_modelled
-from mtpp_models.highs import run_highs
-from mtpp_models.outcome import Controls, Termination
+from mtpp_models.formulations.formulation import as_modelled
+from mtpp_models.formulations.superblocks import coarse, equal_sizes, merged, superblocks
+from mtpp_models.solvers.highs import run_highs
+from mtpp_models.solvers.interface import Controls, Termination
 
 
 @st.composite

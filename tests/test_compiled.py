@@ -15,7 +15,7 @@ import pytest
 
 import instances.compiled
 from instances.compiled import compiled, kernel_sources
-from instances.siblings import SIBLINGS
+from instances.import_guard import SIBLINGS
 
 ROOT = Path(instances.compiled.__file__).parent.parent
 FILES = [path for package in SIBLINGS for path in (ROOT / package).rglob("*.py")]
@@ -125,10 +125,10 @@ def test_whatever_kernels_use_is_part_of_the_hash() -> None:
     parts = set(parts_of_kernels())
     found = {(path.relative_to(ROOT).as_posix(), name) for path, name in parts}
     assert {
-        ("instances/arrays.py", "KernelArrays"),  # in an annotation
-        ("heuristics/block_peaks.py", "Queues"),  # a field of such a tuple
-        ("mtpp_models/pinned.py", "UNIT"),  # a constant of another file
-        ("mtpp_models/flows.py", "augment"),
+        ("instances/partitioning/kernel_arrays.py", "KernelArrays"),  # in an annotation
+        ("heuristics/local_search/block_peaks.py", "Queues"),  # a field of such a tuple
+        ("mtpp_models/bounds/pinned.py", "UNIT"),  # a constant of another file
+        ("mtpp_models/cuts/max_flow.py", "augment"),
     } <= found
     assert not {part for part in parts if part[0] not in set(kernel_sources())}
 

@@ -13,7 +13,7 @@ from strategies import instances, partitions
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
-from instances.contraction import contract, reduce_instance
+from instances.partitioning.reductions import contract, reduce_instance
 
 
 def idle(instance: Instance, zeros: list[bool]) -> Instance:

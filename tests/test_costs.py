@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from instances.costs import Device
 from instances.errors import InputError
+from instances.roofline import Device
 
 positive = st.floats(min_value=1e-3, max_value=1e18)
 amount = st.just(0.0) | st.floats(min_value=1e-3, max_value=1e18)  # no quotient underflows

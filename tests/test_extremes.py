@@ -21,7 +21,7 @@ from strategies import extreme_cases
 from subset_oracle import Case, numbers, optimum
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
-from instances.placement import PlacementInstance
+from instances.placement.problem import PlacementInstance
 from mtpp_models import MODELS, solve
 
 # Questions that each group is asked here, after its methods.

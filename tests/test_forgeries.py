@@ -18,10 +18,10 @@ from exact import exact_costs, exact_optimum, modelled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from experiments.cli import main
+from experiments.cli.main import main
 from instances import InputError, Instance, Partition
-from instances.documents import Value, write_json
-from instances.graph_file import graph_from_document
+from instances.graph.graph_file import graph_from_document
+from instances.json_files import Value, write_json
 
 NASTY: list[Any] = [
     0, -1, 1, 2, 3, 4, 5, 7, 10**9, 2**63 - 1, 2**64, 10**400, -0.0, 0.5, 1e-320, 1e-12, 1e18, 1e30, 1e308, -1e308, 9.0,

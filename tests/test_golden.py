@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from instances import Instance, Platform
-from instances.synthetic import TOYS, regal_style
+from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, solve
 
 FILE = Path(__file__).with_name("golden.json")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from instances import ComputationGraph, InputError
-from instances.grouping import group_nodes, node_layers
-from instances.placement_networks import PLACEMENT_NETWORKS, placement_network
+from instances.placement.grouping import group_nodes, node_layers
+from instances.placement.networks import PLACEMENT_NETWORKS, placement_network
 
 
 @settings(max_examples=60)

@@ -16,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 from instances import load_graph
-from instances.siblings import SIBLINGS
+from instances.import_guard import SIBLINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -61,7 +61,7 @@ def test_a_missing_sibling_is_named(tmp_path: Path) -> None:
     (tmp_path / "instances").mkdir()
     (tmp_path / "instances" / "__init__.py").touch()
     shutil.copy(ROOT / "instances" / "siblings.py", tmp_path / "instances")
-    guard = "from instances.siblings import check_siblings; check_siblings()"
+    guard = "from instances.import_guard import check_siblings; check_siblings()"
     run = python("-S", "-c", guard, path=[tmp_path], cwd=tmp_path)  # -S: without installed packages
     message = run.stderr.strip().splitlines()[-1]
     assert message.startswith("ImportError: ")
@@ -87,7 +87,7 @@ def test_version_is_the_same_everywhere() -> None:
 
 def test_readme_commands_parse() -> None:
     """Every command line of the README has a verb, options and values that the command line accepts."""
-    from experiments.cli import app
+    from experiments.cli.main import app
 
     assert len(commands()) >= 5
     group = get_command(app)

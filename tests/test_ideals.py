@@ -13,9 +13,9 @@ from strategies import instances
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances.random_graphs import TOYS
 from instances.readers import load_graph
-from instances.synthetic import TOYS
-from mtpp_models.ideals import IdealLimits, count_ideals, solve_ideals
+from mtpp_models.bounds.ideals.ideals import IdealLimits, count_ideals, solve_ideals
 
 
 def grid(rows: int, columns: int) -> ComputationGraph:
@@ -95,7 +95,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("file", PUBLISHED)
 def test_published_optima(data: Path, file: str) -> None:
     """SPEC-MTPP section 4: costs exactly as in the files, k = 2, 4, 8, 16."""
-    from instances.contraction import reduce_instance
+    from instances.partitioning.reductions import reduce_instance
 
     graph = load_graph(data / "msr" / f"{file}.json", communication="cost")
     reduced = reduce_instance(Instance(graph, Platform(16, bandwidth=1.0)))

@@ -12,9 +12,9 @@ from strategies import graphs
 
 from instances import ComputationGraph, load_graph
 from instances.architectures import ARCHITECTURES
-from instances.costs import Device
+from instances.graph.summary import summarise, width
 from instances.readers import READERS
-from instances.summary import summarise, width
+from instances.roofline import Device
 
 
 def printed(out: str) -> dict[str, str]:

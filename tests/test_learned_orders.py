@@ -14,10 +14,10 @@ from heuristics import kahn, slice_order
 from heuristics.learned import packing, sweeps
 from heuristics.learned.policies import PROPOSERS, Proposer
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.arrays import KernelArrays
-from instances.partition import check_order
-from instances.synthetic import regal_style
-from instances.tensors import FloatArray
+from instances.graph.tensors import FloatArray
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.partition import check_order
+from instances.random_graphs import regal_style
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -17,9 +17,9 @@ from heuristics import HEURISTICS, Limits, kahn, slice_order
 from heuristics.learned import Weights, learned_search, shipped
 from heuristics.learned.policies import PROPOSERS, Proposer
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
-from instances.arrays import KernelArrays
-from instances.synthetic import layered, regal_style
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.random_graphs import layered, regal_style
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -15,9 +15,9 @@ from heuristics.learned.policies import PROPOSERS
 from heuristics.learned.training import Point, score_gradient
 from heuristics.placement.placeto.checkpoints import Checkpoint
 from instances import InputError, Instance, Platform
+from instances.graph.tensors import FloatArray
+from instances.random_graphs import regal_style
 from instances.suites import find_suite
-from instances.synthetic import regal_style
-from instances.tensors import FloatArray
 
 TRAIN = {"orders": train_orders, "intervals": train_intervals}
 

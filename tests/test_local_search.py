@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from strategies import partitions
 
 from heuristics import HEURISTICS, Limits
-from heuristics.annealing import anneal
-from heuristics.local_search import local_search
-from heuristics.state import State, start_state, times_after
+from heuristics.local_search.annealing import anneal
+from heuristics.local_search.local_search import local_search
+from heuristics.local_search.state import State, start_state, times_after
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.arrays import KernelArrays
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.random_graphs import TOYS, layered, regal_style
 from instances.suites import find_suite
-from instances.synthetic import TOYS, layered, regal_style
 
 
 def annealed(

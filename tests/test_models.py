@@ -15,11 +15,11 @@ from strategies import instances, partitions
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
-from instances.synthetic import regal_style
+from instances.random_graphs import regal_style
 from mtpp_models import MODELS, ScaledInstance, simple, solve, write_model
-from mtpp_models.formulation import as_modelled
-from mtpp_models.highs import run_highs
-from mtpp_models.outcome import Controls, Termination
+from mtpp_models.formulations.formulation import as_modelled
+from mtpp_models.solvers.highs import run_highs
+from mtpp_models.solvers.interface import Controls, Termination
 
 
 @pytest.fixture(scope="module")

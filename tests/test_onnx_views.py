@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from instances import ComputationGraph
-from instances.views import fold_views
+from instances.graph.views import fold_views
 
 
 @st.composite

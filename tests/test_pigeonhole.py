@@ -14,20 +14,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import graphs, heavy_overflows, instances, partitions
 
-from experiments.certificate_writing import certificate_document
+from experiments.certificates.writing import certificate_document
 from experiments.verification.verify import verify
 from heuristics import HEURISTICS, Limits, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.certificate_file import read_certificate
-from instances.contraction import reduce_instance
-from instances.documents import write_json
-from instances.synthetic import FAMILIES, TOYS, regal_style
+from instances.json_files import write_json
+from instances.partitioning.reductions import reduce_instance
+from instances.random_graphs import FAMILIES, TOYS, regal_style
 from mtpp_models import solve
-from mtpp_models.cliques import core, find_clique
-from mtpp_models.conflicts import conflicts
-from mtpp_models.pairs import PairCuts
-from mtpp_models.pigeonhole import pigeonhole
-from mtpp_models.pinned import UNIT, BlockCuts, pinned
+from mtpp_models.bounds.pigeonhole import pigeonhole
+from mtpp_models.bounds.pinned import UNIT, BlockCuts, pinned
+from mtpp_models.cuts.cliques import core, find_clique
+from mtpp_models.cuts.conflicts import conflicts
+from mtpp_models.cuts.pair_cuts import PairCuts
 from mtpp_models.simple import simple
 
 

@@ -10,7 +10,7 @@ import pytest
 from command_line import mtpp
 
 from instances import InputError, InputWarning, load_graph
-from instances.pipeline.files import load_chain
+from instances.planning.plan_files import load_chain
 from instances.readers.pipedream import read_pipedream
 from instances.suites import SUITES
 

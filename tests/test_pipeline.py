@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_oracles import random_instance
 
-from heuristics.pipeline.execution import execute, pe
-from heuristics.pipeline.planning import plans_by_stages
+from heuristics.planning.execution import execute, pe
+from heuristics.planning.prm import plans_by_stages
 from instances import ComputationGraph, InputError, SharedParameter
-from instances.pipeline import Cluster, LayerChain, Plan, Schedule, TrainingInstance
-from instances.pipeline.collapsing import collapse
-from instances.pipeline.settings import simulation
-from instances.pipeline.transformers import bert_chain
-from instances.pipeline.windows import windows_along
+from instances.planning import Cluster, LayerChain, Plan, Schedule, TrainingInstance
+from instances.planning.bert import bert_chain
+from instances.planning.from_graph import collapse
+from instances.planning.link_speeds import windows_along
+from instances.planning.paper_settings import simulation
 
 
 def two_stages(**options: object) -> Plan:

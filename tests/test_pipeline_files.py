@@ -12,8 +12,9 @@ import pytest
 from pipeline_oracles import random_instance
 
 from instances import InputError, load_graph
-from instances.pipeline import Cluster, Plan, TrainingInstance
-from instances.pipeline.files import (
+from instances.planning import Cluster, Plan, TrainingInstance
+from instances.planning.paper_settings import SWEEPS, TESTBEDS, TRAINED_MODELS, random_cluster, simulation
+from instances.planning.plan_files import (
     load_chain,
     read_chain,
     read_cluster,
@@ -22,7 +23,6 @@ from instances.pipeline.files import (
     save_cluster,
     save_plan,
 )
-from instances.pipeline.settings import SWEEPS, TESTBEDS, TRAINED_MODELS, random_cluster, simulation
 
 
 def test_files_give_back_what_was_saved(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from heuristics.placement.simulator import (
     workspace,
 )
 from instances import ComputationGraph, InputError, SharedParameter
-from instances.placement import MEASURED_GAPS, Placement, PlacementInstance
-from instances.placement_files import placement_document, read_placement, save_placement
+from instances.placement.placement_file import placement_document, read_placement, save_placement
+from instances.placement.problem import MEASURED_GAPS, Placement, PlacementInstance
 
 EXACT = pytest.approx
 

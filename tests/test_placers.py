@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from command_line import columns, mtpp
 
-from experiments.placement_plots import plot_placement, plot_timeline
+from experiments.plots.placements import plot_placement, plot_timeline
 from heuristics.limits import Limits
 from heuristics.placement import PLACERS
 from heuristics.placement.annealing import anneal, climb
 from heuristics.placement.greedy import greedy
 from heuristics.placement.heft import heft, rank_order, upward_rank
+from heuristics.placement.partitioners import has_scotch, metis, scotch
 from heuristics.placement.rivals import expert
-from heuristics.placement.rivals_partitioners import has_scotch, metis, scotch
 from heuristics.placement.simulator import SimulatorArrays, peak_memory, simulate, step_times, workspace
 from instances import ComputationGraph, InputError
-from instances.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement import Placement, PlacementInstance
+from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.problem import Placement, PlacementInstance
 
 NMT = PLACEMENT_FAMILIES["nmt"].graph(1)
 

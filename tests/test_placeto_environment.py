@@ -10,8 +10,8 @@ from heuristics.placement.placeto.environment import Environment, Question, roll
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, FEATURES, PARALLEL, relations
 from heuristics.placement.placeto.rollout import sampled
 from instances import ComputationGraph, InputError
-from instances.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement import Placement, PlacementInstance
+from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.problem import Placement, PlacementInstance
 
 
 def diamond(k: int = 2, **platform: float) -> PlacementInstance:

@@ -13,11 +13,11 @@ import pytest
 from command_line import mtpp
 
 import experiments
-from experiments.placement_claims import claims
-from experiments.placement_jobs import ABLATIONS, Budget, plan_jobs
-from experiments.placement_measured import Measured
-from experiments.placement_tables import make_placement_tables, plot_distributions, sections
-from experiments.runs import Run, read_runs
+from experiments.runs.log import Run, read_runs
+from experiments.studies.placeto.claims import claims
+from experiments.studies.placeto.jobs import ABLATIONS, Budget, plan_jobs
+from experiments.studies.placeto.measured import Measured
+from experiments.studies.placeto.tables import make_placement_tables, plot_distributions, sections
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -157,7 +157,9 @@ def test_wrong_use_is_refused_before_any_run(folder: Path, capsys: pytest.Captur
 
 
 def test_without_pytorch_the_table_names_the_extra(folder: Path) -> None:
-    script = "import sys; sys.modules['torch'] = None; import experiments.cli as cli; sys.exit(cli.main(sys.argv[1:]))"
+    script = (
+        "import sys; sys.modules['torch'] = None; import experiments.cli.main as cli; sys.exit(cli.main(sys.argv[1:]))"
+    )
     command = [sys.executable, "-c", script, "table", "placement", "--quick"]
     root = Path(experiments.__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": str(root)}

@@ -16,8 +16,8 @@ from heuristics.placement.placeto import Checkpoint, place, require_torch, shipp
 from heuristics.placement.placeto.environment import Environment, Question
 from heuristics.placement.placeto.zero_shot import explore
 from instances import ComputationGraph, InputError
-from instances.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement import Placement, PlacementInstance
+from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.problem import Placement, PlacementInstance
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -12,13 +12,13 @@ import pytest
 from command_line import mtpp
 from matplotlib.collections import PatchCollection
 
-from experiments.plan_certificates import PlanCertificate, certify_plan
-from experiments.plan_plots import plan_figure, plot_schedule, plot_stages
-from experiments.planning import load_cluster
-from heuristics.pipeline import PLANNERS
+from experiments.certificates.plan_certificate import PlanCertificate, certify_plan
+from experiments.cli.plan import load_cluster
+from experiments.plots.plans import plan_figure, plot_schedule, plot_stages
+from heuristics.planning import PLANNERS
 from instances import FalseCertificateError, InputError
-from instances.pipeline import Cluster, LayerChain, TrainingInstance
-from instances.pipeline.files import read_plan, save_chain, save_cluster
+from instances.planning import Cluster, LayerChain, TrainingInstance
+from instances.planning.plan_files import read_plan, save_chain, save_cluster
 
 SERVERS = "--cluster 2x2 --bandwidth 128Gbps,32Gbps"
 

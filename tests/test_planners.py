@@ -13,17 +13,17 @@ import numpy as np
 import pytest
 from pipeline_oracles import all_plans, queue_makespan, queue_order, random_instance, workload
 
-from heuristics.pipeline import PLANNERS
-from heuristics.pipeline.device_order import minimum_cut, recursive_device_order
-from heuristics.pipeline.execution import Order, execute, iteration_time, one_forward_one_backward, pe, steady
-from heuristics.pipeline.improved import improved
-from heuristics.pipeline.planning import plans_by_stages
-from heuristics.pipeline.spp import spp, spp_plans
+from heuristics.planning import PLANNERS
+from heuristics.planning.device_order import minimum_cut, recursive_device_order
+from heuristics.planning.execution import Order, execute, iteration_time, one_forward_one_backward, pe, steady
+from heuristics.planning.improved import improved
+from heuristics.planning.prm import plans_by_stages
+from heuristics.planning.spp import spp, spp_plans
 from instances import InputError
-from instances.pipeline import Cluster, LayerChain, Plan, TrainingInstance
-from instances.pipeline.settings import simulation
-from instances.pipeline.windows import any_windows, windows_along
-from instances.pipeline.zplan import least_z, z_points
+from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
+from instances.planning.link_speeds import any_windows, windows_along
+from instances.planning.makespan_bound import least_z, z_points
+from instances.planning.paper_settings import simulation
 
 EXACT = pytest.approx
 

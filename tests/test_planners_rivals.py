@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from pipeline_oracles import all_plans, random_instance
 
-from heuristics.pipeline import PLANNERS
-from heuristics.pipeline.rivals import (
+from heuristics.planning import PLANNERS
+from heuristics.planning.rivals import (
     data_parallel,
     gpipe,
     hetpipe,
@@ -17,9 +17,9 @@ from heuristics.pipeline.rivals import (
     pipedream,
     pipedream_hierarchical,
 )
-from heuristics.pipeline.splitting import even_counts, hierarchical_split, min_max_split
+from heuristics.planning.splitting import even_counts, hierarchical_split, min_max_split
 from instances import InputError
-from instances.pipeline import Cluster, LayerChain, TrainingInstance
+from instances.planning import Cluster, LayerChain, TrainingInstance
 
 
 def by_hand(microbatches: int, servers: list[int], within: float = 2.0, between: float = 1.0) -> TrainingInstance:

@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import pytest
 
-from instances.siblings import SIBLINGS
+from instances.import_guard import SIBLINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # What a user of the faulty copy does: prove a bound from a poor start, which leaves room for a false one, and write it.
 USE = """
 import sys
-from experiments.carrying import carried
-from experiments.certificate_writing import certificate_document
+from experiments.certificates.other_k import carried
+from experiments.certificates.writing import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.documents import write_json
+from instances.json_files import write_json
 from mtpp_models import solve
 
 graph = ComputationGraph.from_edges(
@@ -47,39 +47,41 @@ class Fault(NamedTuple):
 
 FAULTS = {
     "reduction": Fault(
-        "instances/contraction.py",
+        "instances/partitioning/reductions.py",
         "graph.topological_order[graph.work[graph.topological_order] == 0]",
         "graph.topological_order[graph.work[graph.topological_order] <= 5]",
         ("ideals",),
     ),
-    "flow": Fault("mtpp_models/flows.py", "total += amount", "total += 2 * amount", ("pinned",)),
+    "flow": Fault("mtpp_models/cuts/max_flow.py", "total += amount", "total += 2 * amount", ("pinned",)),
     "pair cuts": Fault(
-        "mtpp_models/pairs.py",
+        "mtpp_models/cuts/pair_cuts.py",
         "least[u, v] = least[v, u] = flow",
         "least[u, v] = least[v, u] = flow + flow // 4",
         ("pigeonhole",),
     ),
     "ideals": Fault(
-        "mtpp_models/chains.py",
+        "mtpp_models/bounds/ideals/dynamic_program.py",
         "cost = own + max(0.0, cut[j] - keep)",
         "cost = own + 2.0 * max(0.0, cut[j] - keep)",
         ("ideals",),
     ),
     "partition cost": Fault(
-        "instances/partition.py",
+        "instances/partitioning/partition.py",
         "work=_sums(self.block, graph.work, k),",
         "work=0.9 * _sums(self.block, graph.work, k),",
         ("simple",),
     ),
-    "carried rule": Fault("experiments/carrying.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")),
+    "carried rule": Fault(
+        "experiments/certificates/other_k.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")
+    ),
     "price tree": Fault(
-        "mtpp_models/block_tree.py",
+        "mtpp_models/bounds/priced/branch_and_bound.py",
         "    return worth >= 1.0 - _SHORT",
         "    return worth >= 2.0 - _SHORT",
         pillar="test_priced.py",
     ),
     "solver's margin": Fault(
-        "mtpp_models/answers.py",
+        "mtpp_models/solve_case.py",
         "return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))",
         "return outcome.bound + 1e-4",
         pillar="test_sandwich.py",

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from experiments.plots import (
+from experiments.plots.partitions import (
     partition_figure,
     plot_block_costs,
     plot_partition,
@@ -20,7 +20,7 @@ from experiments.plots import (
     save_figure,
 )
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
-from instances.synthetic import regal_style
+from instances.random_graphs import regal_style
 
 
 def square(memory: float = np.inf, scale: float = 1.0) -> Partition:

@@ -12,8 +12,8 @@ from strategies import instances
 
 from heuristics import HEURISTICS, Limits, kahn, portfolio, slice_order
 from instances import Instance, Platform
+from instances.random_graphs import TOYS, layered, regal_style
 from instances.suites import SUITES
-from instances.synthetic import TOYS, layered, regal_style
 
 
 @settings(max_examples=60)

@@ -16,15 +16,15 @@ from strategies import heavy_overflows, instances, partitions
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.arrays import KernelArrays
-from instances.contraction import reduce_instance
-from instances.synthetic import regal_style
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.reductions import reduce_instance
+from instances.random_graphs import regal_style
 from mtpp_models import solve
-from mtpp_models.block_search import Relations, heaviest_block
-from mtpp_models.block_tree import BlockTree
-from mtpp_models.flows import BoolArray
-from mtpp_models.formulation import as_modelled
-from mtpp_models.prices import PriceSearch
+from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
+from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.price_search import PriceSearch
+from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.formulations.formulation import as_modelled
 
 FloatArray = np.ndarray
 

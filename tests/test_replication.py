@@ -11,19 +11,19 @@ import pyomo.environ as pyo
 import pytest
 from pipeline_oracles import all_plans, random_instance
 
-from heuristics.pipeline.device_order import recursive_device_order
-from heuristics.pipeline.execution import execute, pe
-from heuristics.pipeline.planning import plans_by_stages
-from heuristics.pipeline.spp import spp, spp_plans
+from heuristics.planning.device_order import recursive_device_order
+from heuristics.planning.execution import execute, pe
+from heuristics.planning.prm import plans_by_stages
+from heuristics.planning.spp import spp, spp_plans
 from instances import FalseCertificateError, InputError
-from instances.pipeline import Cluster, LayerChain, Plan, TrainingInstance
-from instances.pipeline.settings import simulation
-from instances.pipeline.windows import windows_along
-from instances.pipeline.zplan import least_z
-from mtpp_models.replication import FORMS
-from mtpp_models.replication_costs import ScaledTraining, Stage
-from mtpp_models.replication_guarantees import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
-from mtpp_models.replication_solve import Replication, solve_replication
+from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
+from instances.planning.link_speeds import windows_along
+from instances.planning.makespan_bound import least_z
+from instances.planning.paper_settings import simulation
+from mtpp_models.planning.arc_flow import FORMS
+from mtpp_models.planning.costs import ScaledTraining, Stage
+from mtpp_models.planning.guarantees import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
+from mtpp_models.planning.solve import Replication, solve_replication
 
 EXACT = pytest.approx
 PROOF = 1e-6

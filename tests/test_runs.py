@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from experiments.jobs import BoundSettings, Job, execute, plan_jobs
-from experiments.runs import SCHEMA, RunLog, read_runs
-from experiments.scheduling import Workers, local_workers, run_jobs
+from experiments.runs.jobs import BoundSettings, Job, execute, plan_jobs
+from experiments.runs.log import SCHEMA, RunLog, read_runs
+from experiments.runs.workers import Workers, local_workers, run_jobs
 from instances import ComputationGraph, InputError, Instance, Platform
-from instances.graph_file import save_graph
+from instances.graph.graph_file import save_graph
 
 METHODS = ("kahn", "random-100", "simple", "bottleneck", "exact")
 #: What must not depend on when and where a run was made.
@@ -289,7 +289,7 @@ def test_workers_leave_when_the_parent_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(
         "import os, time\n"
-        "from experiments.scheduling import local_workers\n"
+        "from experiments.runs.workers import local_workers\n"
         "if __name__ == '__main__':\n"
         "    with local_workers(1) as workers:\n"
         "        print(workers.executor().submit(os.getpid).result(), flush=True)\n"

@@ -14,10 +14,10 @@ from strategies import heavy_overflows, instances
 
 from heuristics import HEURISTICS, Limits
 from instances import ComputationGraph, Instance, Partition, Platform, certify
-from instances.contraction import reduce_instance
-from instances.synthetic import TOYS, regal_style
+from instances.partitioning.reductions import reduce_instance
+from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, solve
-from mtpp_models.formulation import ScaledInstance
+from mtpp_models.formulations.formulation import ScaledInstance
 
 FEW = Limits(evaluations=20)
 

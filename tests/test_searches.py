@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from heuristics import HEURISTICS, BRKGAParameters, Limits, brkga
-from heuristics.arrangement import linear_arrangement
-from heuristics.brkga import evolve
-from heuristics.kernels import decode
-from heuristics.random_search import random_search
+from heuristics.orders.brkga import evolve
+from heuristics.orders.kernels import decode
+from heuristics.orders.linear_arrangement import linear_arrangement
+from heuristics.orders.random_search import random_search
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
-from instances.arrays import KernelArrays
-from instances.synthetic import regal_style
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.random_graphs import regal_style
 
 
 @pytest.fixture(scope="module")

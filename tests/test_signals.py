@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from command_line import columns
 
-import experiments.cli
-from experiments.exit_codes import INTERRUPTED, MEANINGS
+import experiments.cli.main
+from experiments.cli.exit_codes import INTERRUPTED, MEANINGS
 from instances import save_graph
 from instances.interrupts import catch_interrupt, terminate_as_interrupt
-from instances.synthetic import regal_style
+from instances.random_graphs import regal_style
 
 ROOT = Path(experiments.__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -63,7 +63,9 @@ def wait_for(path: str, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("module", ["experiments.cli", "rich.text", "experiments.certifying", "pyomo.environ"])
+@pytest.mark.parametrize(
+    "module", ["experiments.cli.main", "rich.text", "experiments.certificates.ladder", "pyomo.environ"]
+)
 def test_a_signal_while_loading(module: str, number: signal.Signals, folder: Path) -> None:
     """No traceback, also before and between what `main` does."""
     process = start("-c", DAWDLE, module, "certify", "path.json", "-k", "2", "--bandwidth", "1")
@@ -74,7 +76,7 @@ def test_a_signal_while_loading(module: str, number: signal.Signals, folder: Pat
     assert (process.returncode, out, err) == (INTERRUPTED, "", "")
 
 
-@pytest.mark.parametrize("module", ["instances.siblings"])
+@pytest.mark.parametrize("module", ["instances.import_guard"])
 def test_ctrl_c_while_the_packages_load(module: str, folder: Path) -> None:
     """The first import of all is that of the packages themselves."""
     process = start("-c", DAWDLE, module, "list", "models")
@@ -131,8 +133,8 @@ def test_sigterm_is_left_alone_where_it_ends_the_process() -> None:
 
 
 def test_the_exit_codes_are_the_same_everywhere() -> None:
-    """README, help and docstring know each code of `experiments.exit_codes`."""
-    for text in (experiments.cli.__doc__ or "", str(experiments.cli.app.info.epilog)):
+    """README, help and docstring know each code of `experiments.cli.exit_codes`."""
+    for text in (experiments.cli.main.__doc__ or "", str(experiments.cli.main.app.info.epilog)):
         assert all(f"{code} {meaning}" in " ".join(text.split()) for code, meaning in MEANINGS.items())
     readme = (ROOT / "README.md").read_text()
     assert all(f"\n| {code} | " in readme for code in MEANINGS)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from strategies import instances, orders
 
 from heuristics import kahn, segment_costs, slice_order, slice_order_for_all_k
-from heuristics.kernels import decode
+from heuristics.orders.kernels import decode
 from instances import Instance, Partition, Platform
-from instances.arrays import KernelArrays
-from instances.synthetic import heavy_and_light, misleading_edge
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.random_graphs import heavy_and_light, misleading_edge
 
 
 @given(st.data())

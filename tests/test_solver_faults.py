@@ -15,11 +15,11 @@ from command_line import columns, mtpp
 from pyomo.common import Executable
 
 from experiments import certify
-from experiments.runs import read_runs
+from experiments.runs.log import read_runs
 from heuristics import HEURISTICS
 from instances import FalseCertificateError, InputError, Instance, Partition, Platform, save_graph
 from instances.certificate_file import SOLVER_NAMES
-from instances.synthetic import regal_style
+from instances.random_graphs import regal_style
 from mtpp_models import (
     MODELS,
     SOLVERS,
@@ -29,10 +29,10 @@ from mtpp_models import (
     available_solvers,
     solve,
 )
-from mtpp_models.formulation import Case, ScaledInstance
-from mtpp_models.outcome import Controls, Outcome, Termination
-from mtpp_models.programs import run_program
-from mtpp_models.solvers import Solver, find_solver
+from mtpp_models.formulations.formulation import Case, ScaledInstance
+from mtpp_models.solvers.interface import Controls, Outcome, Termination
+from mtpp_models.solvers.programs import run_program
+from mtpp_models.solvers.registry import Solver, find_solver
 
 _CBC = shutil.which("cbc")
 _VERSION = 'case "$*" in *-stop*) echo "Version: 2.10.8"; exit 0;; esac\n'
@@ -146,7 +146,7 @@ def test_a_program_that_ignores_its_limit_ends_with_its_children(
 def test_a_program_that_hangs_when_asked_for_its_version(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no solver that can be had, and asking for it says why."""
     fake("sleep 1000")
-    monkeypatch.setattr("mtpp_models.classic_solvers._PATIENCE", 0.2)
+    monkeypatch.setattr("mtpp_models.solvers.classic_solvers._PATIENCE", 0.2)
     assert "cbc" not in available_solvers()
     with pytest.raises(SolverFaultError, match="does not say its version"):
         find_solver("cbc")

@@ -19,13 +19,13 @@ import pytest
 import mtpp_models
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, certify
+from instances.random_graphs import regal_style
 from instances.readers import load_graph
-from instances.synthetic import regal_style
 from mtpp_models import MODELS, ScaledInstance, available_solvers, solve
-from mtpp_models.highs import run_highs
-from mtpp_models.outcome import Controls, Outcome, Termination
-from mtpp_models.pyomo_solvers import ScipWithoutGil
-from mtpp_models.solvers import SOLVERS, Solver
+from mtpp_models.solvers.highs import run_highs
+from mtpp_models.solvers.interface import Controls, Outcome, Termination
+from mtpp_models.solvers.pyomo_solvers import ScipWithoutGil
+from mtpp_models.solvers.registry import SOLVERS, Solver
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ CTRL_C = """
 import os, sys
 out = os.fdopen(os.dup(1), "w")
 from instances import Instance, Platform
-from instances.synthetic import regal_style
+from instances.random_graphs import regal_style
 from mtpp_models import solve
 instance = Instance(regal_style("barabasi-albert", 70, seed=0), Platform(5, 1.0))
 def show(progress):

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 from command_line import graph_file, mtpp
 
-from experiments.rendering import FORMATS
-from experiments.runs import RunLog
+from experiments.runs.log import RunLog
+from experiments.text_tables import FORMATS
 from heuristics.learned.policies import Weights
 from heuristics.placement.placeto import Checkpoint, shipped
-from instances import InputError, documents
-from instances.documents import read_json, write_json
+from instances import InputError, json_files
 from instances.errors import printable
+from instances.json_files import read_json, write_json
 from instances.readers import load_graph
 
 SPECIAL = ("fifo", "/dev/full", "/dev/null", "folder", "link to a device")
@@ -122,7 +122,7 @@ def test_a_draft_is_not_written_through_a_link_of_somebody_else(folder: Path) ->
 
 def test_a_full_disk_is_one_line(folder: Path) -> None:
     """What was saved before stays."""
-    command = "from experiments.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
+    command = "from experiments.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
     words = ["table", "graph.json", "-k", "2,4", "--methods", "simple", "--out", "runs.jsonl"]
 
     def small() -> None:
@@ -173,7 +173,7 @@ def test_a_text_of_many_gigabytes_is_not_read(folder: Path, capsys: pytest.Captu
     with open("huge.json", "wb") as file:
         file.write(b"{")
         file.truncate(2**40)  # takes no room
-    assert f"{documents.LARGEST_TEXT} are the most that is read" in complaint(capsys, "import huge.json")
+    assert f"{json_files.LARGEST_TEXT} are the most that is read" in complaint(capsys, "import huge.json")
 
 
 HOSTILE_NAME = "a\n\x1b[2J\x1b]0;t\x07\r\u202e\u2028ratio 1.000000\ud800"

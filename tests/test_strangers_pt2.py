@@ -19,8 +19,8 @@ from instances import InputError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from instances.readers.torch_export import read_torch  # noqa: E402
-from instances.readers.torch_files import load_program  # noqa: E402
+from instances.readers.pytorch.export import read_torch  # noqa: E402
+from instances.readers.pytorch.files import load_program  # noqa: E402
 
 Members = dict[str, bytes]
 MODEL, WEIGHTS, CONSTANTS = "models/model.json", "data/weights/model_weights_config.json", "data/constants/"
@@ -247,7 +247,7 @@ def test_what_is_told_about_the_origin_of_a_program_is_not_read(program: Members
                 entry["signature"] |= {"in_spec": tree, "out_spec": tree}
 
     path = written(changed(program, MODEL, change), tmp_path / "net.pt2")
-    script = "import sys; from instances.readers.torch_files import load_program as f; f(sys.argv[1]).module()"
+    script = "import sys; from instances.readers.pytorch.files import load_program as f; f(sys.argv[1]).module()"
     run = subprocess.run([sys.executable, "-c", script, path.name], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert not marker.exists()

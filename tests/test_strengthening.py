@@ -14,26 +14,26 @@ from hypothesis import strategies as st
 from strategies import heavy_overflows, instances, partitions
 from test_coarse import compositions, optimum
 
-from experiments.certificate_writing import certificate_document
-from experiments.rerunning import rerun
+from experiments.certificates.rerun import rerun
+from experiments.certificates.writing import certificate_document
 from experiments.verification.verify import verify
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, certify
 from instances.certificate_file import read_certificate
-from instances.documents import write_json
-from instances.synthetic import TOYS, regal_style
+from instances.json_files import write_json
+from instances.random_graphs import TOYS, regal_style
 from mtpp_models import Formulation, ScaledInstance, Strengthening, solve
-from mtpp_models.coarse import coarse, merged, superblocks
-from mtpp_models.conflicts import conflicts
-from mtpp_models.crowds import cliques, successions
-from mtpp_models.exact import EXACT
-from mtpp_models.flows import reachability
-from mtpp_models.formulation import as_modelled
-from mtpp_models.highs import run_highs
-from mtpp_models.outcome import Controls, Termination
-from mtpp_models.strengthened import pose, strengthened
-from mtpp_models.strengthening import ablation
-from mtpp_models.windows import windows
+from mtpp_models.cuts.conflicts import conflicts
+from mtpp_models.cuts.max_flow import reachability
+from mtpp_models.cuts.windows import windows
+from mtpp_models.formulations.clique_rows import cliques, successions
+from mtpp_models.formulations.exact import EXACT
+from mtpp_models.formulations.formulation import as_modelled
+from mtpp_models.formulations.parts import ablation
+from mtpp_models.formulations.strengthened import pose, strengthened
+from mtpp_models.formulations.superblocks import coarse, merged, superblocks
+from mtpp_models.solvers.highs import run_highs
+from mtpp_models.solvers.interface import Controls, Termination
 
 NAMES = ablation("exact")[1:]
 FACTORS = st.sampled_from([1.0, 1.0, 1.0, 1.05, 1.3, 2.0])

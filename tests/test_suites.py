@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from instances import ComputationGraph, InputError
-from instances.contraction import reduce_instance
+from instances.partitioning.reductions import reduce_instance
+from instances.random_graphs import FAMILIES
 from instances.suites import DATA_VARIABLE, SUITES, find_suite
-from instances.synthetic import FAMILIES
 
 
 def test_the_suites_and_their_sizes() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from instances import InputError, Instance, Partition
-from instances.synthetic import (
+from instances.random_graphs import (
     FAMILIES,
     TOYS,
     chain,
@@ -18,7 +18,7 @@ from instances.synthetic import (
     layered,
     misleading_edge,
 )
-from instances.synthetic import regal_style as regal
+from instances.random_graphs import regal_style as regal
 
 GOLDEN = {
     "erdos-renyi": "0f8ec34d87ebc845",

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.rendering import FORMATS
-from experiments.table_files import Section, check_style, exit_code, open_log, publish
+from experiments.studies.report import Section, check_style, exit_code, open_log, publish
+from experiments.text_tables import FORMATS
 from instances import InputError
 
 TABLE = Section("name", "Title", ["method", "k=1"], [["kahn", "1.5"]], "A note.")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.rendering import FORMATS
-from experiments.tables import (
+from experiments.studies.mtpp.tables import (
     bound_table,
     certificate_table,
     geometric_mean,
@@ -19,6 +18,7 @@ from experiments.tables import (
     running_times,
     time_table,
 )
+from experiments.text_tables import FORMATS
 from instances import InputError
 
 

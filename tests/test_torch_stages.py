@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
-from instances.readers.torch_export import export, from_exported_program
+from instances.readers.pytorch.export import export, from_exported_program
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -65,7 +65,7 @@ def test_some_of_the_partitions_are_no_cut_of_the_original_order(example: Any) -
 
 
 def test_the_blocks_compute_what_the_module_computes(example: Any) -> None:
-    from instances.torch_stages import split
+    from instances.readers.pytorch.stages import split
 
     program, x, graph, expected = example
     for partition in random_partitions(graph, 15):
@@ -76,7 +76,7 @@ def test_the_blocks_compute_what_the_module_computes(example: Any) -> None:
 
 def test_a_changed_tensor_between_two_blocks_changes_the_outputs(example: Any) -> None:
     """So the comparison above can fail."""
-    from instances.torch_stages import split
+    from instances.readers.pytorch.stages import split
 
     program, x, graph, expected = example
     blocks = split(
@@ -105,7 +105,7 @@ def size(tensors: Any) -> int:
 
 def test_the_blocks_receive_and_hold_the_bytes_of_the_partition(example: Any) -> None:
     """At bandwidth 1 the time to receive is the number of bytes; a buffer counts as a parameter, a tied one once."""
-    from instances.torch_stages import split
+    from instances.readers.pytorch.stages import split
 
     program, x, graph, _ = example
     for partition in random_partitions(graph, 15):
@@ -130,7 +130,7 @@ def test_the_blocks_receive_and_hold_the_bytes_of_the_partition(example: Any) ->
 def test_a_pipeline_is_cut_at_any_node(example: Any) -> None:
     """Also inside a branch, and along another order than that of the module."""
     pipelining = pytest.importorskip("torch.distributed.pipelining", reason="torch has no pipelining here")
-    from instances.torch_stages import arrange, split_policy
+    from instances.readers.pytorch.stages import arrange, split_policy
 
     program, x, graph, expected = example
     for partition in random_partitions(graph, 6):
@@ -141,7 +141,7 @@ def test_a_pipeline_is_cut_at_any_node(example: Any) -> None:
 
 
 def test_a_policy_refuses_another_module(example: Any) -> None:
-    from instances.torch_stages import arrange, split_policy
+    from instances.readers.pytorch.stages import arrange, split_policy
 
     program, _, graph, _ = example
     _, block = arrange(program, random_partitions(graph, 1)[0])
@@ -150,7 +150,7 @@ def test_a_policy_refuses_another_module(example: Any) -> None:
 
 
 def test_a_partition_of_another_graph_is_refused(example: Any) -> None:
-    from instances.torch_stages import split
+    from instances.readers.pytorch.stages import split
 
     graph = ComputationGraph.from_edges([(0, 1)], [1, 2])
     with pytest.raises(InputError, match="is of a graph of 2 nodes, and not of this program"):
@@ -159,7 +159,7 @@ def test_a_partition_of_another_graph_is_refused(example: Any) -> None:
 
 def test_a_module_that_keeps_statistics_is_refused() -> None:
     """In training mode batch normalisation writes to its buffers, which no block could do alone."""
-    from instances.torch_stages import split
+    from instances.readers.pytorch.stages import split
 
     program = export(torch.nn.Sequential(torch.nn.Conv2d(2, 2, 1), torch.nn.BatchNorm2d(2)), (torch.ones(2, 2, 3, 3),))
     graph = from_exported_program(program)

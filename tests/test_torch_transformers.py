@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from instances import ComputationGraph
-from instances.readers.torch_export import trace
+from instances.readers.pytorch.export import trace
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from command_line import mtpp
 
-from experiments.runs import Run, RunLog, read_runs
-from experiments.training_claims import claims
-from experiments.training_frames import TITLES, training_frame
-from experiments.training_runs import (
+from experiments.runs.log import Run, RunLog, read_runs
+from experiments.studies.spp.claims import claims
+from experiments.studies.spp.frames import TITLES, training_frame
+from experiments.studies.spp.runs import (
     BOUND,
     STAGES,
     Question,
@@ -24,9 +24,9 @@ from experiments.training_runs import (
     plan_jobs,
     questions,
 )
-from experiments.training_tables import figure_rows, make_training_tables, plot_stages, plot_sweep
-from heuristics.pipeline import PLANNERS
-from instances.pipeline import Cluster, LayerChain, TrainingInstance
+from experiments.studies.spp.tables import figure_rows, make_training_tables, plot_stages, plot_sweep
+from heuristics.planning import PLANNERS
+from instances.planning import Cluster, LayerChain, TrainingInstance
 
 TIMES = {
     "spp": 1.0,

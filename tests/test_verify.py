@@ -17,10 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from strategies import instances
 
 import experiments
-from experiments.certificate_writing import certificate_document
-from experiments.cli import main
+from experiments.certificates.writing import certificate_document
+from experiments.cli.main import main
 from instances import Instance
-from instances.documents import write_json
+from instances.json_files import write_json
 
 
 def numbers(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -195,7 +195,7 @@ def test_verify_is_independent(tmp_path: Path) -> None:
     """It imports neither the searches nor the models, nor their packages."""
     write_json(tmp_path / "c.json", PLAIN)
     script = (
-        "import sys; from experiments.cli import main\n"
+        "import sys; from experiments.cli.main import main\n"
         "assert main(['verify', sys.argv[1], '--ideals']) in (0, 4)\n"
         "loaded = {name.split('.')[0] for name in sys.modules}\n"
         "sys.exit(', '.join({'heuristics', 'mtpp_models', 'pyomo', 'numba', 'highspy'} & loaded) or 0)"

@@ -14,8 +14,8 @@ from certificates import BUFFERED, GRAPH, PLAIN, Document, check, entry, settle,
 from hypothesis import HealthCheck, example, given, settings
 from strategies import heavy_overflows
 
-from experiments.certificate_writing import certificate_document
-from experiments.cli import main
+from experiments.certificates.writing import certificate_document
+from experiments.cli.main import main
 from heuristics import HEURISTICS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from mtpp_models import solve

@@ -16,7 +16,7 @@ from experiments.verification.ideals import TooManyIdealsError, some_chain_is_be
 from experiments.verification.verdict import ROUNDING, Check
 from instances.certificate_file import Claim, read_claim
 from instances.errors import printable
-from instances.problem import Instance
+from instances.partitioning.problem import Instance
 
 __all__ = ["CHECKERS", "Checker", "Task"]
 

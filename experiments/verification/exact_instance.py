@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-from instances.problem import Instance
+from instances.partitioning.problem import Instance
 
 __all__ = ["ExactInstance", "Tensor", "as_float"]
 

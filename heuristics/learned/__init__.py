@@ -1,6 +1,6 @@
 """Learned search for partitions: policies that propose orders, trained on some graphs and used on others.
 
-- `packing`, `sweeps`: how an order comes about, given weights
+- `block_filling`, `sweeps`: how an order comes about, given weights
 - `policies`: search with a trained policy; `training`: REINFORCE
 """
 

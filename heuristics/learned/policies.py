@@ -14,15 +14,15 @@ from importlib.resources import as_file, files
 
 import numpy as np
 
-from heuristics.kernels import slice_kernel
-from heuristics.learned import packing, sweeps
+from heuristics.learned import block_filling, sweeps
 from heuristics.limits import Limits
-from heuristics.orders import kahn
+from heuristics.orders.kahn import kahn
+from heuristics.orders.kernels import slice_kernel
+from heuristics.orders.slicing import TABLE_NODES, slice_order
 from heuristics.placement.placeto.checkpoints import Checkpoint
-from heuristics.slicing import TABLE_NODES, slice_order
 from instances import InputError, Instance, Partition
-from instances.arrays import KernelArrays
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
 
 __all__ = ["PROPOSERS", "Proposer", "Weights", "learned_search", "shipped"]
 
@@ -123,7 +123,7 @@ class Weights:
 PROPOSERS = {
     proposer.name: proposer
     for proposer in (
-        Proposer("orders", packing.FEATURES, packing.pack),
+        Proposer("orders", block_filling.FEATURES, block_filling.pack),
         Proposer("intervals", sweeps.FEATURES, sweeps.sweep),
     )
 }

@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 
-from heuristics.kernels import kahn_kernel
-from heuristics.state import State, move, places_for, start_state, times_after
-from instances.arrays import KernelArrays
+from heuristics.local_search.state import State, move, places_for, start_state, times_after
+from heuristics.orders.kernels import kahn_kernel
 from instances.compiled import compiled
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
 
 __all__ = ["FEATURES", "sweep"]
 

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from heuristics.learned.policies import PROPOSERS, Proposer, Weights
-from heuristics.orders import kahn
+from heuristics.orders.kahn import kahn
+from heuristics.orders.slicing import slice_order
 from heuristics.placement.placeto.checkpoints import Checkpoint
-from heuristics.slicing import slice_order
 from instances import InputError, Instance, Platform
-from instances.arrays import KernelArrays
-from instances.contraction import reduce_instance
-from instances.synthetic import FAMILIES, regal_style
-from instances.tensors import FloatArray
+from instances.graph.tensors import FloatArray
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.reductions import reduce_instance
+from instances.random_graphs import FAMILIES, regal_style
 
 __all__ = ["OrderTraining", "Point", "regal_instances", "score_gradient", "train_intervals", "train_orders"]
 

@@ -1,7 +1,7 @@
 """Device placement: searches that answer a `PlacementInstance` with a `Placement`.
 
-- `simulator`, with `state` and `memory`: step times and peaks of many placements, compiled
-- `rivals`, `rivals_partitioners`, `heft`: placements made without looking at step times, and random ones
+- `simulator`, with `arrays` and `peak_memory`: step times and peaks of many placements, compiled
+- `rivals`, `partitioners`, `heft`: placements made without looking at step times, and random ones
 - `greedy`, `annealing`: list scheduling, hill climbing and annealing, a simulation for each device or move
 - `placeto`: the learned policy
 - `registry`: all placers by name

@@ -9,8 +9,8 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
 from instances.compiled import compiled
-from instances.placement import Placement, PlacementInstance
-from instances.tensors import FloatArray, IntArray, compressed_rows
+from instances.graph.tensors import FloatArray, IntArray, compressed_rows
+from instances.placement.problem import Placement, PlacementInstance
 
 __all__ = ["anneal", "climb"]
 

@@ -13,8 +13,8 @@ from heuristics.limits import Limits
 from heuristics.placement.heft import rank_order
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
 from instances.compiled import compiled
-from instances.placement import Placement, PlacementInstance
-from instances.tensors import IntArray
+from instances.graph.tensors import IntArray
+from instances.placement.problem import Placement, PlacementInstance
 
 __all__ = ["greedy"]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from heuristics.limits import Limits
-from instances.placement import Placement, PlacementInstance
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.placement.problem import Placement, PlacementInstance
 
 __all__ = ["heft", "rank_order", "upward_rank"]
 

@@ -11,10 +11,10 @@ from heuristics.limits import Limits
 from heuristics.placement.annealing import anneal, climb
 from heuristics.placement.greedy import greedy
 from heuristics.placement.heft import heft
+from heuristics.placement.partitioners import metis, scotch
 from heuristics.placement.placeto import zero_shot
 from heuristics.placement.rivals import best_random, expert, single
-from heuristics.placement.rivals_partitioners import metis, scotch
-from instances.placement import Placement, PlacementInstance
+from instances.placement.problem import Placement, PlacementInstance
 
 __all__ = ["PLACERS", "Placer", "PlacerSpec"]
 

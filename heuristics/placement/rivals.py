@@ -6,9 +6,9 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.placement.simulator import penalised_times
-from instances.grouping import node_layers
-from instances.placement import Placement, PlacementInstance
-from instances.tensors import IntArray
+from instances.graph.tensors import IntArray
+from instances.placement.grouping import node_layers
+from instances.placement.problem import Placement, PlacementInstance
 
 __all__ = ["best_random", "expert", "random_placements", "single"]
 
@@ -45,7 +45,8 @@ def expert(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limi
     """By hand: layer by layer.
 
     Where the graph has an attribute ``lane``, a number per node, nodes go to device ``lane`` mod k: recurrent layers,
-    or branches of cells (see `instances.families`). Other graphs are cut into k stretches of layers of equal work.
+    or branches of cells (see `instances.placement.families`). Other graphs are cut into k stretches of layers of equal
+    work.
     """
     graph, k = instance.graph, instance.devices
     if "lane" in graph.attributes:

@@ -1,4 +1,4 @@
-"""The step time of `instances.timeline`, compiled by numba: 10 microseconds for a hundred nodes.
+"""The step time of `instances.placement.timeline`, compiled by numba: 10 microseconds for a hundred nodes.
 
 No queue of events is needed. Nodes are taken from a heap by (time when ready, index), and all consequences of a node
 are computed at once. A node becomes ready no earlier than the ends of those that it reads from; so nodes leave the
@@ -17,11 +17,11 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from heuristics.placement.memory import peak_memory
-from heuristics.placement.state import SimulatorArrays, Workspace, workspace
+from heuristics.placement.arrays import SimulatorArrays, Workspace, workspace
+from heuristics.placement.peak_memory import peak_memory
 from instances.compiled import compiled
-from instances.placement import PlacementInstance
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.placement.problem import PlacementInstance
 
 __all__ = [
     "SimulatorArrays",

@@ -9,9 +9,9 @@ from numbers import Integral
 from instances.architectures.layers import merge_layers
 from instances.architectures.operators import NetworkBuilder
 from instances.architectures.training import backward_operators
-from instances.costs import DEFAULT_DEVICE, Device
 from instances.errors import InputError
-from instances.graph import ComputationGraph
+from instances.graph.graph import ComputationGraph
+from instances.roofline import DEFAULT_DEVICE, Device
 
 __all__ = ["LEVELS", "Architecture"]
 

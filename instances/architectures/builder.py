@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from instances.costs import Device
 from instances.errors import InputError
-from instances.graph import ComputationGraph
-from instances.tensors import SharedParameter
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import SharedParameter
+from instances.roofline import Device
 
 __all__ = ["PARAMETER", "GraphBuilder", "Operator", "Shape", "Tensor"]
 

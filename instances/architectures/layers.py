@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from instances.architectures.builder import Operator
-from instances.contraction import merge
-from instances.graph import ComputationGraph
-from instances.problem import Instance, Platform
+from instances.graph.graph import ComputationGraph
+from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.reductions import merge
 
 __all__ = ["merge_layers"]
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES, LEVELS
-from instances.costs import DEFAULT_DEVICE, Device
-from instances.documents import read_text
 from instances.errors import InputError, InputWarning
-from instances.graph import ComputationGraph
-from instances.graph_file import read_graph
+from instances.graph.graph import ComputationGraph
+from instances.graph.graph_file import read_graph
+from instances.json_files import read_text
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.doubts import with_doubts
@@ -23,7 +22,8 @@ from instances.readers.msr import read_msr, recognises_msr
 from instances.readers.onnx import read_onnx, recognises_onnx
 from instances.readers.pipedream import read_pipedream, recognises_pipedream
 from instances.readers.piper import read_piper, recognises_piper
-from instances.readers.torch_export import read_torch, recognises_torch
+from instances.readers.pytorch.export import read_torch, recognises_torch
+from instances.roofline import DEFAULT_DEVICE, Device
 
 __all__ = ["READERS", "Reader", "load_graph"]
 

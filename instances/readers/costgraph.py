@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from instances.errors import InputError
-from instances.graph import ComputationGraph
+from instances.graph.graph import ComputationGraph
 from instances.readers.parsing import amount, text_lines
 
 __all__ = ["read_costgraph", "recognises_costgraph"]

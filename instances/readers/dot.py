@@ -16,9 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NoReturn
 
-from instances.documents import read_text
 from instances.errors import InputError
-from instances.graph import ComputationGraph
+from instances.graph.graph import ComputationGraph
+from instances.json_files import read_text
 from instances.readers.parsing import amount, outputs_by_size, seconds
 
 __all__ = ["read_dot", "recognises_dot"]

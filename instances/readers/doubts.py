@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from instances.graph import ComputationGraph
+from instances.graph.graph import ComputationGraph
 
 __all__ = ["with_doubts"]
 

@@ -15,11 +15,11 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from instances.documents import Value, read_json
 from instances.errors import InputError
-from instances.graph import ComputationGraph
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import IntArray
+from instances.json_files import Value, read_json
 from instances.readers.parsing import json_amount, node_index, outputs_by_size
-from instances.tensors import IntArray
 
 __all__ = ["read_msr", "recognises_msr"]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from instances.documents import Value, check_readable
 from instances.errors import InputError
+from instances.json_files import Value, check_readable
 
 __all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "seconds", "text_lines"]
 

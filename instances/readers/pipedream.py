@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from instances.documents import read_text
 from instances.errors import InputError
-from instances.graph import ComputationGraph
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import IntArray
+from instances.json_files import read_text
 from instances.readers.parsing import amount
-from instances.tensors import IntArray
 
 __all__ = ["input_nodes", "read_pipedream", "recognises_pipedream"]
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from instances.documents import Value, read_json
 from instances.errors import InputError
-from instances.graph import ComputationGraph
+from instances.graph.graph import ComputationGraph
+from instances.json_files import Value, read_json
 from instances.readers.parsing import json_amount, node_index, outputs_by_size, seconds
 
 __all__ = ["read_piper", "recognises_piper"]

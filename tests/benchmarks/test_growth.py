@@ -21,10 +21,10 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from heuristics import kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.contraction import reduce_instance
-from instances.graph_file import read_graph, save_graph
-from instances.partition_file import read_partition, save_partition
-from instances.synthetic import layered
+from instances.graph.graph_file import read_graph, save_graph
+from instances.partitioning.partition_file import read_partition, save_partition
+from instances.partitioning.reductions import reduce_instance
+from instances.random_graphs import layered
 
 
 class Stages(dict[str, float]):

@@ -10,13 +10,13 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from heuristics import HEURISTICS
-from heuristics.kernels import decode
+from heuristics.orders.kernels import decode
 from instances import Instance, Platform
-from instances.arrays import KernelArrays
-from instances.synthetic import regal_style
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.random_graphs import regal_style
 from mtpp_models import MODELS, ScaledInstance
-from mtpp_models.highs import run_highs
-from mtpp_models.outcome import Controls
+from mtpp_models.solvers.highs import run_highs
+from mtpp_models.solvers.interface import Controls
 
 DECODES = 200
 

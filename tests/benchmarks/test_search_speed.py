@@ -17,11 +17,11 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from heuristics import HEURISTICS, Limits, kahn, local_search, portfolio, slice_order
-from heuristics.kernels import decode
+from heuristics.orders.kernels import decode
 from instances import Instance, Partition, Platform
-from instances.arrays import KernelArrays
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.random_graphs import layered, regal_style
 from instances.suites import SUITES
-from instances.synthetic import layered, regal_style
 
 FAMILIES = ("erdos-renyi", "barabasi-albert", "watts-strogatz", "stochastic-block")
 

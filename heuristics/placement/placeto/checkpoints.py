@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from heuristics.placement.placeto.features import FEATURES
 from heuristics.placement.placeto.rollout import FastScorer
-from instances.documents import check_readable, check_writable, parse_json
 from instances.errors import InputError
+from instances.json_files import check_readable, check_writable, parse_json
 
 __all__ = ["Checkpoint", "shipped"]
 

@@ -8,13 +8,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from heuristics.orders import kahn
+from heuristics.orders.kahn import kahn
 from heuristics.placement.placeto.features import ANCESTOR, FEATURES, Surroundings, candidate_features
 from heuristics.placement.simulator import SimulatorArrays, Workspace, penalised, workspace
 from instances.compiled import compiled
 from instances.errors import InputError
-from instances.placement import Placement, PlacementInstance
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.placement.problem import Placement, PlacementInstance
 
 __all__ = ["Environment", "Order", "Question", "Start", "roll_out", "start_place", "traversal"]
 

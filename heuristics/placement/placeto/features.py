@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from heuristics.placement.simulator import SimulatorArrays
 from instances import ComputationGraph
 from instances.compiled import compiled
-from instances.placement import PlacementInstance
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["ANCESTOR", "DESCENDANT", "FEATURES", "PARALLEL", "Surroundings", "candidate_features", "relations"]
 

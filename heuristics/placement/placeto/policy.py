@@ -25,7 +25,7 @@ from heuristics.placement.placeto.environment import Environment, Question
 from heuristics.placement.placeto.features import FEATURES
 from heuristics.placement.placeto.rollout import Scorer
 from instances.errors import InputError
-from instances.tensors import FloatArray
+from instances.graph.tensors import FloatArray
 
 __all__ = [
     "POLICIES",

@@ -18,8 +18,8 @@ from heuristics.placement.placeto.environment import (
     start_place,
     traversal,
 )
-from instances.placement import Placement, PlacementInstance
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.placement.problem import Placement, PlacementInstance
 
 __all__ = ["FastScorer", "Outcome", "Scorer", "place", "sampled"]
 

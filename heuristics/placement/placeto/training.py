@@ -23,8 +23,8 @@ from heuristics.placement.placeto.environment import (
 from heuristics.placement.placeto.policy import Policy, Seen, observe_and_score
 from heuristics.placement.placeto.rollout import sampled
 from instances.errors import InputError
-from instances.placement import PlacementInstance
-from instances.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray
+from instances.placement.problem import PlacementInstance
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from heuristics.limits import Limits
 from heuristics.placement.placeto.checkpoints import shipped
 from heuristics.placement.placeto.environment import Environment, Question, Start, roll_out, start_place, traversal
 from heuristics.placement.placeto.rollout import FastScorer
-from instances.placement import Placement, PlacementInstance
-from instances.tensors import IntArray
+from instances.graph.tensors import IntArray
+from instances.placement.problem import Placement, PlacementInstance
 
 __all__ = ["explore", "zero_shot"]
 

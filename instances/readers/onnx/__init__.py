@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from instances.costs import DEFAULT_DEVICE, Device
 from instances.errors import InputError
-from instances.graph import ComputationGraph
-from instances.views import fold_views
+from instances.graph.graph import ComputationGraph
+from instances.graph.views import fold_views
+from instances.roofline import DEFAULT_DEVICE, Device
 
 __all__ = ["read_onnx", "recognises_onnx"]
 
@@ -56,7 +56,7 @@ def read_onnx(
     if cost not in ("roofline", "measured"):
         raise InputError(f"cost is '{cost}'; it must be 'roofline' or 'measured'.")
     try:
-        from instances.readers.onnx.reading import build
+        from instances.readers.onnx.graph import build
     except ImportError as error:
         if error.name is None or not error.name.startswith("onnx"):
             raise

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import ValueInfoProto
 
 from instances.errors import InputError
-from instances.readers.onnx.model import inputs_of, load_model, set_dims
+from instances.readers.onnx.model_file import inputs_of, load_model, set_dims
 
 __all__ = ["measure"]
 

@@ -18,7 +18,7 @@ from onnx import ModelProto, NodeProto, TypeProto
 
 from instances.errors import InputError
 from instances.readers.isolation import run_module
-from instances.readers.onnx.scope import Scope
+from instances.readers.onnx.live_nodes import Scope
 
 __all__ = ["infer_shapes"]
 
@@ -125,7 +125,7 @@ def _ask(way: str, model: ModelProto, path: str | Path, dims: Mapping[str, int])
         question, answer = Path(folder, "question.onnx"), Path(folder, "answer.onnx")
         question.write_bytes(model.SerializeToString())
         files = (question, answer, Path(path).resolve())
-        asking = "instances.readers.onnx.asking"
+        asking = "instances.readers.onnx.shape_process"
         try:
             run_module(asking, way, *files, json.dumps(dict(dims)), folder=folder, seconds=_SECONDS).check_returncode()
             return onnx.load_model_from_string(answer.read_bytes())

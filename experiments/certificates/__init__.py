@@ -1,0 +1,1 @@
+"""How certificates are made: the ladder, other numbers of blocks, files."""

@@ -1,0 +1,284 @@
+"""From an instance to a certificate under one time budget: search, then prove, as long as a gap is left."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from threading import Event
+
+import numpy as np
+
+import instances
+from experiments.certificates.other_k import carried
+from heuristics import HEURISTICS, Limits
+from instances import InputError, Instance, Partition, Result
+from instances.interrupts import catch_interrupt
+from mtpp_models import Progress, SolverFaultError, SolverNotAvailableError, solve
+from mtpp_models.bounds.priced.priced import PRICED
+from mtpp_models.formulations.formulation import Formulation
+from mtpp_models.registry import find_model
+from mtpp_models.solvers.registry import find_solver
+
+__all__ = ["STEPS", "Step", "certify", "combine", "gather", "search"]
+
+_SHORTEST, _ROUNDING = 0.05, 1e-9
+_FEW_BLOCKS = 8
+
+
+@dataclass(frozen=True)
+class Step:
+    """One method and the part of the time still left that it may use.
+
+    Parameters
+    ----------
+    method : str
+        Name of a heuristic or a model.
+    share : float
+        Between 0 and 1; a method of share 0 takes no time worth counting and always runs.
+    above, up_to : int
+        Runs only where k is larger than the one and at most the other.
+    """
+
+    method: str
+    share: float
+    above: int = 0
+    up_to: int = sys.maxsize
+
+
+#: In order of effort; each runs only while a gap is left. Superblocks and prices help where there are more blocks than
+#: two; of many blocks the exact model proves next to nothing before time is out.
+STEPS = (
+    Step("simple", 0.0),
+    Step("kahn", 0.0),
+    Step("pinned", 0.1),
+    Step("local-search", 0.1),
+    Step("pinned", 0.2),
+    Step("pigeonhole", 0.1),
+    Step("ideals", 0.7),
+    Step("portfolio", 0.1),
+    Step("coarse-2+all", 0.2, above=2),
+    Step("priced", 0.7, above=2, up_to=_FEW_BLOCKS),
+    Step("exact+all", 1.0, up_to=_FEW_BLOCKS),
+    Step("priced", 1.0, above=_FEW_BLOCKS),
+)
+
+
+def certify(
+    instance: Instance,
+    *,
+    time_limit: float | None = 60.0,
+    solver: str = "highs",
+    gap: float = 0.0,
+    threads: int = 1,
+    seed: int = 0,
+    start: Partition | None = None,
+    known: Sequence[Result] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> Result:
+    """Find a good partition and prove how good it is.
+
+    Parameters
+    ----------
+    instance : Instance
+    time_limit : float, optional
+        Seconds for everything together; None lets every method run to its end.
+    solver : str
+    gap : float
+        Relative gap that is good enough.
+    threads, seed : int
+    start : Partition, optional
+        A partition known already.
+    known : sequence of Result
+        Answers for other k, from which something may follow for this one.
+    on_progress : callable, optional
+        Receives the method at work with the best bottleneck and bound so far.
+    on_fault : callable, optional
+        Receives each `SolverNotAvailableError` of a solver that fails at work; the other methods go on without it. By
+        default that is a warning.
+
+    Returns
+    -------
+    Result
+        Always with a bound. Ctrl-C ends the work and returns what is known.
+
+    Raises
+    ------
+    InputError
+        If an option is out of its range.
+    SolverNotAvailableError
+        If the solver cannot run here.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 1, 2], output_bytes=[1, 0, 0])
+    >>> certify(Instance(graph, Platform(k=2, bandwidth=1))).ratio
+    1.0
+    """
+    return combine(
+        gather(
+            instance,
+            time_limit=time_limit,
+            solver=solver,
+            gap=gap,
+            threads=threads,
+            seed=seed,
+            start=start,
+            known=known,
+            on_progress=on_progress,
+            on_fault=on_fault,
+        )
+    )
+
+
+def combine(answers: list[Result]) -> Result:
+    """The best partition and the best bound of the answers."""
+    return instances.certify(*answers)
+
+
+def gather(
+    instance: Instance,
+    *,
+    time_limit: float | None,
+    solver: str,
+    gap: float,
+    threads: int,
+    seed: int,
+    start: Partition | None,
+    known: Sequence[Result] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> list[Result]:
+    """The answers that `certify` combines, in the order in which they were found; of each bound the best."""
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise InputError(f"The time limit is {time_limit}; it must be positive and finite.")
+    find_solver(solver)  # before the searches, which may take a while
+    begin = time.monotonic()
+    rng = np.random.default_rng(seed)
+    answers = [*carried(known, instance), *([] if start is None else [Result("start", instance, start)])]
+    on_fault, sound = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3)), True
+    with catch_interrupt() as interrupted:
+        for step in (step for step in STEPS if step.above < instance.k <= step.up_to):
+            if not sound and _needs_solver(step.method):
+                continue
+            best = combine(answers) if answers else Result("nothing", instance)
+            stopped = interrupted.is_set() or best.interrupted
+            if _close_enough(best, gap) or (stopped and step.share > 0):
+                break
+            left = None if time_limit is None else time_limit - (time.monotonic() - begin)
+            if left is not None and left < _SHORTEST and step.share > 0:
+                break
+            seconds = None if left is None or step.share == 0 else left * step.share
+            report = _reporter(step.method, best, begin, on_progress)
+            report(None)
+            if step.method in HEURISTICS:
+                target = None if best.bound is None else best.bound.value
+                answers.append(search(instance, step.method, rng, interrupted, seconds, target))
+            else:
+                try:
+                    answers.append(
+                        solve(
+                            instance,
+                            step.method,
+                            solver=solver,
+                            time_limit=seconds,
+                            gap=gap,
+                            threads=threads,
+                            seed=seed,
+                            start=best.partition,
+                            on_progress=report,
+                        )
+                    )
+                except SolverNotAvailableError as fault:
+                    sound = False
+                    on_fault(fault)
+            for lie in _drop_lies(answers):
+                sound = False
+                on_fault(lie)
+    kept = _best_of_each_bound(answers)
+    stopped = interrupted.is_set() or combine(answers).interrupted
+    return [*kept[:-1], replace(kept[-1], interrupted=stopped)]
+
+
+def _needs_solver(method: str) -> bool:
+    return method not in HEURISTICS and isinstance(find_model(method), Formulation)
+
+
+def _drop_lies(answers: list[Result]) -> list[SolverFaultError]:
+    """Take away the bounds of solvers that a partition found later contradicts; one fault for each."""
+    least = min((answer.partition.bottleneck for answer in answers if answer.partition is not None), default=math.inf)
+    faults = []
+    for number, answer in enumerate(answers):
+        if answer.solver is not None and answer.bound is not None and answer.bound.value > least * (1 + _ROUNDING):
+            claim = f"stated the bound {answer.bound.value:.6g} of {answer.method}, against a partition of {least:.6g}"
+            faults.append(SolverFaultError(answer.solver, claim))
+            answers[number] = replace(answer, bound=None)
+    return faults
+
+
+def search(
+    instance: Instance,
+    method: str,
+    rng: np.random.Generator,
+    interrupted: Event,
+    seconds: float | None = None,
+    target: float | None = None,
+) -> Result:
+    """One run of a heuristic, which stops soon after `interrupted` is set with the best it has found.
+
+    Raises
+    ------
+    InputError
+        If the heuristic is unknown.
+    """
+    if method not in HEURISTICS:
+        raise InputError(f"There is no heuristic called {method!r}; choose one of {', '.join(HEURISTICS)}.")
+    begin = time.monotonic()
+    limits = Limits(seconds=seconds, target=target, interrupted=interrupted)
+    partition = HEURISTICS[method].run(instance, rng, limits)
+    spent = {"search": time.monotonic() - begin}
+    return Result(method, instance, partition, seconds=spent, interrupted=interrupted.is_set())
+
+
+def _best_of_each_bound(answers: list[Result]) -> list[Result]:
+    """Without the weaker answers of methods that ran more than once; their partitions came from elsewhere."""
+    best: dict[str, Result] = {}
+    for answer in answers:
+        known = best.get(answer.method)
+        if answer.bound is not None and (
+            known is None or known.bound is None or answer.bound.value > known.bound.value
+        ):
+            best[answer.method] = answer
+    return [answer for answer in answers if answer.bound is None or best[answer.method] is answer]
+
+
+def _close_enough(known: Result, gap: float) -> bool:
+    return known.proved or (known.gap is not None and known.gap <= gap)
+
+
+def _reporter(
+    method: str, known: Result, begin: float, on_progress: Callable[[Progress], None] | None
+) -> Callable[[Progress | None], None]:
+    """Put what a solver says into the frame of what is known."""
+    bottleneck = None if known.partition is None else known.partition.bottleneck
+    proved = None if known.bound is None else known.bound.value
+    # What other models reach while they run bounds something else.
+    telling = method not in HEURISTICS and (find_model(method).exact or method == PRICED)
+
+    def report(moment: Progress | None) -> None:
+        nonlocal bottleneck, proved
+        if moment is not None and telling:
+            bottleneck = min((x for x in (bottleneck, moment.incumbent) if x is not None), default=None)
+            proved = max((x for x in (proved, moment.bound) if x is not None), default=None)
+        if bottleneck is not None and proved is not None:
+            proved = min(proved, bottleneck)  # that of a model which holds only below the bottleneck may be higher
+        if on_progress is not None:
+            nodes = None if moment is None else moment.nodes
+            on_progress(Progress(method, time.monotonic() - begin, bottleneck, proved, nodes))
+
+    return report

@@ -1,0 +1,74 @@
+"""The lists of ``mtpp list``, made from the registries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["LISTINGS"]
+
+Rows = list[tuple[str, ...]]
+
+
+def _heuristics() -> Rows:
+    from heuristics import HEURISTICS
+
+    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in HEURISTICS.items()]
+
+
+def _models() -> Rows:
+    from mtpp_models import MODELS
+
+    return [(name, model.summary, f"[{model.reference}]") for name, model in MODELS.items()]
+
+
+def _solvers() -> Rows:
+    from mtpp_models import SOLVERS, available_solvers
+
+    here = available_solvers()
+    return [(name, here.get(name, f"not available: install {spec.package}")) for name, spec in SOLVERS.items()]
+
+
+def _suites() -> Rows:
+    from instances.suites import SUITES
+
+    return [(name, f"{len(suite.entries)} graphs", suite.summary) for name, suite in SUITES.items()]
+
+
+def _architectures() -> Rows:
+    from instances.architectures import ARCHITECTURES
+
+    return [
+        (name, architecture.summary, " ".join(f"{dim}={value}" for dim, value in architecture.dims.items()))
+        for name, architecture in ARCHITECTURES.items()
+    ]
+
+
+def _readers() -> Rows:
+    from instances.readers import READERS
+
+    return [(name, reader.summary) for name, reader in READERS.items()]
+
+
+def _planners() -> Rows:
+    from heuristics.planning import PLANNERS
+
+    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLANNERS.items()]
+
+
+def _placers() -> Rows:
+    from heuristics.placement import PLACERS
+
+    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLACERS.items()]
+
+
+#: What can be listed, and its rows.
+LISTINGS: dict[str, Callable[[], Rows]] = {
+    "heuristics": _heuristics,
+    "models": _models,
+    "solvers": _solvers,
+    "suites": _suites,
+    "architectures": _architectures,
+    "readers": _readers,
+    "planners": _planners,
+    "placers": _placers,
+}

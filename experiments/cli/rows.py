@@ -1,0 +1,102 @@
+"""What the verbs print: one aligned row per instance and k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.text_tables import aligned
+from instances import Instance, Partition, Result, certify
+from mtpp_models import solve
+
+__all__ = ["bound_row", "certificate_row", "partition_row", "print_rows"]
+
+#: Column to text.
+Row = dict[str, str]
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    """Print rows that have the same columns."""
+    if rows:
+        print(aligned(list(rows[0]), [list(row.values()) for row in rows]))
+
+
+def partition_row(answer: Result) -> Row:
+    """Row of a heuristic's partition, with its ratio to the bound *simple*."""
+    assert answer.partition is not None
+    certificate = certify(answer, solve(answer.instance, "simple"))
+    return {
+        **_instance(answer.instance),
+        "method": answer.method,
+        **_costs(answer.partition),
+        "over simple": _ratio(certificate.ratio),
+        "seconds": _seconds(answer),
+    }
+
+
+def bound_row(answer: Result) -> Row:
+    """Row of a model's bound, with the best partition known."""
+    floor = solve(answer.instance, "simple").bound
+    assert floor is not None
+    value = None if answer.bound is None else answer.bound.value
+    unit = answer.instance.graph.time_unit
+    return {
+        **_instance(answer.instance),
+        "model": answer.method,
+        "solver": answer.solver or "–",
+        f"bound [{unit}]": _number(value),
+        "to its end": "–" if answer.bound is None else ("yes" if answer.bound.optimal else "no"),
+        "over simple": "–" if value is None else _ratio(1.0 if value == floor.value else value / floor.value),
+        f"bottleneck [{unit}]": _number(None if answer.partition is None else answer.partition.bottleneck),
+        "ratio": _ratio(answer.ratio),
+        "seconds": _seconds(answer),
+    }
+
+
+def certificate_row(answer: Result) -> Row:
+    """Row of a certificate: the best partition, the best bound and how far they are apart."""
+    return {
+        **_instance(answer.instance),
+        **(_no_costs(answer.instance) if answer.partition is None else _costs(answer.partition)),
+        f"bound [{answer.instance.graph.time_unit}]": _number(None if answer.bound is None else answer.bound.value),
+        "by": "–" if answer.bound is None else answer.bound.method,
+        "ratio": _ratio(answer.ratio),
+        "status": answer.status.value,
+        "seconds": _seconds(answer),
+    }
+
+
+def _instance(instance: Instance) -> Row:
+    ratio = instance.communication_over_work
+    return {
+        "instance": instance.name,
+        "n": str(instance.graph.n),
+        "m": str(instance.graph.m),
+        "comm/work": "–" if ratio is None else f"{ratio:.3g}",
+        "k": str(instance.k),
+    }
+
+
+def _costs(partition: Partition) -> Row:
+    unit = partition.instance.graph.time_unit
+    values = (partition.bottleneck, partition.throughput, partition.latency)
+    return dict(zip(_cost_columns(unit), map(_number, values), strict=True))
+
+
+def _no_costs(instance: Instance) -> Row:
+    return dict.fromkeys(_cost_columns(instance.graph.time_unit), "–")
+
+
+def _cost_columns(unit: str) -> tuple[str, str, str]:
+    return f"bottleneck [{unit}]", f"throughput [1/{unit}]", f"latency [{unit}]"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _seconds(answer: Result) -> str:
+    return f"{sum(answer.seconds.values()):.2f}"

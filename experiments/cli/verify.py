@@ -1,0 +1,120 @@
+"""The verb ``mtpp verify``: check certificates without the programs that made them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.cli import options
+from experiments.cli.exit_codes import DONE, FALSE, TRUSTED, WRONG
+from instances.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from experiments.verification.verdict import Verdict
+    from instances import ComputationGraph
+
+__all__ = ["verify"]
+
+#: From good to bad; what several files come to is the worst.
+_SEVERITY = (DONE, TRUSTED, WRONG, FALSE)
+
+
+def verify(
+    certificates: Annotated[
+        list[Path], typer.Argument(metavar="CERTIFICATE…", help="Files that certify or bound wrote with --out.")
+    ],
+    ideals: Annotated[
+        bool, typer.Option("--ideals", help="Also run the program over ideals again, in plain and slow code.")
+    ] = False,
+    rerun: Annotated[
+        bool,
+        typer.Option("--rerun", help="Also let the solvers of this machine prove again what is trusted from them."),
+    ] = False,
+    time_limit: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="For each certificate, and for each bound that --rerun runs again."),
+    ] = 60.0,
+    graph: Annotated[
+        str | None,
+        typer.Option(metavar="GRAPH", help="A graph of your own, which that of the certificate has to be."),
+    ] = None,
+    dim: options.Dim = None,
+    level: options.Level = "operator",
+    training: options.Training = False,
+) -> int:
+    """Check certificates without the programs that made them.
+
+    Costs and combinatorial bounds are computed anew in code of their own, in exact numbers. What only a solver can say
+    is listed as trusted. Exit codes: 0 all of it is proved again, 4 the ratio rests on trusted bounds, 1 a number is
+    false, 2 the file is no certificate.
+
+    Example: mtpp verify certificate.json --ideals --graph model.onnx
+    """
+    from experiments.text_tables import left_aligned
+
+    if not 0 < time_limit < float("inf"):
+        raise InputError(f"--time-limit {time_limit}: it must be positive and finite.")
+    own = None if graph is None else _own_graph(graph, dim or [], level, training)
+    code = DONE
+    for number, file in enumerate(certificates):
+        try:
+            verdict = _verdict(file, own, graph, ideals=ideals, rerun=rerun, time_limit=time_limit)
+        except InputError as error:
+            found = _complain(str(error), WRONG)
+        else:
+            print("\n" * bool(number) + left_aligned(verdict.headlines()), left_aligned(verdict.table()), sep="\n\n")
+            found = TRUSTED if verdict.rests_on_trust else DONE
+            for fault in verdict.faults:
+                found = _complain(f"{file}: {fault}", FALSE)
+        code = max(code, found, key=_SEVERITY.index)
+    return code
+
+
+def _verdict(
+    file: Path, own: ComputationGraph | None, spec: str | None, *, ideals: bool, rerun: bool, time_limit: float
+) -> Verdict:
+    from dataclasses import replace
+
+    from experiments.progress import LiveLine
+    from experiments.verification.verify import verify as check
+    from instances.certificate_file import read_certificate
+
+    with LiveLine(str(file)):
+        certificate = read_certificate(file)
+        verdict = check(certificate, ideals=ideals, time_limit=time_limit)
+        if own is not None and (fault := _difference(certificate.instance.graph, own)):
+            verdict = replace(verdict, faults=(*verdict.faults, f"instance.graph: it is not {spec}: {fault}"))
+        if rerun and not verdict.faults:
+            from experiments.certificates.rerun import rerun as run_again
+
+            verdict = run_again(verdict, time_limit=time_limit)
+    return verdict
+
+
+def _own_graph(spec: str, dims: list[str], level: str, training: bool) -> ComputationGraph:
+    from experiments.cli.units import parse_dims
+    from instances import load_graph
+
+    return load_graph(spec, dims=parse_dims(dims), level=level, training=training)
+
+
+def _difference(stated: ComputationGraph, own: ComputationGraph) -> str:
+    """Why two graphs are not the same one; empty if they are."""
+    if (stated.n, stated.m) != (own.n, own.m):
+        return f"{stated.n} nodes and {stated.m} edges against {own.n} and {own.m}"
+    for v, (name, other) in enumerate(zip(stated.names, own.names, strict=True)):
+        if name != other:
+            return f"node {v} is called {name!r}, there {other!r}"
+    for v in (stated.work != own.work).nonzero()[0][:1].tolist():
+        return f"the work of node {v} ({own.names[v]}) is {float(stated.work[v])!r}, there {float(own.work[v])!r}"
+    if stated.content_hash != own.content_hash or stated.time_unit != own.time_unit:
+        return "edges, bytes, parameters or units are others"
+    return ""
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"mtpp: {printable(' '.join(message.split()))}", file=sys.stderr)
+    return code

@@ -1,0 +1,1 @@
+"""Pictures of partitions, plans and placements."""

@@ -1,0 +1,157 @@
+"""Pictures of placements: the graph coloured by device, and what devices and buses do during a step."""
+
+from __future__ import annotations
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from experiments.text_tables import drawn
+from instances.placement.problem import Placement
+
+__all__ = ["placement_figure", "plot_placement", "plot_timeline"]
+
+_DEVICE, _BUS = 0.55, 0.25  # heights, where the rows of two devices are one apart
+_LABELLED_NODES = 30
+_LABELLED_DEVICES = 24
+_SWEEPS = 8
+
+
+def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
+    """Draw the graph from left to right by depth, coloured by device; the larger a node, the more work it has.
+
+    Edges within a device are light, edges between devices dark. Small graphs carry the nodes' names.
+
+    Parameters
+    ----------
+    placement : Placement
+    ax : matplotlib.axes.Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = _axes(ax, (11, 4.5))
+    instance, graph, device = placement.instance, placement.instance.graph, placement.device
+    points = _layout(placement)
+    edges = np.unique(graph.edges, axis=0)
+    inside = device[edges[:, 0]] == device[edges[:, 1]]
+    alpha = float(np.clip(150 / max(1, len(edges)), 0.1, 1))
+    for mask, colour in ((inside, "0.6"), (~inside, "0.1")):
+        ax.add_collection(LineCollection(list(points[edges[mask]]), colors=colour, linewidths=0.7, alpha=alpha))
+    size = float(np.clip(5000 / graph.n, 20, 250)) * (0.3 + graph.work / graph.work.max())
+    for d, fill in enumerate(_colours(instance.devices)):
+        x, y = points[device == d].T
+        ax.scatter(
+            x, y, s=size[device == d], color=fill, edgecolors="white", linewidths=0.4, zorder=2, label=f"device {d}"
+        )
+    if graph.n <= _LABELLED_NODES:
+        for name, (x, y) in zip(graph.names, points, strict=True):
+            ax.annotate(drawn(name), (x, y), xytext=(0, 12), textcoords="offset points", ha="center", fontsize=7)
+    if instance.devices <= _LABELLED_DEVICES:
+        legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1), frameon=False, fontsize="small")
+        for handle in legend.legend_handles:
+            handle.set_sizes([40])  # type: ignore[union-attr]
+    ax.margins(0.03, 0.1)
+    ax.set_axis_off()
+    ax.set_title(f"{drawn(graph.name)}: n = {graph.n}, m = {graph.m}, {instance.devices} devices", loc="left")
+    return ax
+
+
+def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
+    """Draw when each device runs a node, and below it when its bus moves a tensor, coloured by where it goes.
+
+    Parameters
+    ----------
+    placement : Placement
+    ax : matplotlib.axes.Axes, optional
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    instance, timeline, k = placement.instance, placement.timeline, placement.instance.devices
+    ax = _axes(ax, (11, 0.5 * k + 1.5))
+    factor, unit = _scale(placement.step_time, instance.graph.time_unit)
+    colours = _colours(k)
+    boxes, fills = [], []
+    for d, start, end in zip(placement.device, timeline.start * factor, timeline.end * factor, strict=True):
+        boxes.append(Rectangle((start, d - 0.45), end - start, _DEVICE))
+        fills.append(colours[d])
+    for transfer in timeline.transfers:
+        start, width = transfer.start * factor, (transfer.end - transfer.start) * factor
+        part = _BUS / len(transfer.targets)
+        for i, target in enumerate(transfer.targets):
+            boxes.append(Rectangle((start, transfer.source - 0.45 + _DEVICE + i * part), width, part))
+            fills.append(colours[target])
+    ax.add_collection(PatchCollection(boxes, facecolors=fills, edgecolors="white", linewidths=0.25))
+    if instance.graph.n <= _LABELLED_NODES:
+        for v, name in enumerate(instance.graph.names):
+            middle = (timeline.start[v] + timeline.end[v]) / 2 * factor
+            ax.text(middle, placement.device[v] - 0.45 + _DEVICE / 2, drawn(name), ha="center", va="center", fontsize=7)
+    last = max([placement.step_time, *(transfer.end for transfer in timeline.transfers)]) * factor
+    ax.axvline(placement.step_time * factor, color="0.45", linewidth=1, linestyle=":")
+    ax.set_xlim(0, 1.01 * last)
+    ax.set_ylim(k - 0.5, -0.55)
+    ax.set_yticks(range(0, k, -(-k // _LABELLED_DEVICES)))
+    ax.set_xlabel(f"time [{unit}]; below each device its bus, in the colour of the device that receives")
+    ax.set_ylabel("device")
+    ax.spines[["top", "right"]].set_visible(False)
+    busy = np.bincount(placement.device, instance.graph.work, minlength=k).sum() / (k * placement.step_time)
+    ax.set_title(
+        f"step time {placement.step_time * factor:.4g} {unit}, {placement.relative_time:.3f} of one device; "
+        f"devices busy {busy:.0%}",
+        loc="left",
+    )
+    return ax
+
+
+def placement_figure(placement: Placement) -> Figure:
+    """The graph coloured by device, above the timeline of a step."""
+    figure = Figure(figsize=(11, 6 + 0.5 * placement.instance.devices), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(4, 1.5 + 0.5 * placement.instance.devices))
+    plot_placement(placement, above)
+    plot_timeline(placement, below)
+    return figure
+
+
+def _layout(placement: Placement) -> NDArray[np.float64]:
+    """(n, 2) column and height of each node: columns by depth, neighbours at similar heights."""
+    graph = placement.instance.graph
+    start, before = graph.predecessors
+    column = np.zeros(graph.n, dtype=np.int64)
+    for v in graph.topological_order:
+        column[v] = 1 + column[before[start[v] : start[v + 1]]].max(initial=-1)
+    after, successor = graph.successors
+    for v in np.flatnonzero(column == 0):  # weights and inputs stand beside their first readers
+        column[v] = max(0, column[successor[after[v] : after[v + 1]]].min(initial=column.max() + 1) - 1)
+    columns = [np.flatnonzero(column == x) for x in range(column.max() + 1)]
+    height = np.zeros(graph.n)
+    u, v = graph.edges.T
+    degree = np.maximum(1, np.bincount(u, minlength=graph.n) + np.bincount(v, minlength=graph.n))
+    for _ in range(_SWEEPS):
+        wish = (np.bincount(u, height[v], graph.n) + np.bincount(v, height[u], graph.n)) / degree
+        for nodes in columns:
+            by_wish = nodes[np.argsort(wish[nodes], kind="stable")]
+            height[by_wish] = np.arange(len(nodes)) - (len(nodes) - 1) / 2
+    return np.column_stack((column, height))
+
+
+def _scale(value: float, unit: str) -> tuple[float, str]:
+    """Factor and unit that give a time in seconds readable digits."""
+    return (1e3, "ms") if unit == "s" and value < 1 else (1.0, drawn(unit))
+
+
+def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    return Figure(figsize=size, layout="constrained").add_subplot() if ax is None else ax
+
+
+def _colours(count: int) -> list[tuple[float, float, float, float]]:
+    if count <= 10:
+        return [matplotlib.colormaps["tab10"](d) for d in range(count)]
+    return [matplotlib.colormaps["turbo"](x) for x in np.linspace(0.03, 0.95, count)]

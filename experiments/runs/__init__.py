@@ -1,0 +1,1 @@
+"""Runs of studies: what is done, where, and the log."""

@@ -1,0 +1,1 @@
+"""Studies, one paper a folder."""

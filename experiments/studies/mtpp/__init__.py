@@ -1,0 +1,1 @@
+"""Ratio tables of partitioning."""

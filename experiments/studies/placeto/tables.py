@@ -1,0 +1,230 @@
+"""``mtpp table placement``: Placeto's Table 1, Figure 5, orders and ablations, and which claims hold here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.studies.placeto.claims import claims
+from experiments.studies.placeto.jobs import (
+    ABLATED,
+    ABLATED_DEVICES,
+    ABLATIONS,
+    DEVICES,
+    OTHER_DEVICES,
+    Budget,
+    plan_jobs,
+)
+from experiments.studies.placeto.measured import Measured, number
+from experiments.studies.placeto.runs import make_runs
+from experiments.studies.report import Section, check_style, exit_code, open_log, publish
+from heuristics.placement.placeto import require_torch
+from instances.placement.families import PLACEMENT_FAMILIES
+
+__all__ = ["make_placement_tables", "plot_distributions", "sections"]
+
+_NOTE = """\
+Step time over the work of the graph on one device: mean over the test graphs, median of the seeds; less is better.
+In brackets the simulations of a graph, where they are counted; a policy that moves nothing needs one.
+Rows of policies are the best placement that they saw, 'last' is the best of those that their episodes ended with.
+Zero-shot: two episodes with the likeliest devices, from two kinds of start. Sampled: 16 episodes with drawn devices.
+Rows 'anneal, as …' have as many simulations as the row that they are named after; 'random' is the best of 1000 random
+placements, 'random, mean' their mean; 'placeto' the policy that comes with the package; n the nodes of a graph."""
+_ALONE_NOTE = """\
+Optimised: trained for that graph alone; 'likeliest' is what the policy says in the end, all else the best placement
+of the whole training. Planner: the recurrent network of Mirhoseini et al. (2017), zero-shot after as many updates."""
+_TRANSFER_NOTE = """\
+The policies of the first table, on graphs of about twice the size ('large') and on other numbers of devices.
+The last row has the means over the test graphs of the best and the worst of 16 random traversal orders."""
+_CLAIMS_NOTE = """\
+A claim holds if the first number is less than the second, which includes what the claim allows. Beside them, on the
+same graphs: annealing with as many simulations as the policy took, and greedy."""
+_RIVALS = ("single", "random, mean", "random", "expert", "metis", "scotch", "heft", "greedy", "placeto", "climb, 6n")
+_FAST = (
+    "zero-shot",
+    "zero-shot, last",
+    "anneal, as zero-shot",
+    "sampled",
+    "anneal, as sampled",
+    "zero-shot + climb, 4n",
+)
+#: Rows of the first table, and the run that each is from.
+_ROWS = {
+    **dict.fromkeys(_RIVALS, "rivals"),
+    **dict.fromkeys(_FAST, "fast"),
+    "anneal, long": "rivals",
+}
+_ALONE_ROWS = {
+    "planner, zero-shot": ("planner", "zero-shot"),
+    "planner, optimised": ("planner", "best"),
+    "placeto, zero-shot": ("fast", "zero-shot"),
+    "placeto, optimised, likeliest": ("optimised", "likeliest"),
+    "placeto, optimised, best": ("optimised", "best"),
+    "anneal, as optimised": ("optimised", "anneal, as best"),
+    "greedy": ("rivals", "greedy"),
+}
+
+
+def make_placement_tables(
+    budget: Budget, *, out: Path, folder: Path | None, style: str, families: Iterable[str] = PLACEMENT_FAMILIES
+) -> int:
+    """Make the runs that are missing, then print and write tables, figures and claims of all of them.
+
+    Parameters
+    ----------
+    budget : Budget
+    out : Path
+        File of runs; those done are not repeated.
+    folder : Path, optional
+        Where tables (.md, .csv, .tex) and figures (.png, .svg) go.
+    style : str
+        Format of the printed tables.
+    families : iterable of str, optional
+        All by default.
+
+    Returns
+    -------
+    int
+        0, or 1 if a run failed.
+
+    Raises
+    ------
+    InputError, OSError
+        Before any run is made, also where PyTorch is missing.
+    """
+    check_style(style)
+    require_torch()
+    with open_log(out, folder) as log:
+        runs = make_runs(plan_jobs(families, budget), log)
+    measured = Measured(runs)
+    publish(sections(measured, budget), lambda: _pictures(measured), folder, style)
+    return exit_code(sum(run["error"] is not None for run in runs), len(runs), out)
+
+
+def sections(measured: Measured, budget: Budget) -> list[Section]:
+    """All tables, the claims last."""
+    families = measured.families
+    effort = {
+        f"training, {budget.updates} updates [s]": ("training", 1.0),
+        "placing a graph, zero-shot [ms]": ("placing", 1e3),
+    }
+    return [
+        Section(
+            "placement-unseen",
+            f"Zero-shot after {budget.updates} updates, {budget.seeds} seeds, and rivals (Table 1)",
+            [f"on unseen graphs, k = {DEVICES}", *families],
+            [[row, *(_cell(measured, family, what, row) for family in families)] for row, what in _ROWS.items()],
+            _NOTE,
+        ),
+        Section(
+            "placement-alone",
+            f"Optimised for each of {budget.graphs} graphs alone, {budget.alone} updates (Table 1 and Figure 5)",
+            [f"on single graphs, k = {DEVICES}", *families],
+            [
+                [row, *(_cell(measured, family, what, name, measured.graphs(family)) for family in families)]
+                for row, (what, name) in _ALONE_ROWS.items()
+            ],
+            _ALONE_NOTE,
+        ),
+        Section(
+            "placement-transfer",
+            "Other sizes, numbers of devices and traversal orders, zero-shot",
+            ["carried over", *families],
+            _transfer_rows(measured),
+            _TRANSFER_NOTE,
+        ),
+        Section(
+            "placement-effort",
+            "Effort on this machine",
+            ["on one core", *families],
+            [
+                [row, *(f"{factor * measured.seconds(family, name):.3g}" for family in families)]
+                for row, (name, factor) in effort.items()
+            ],
+        ),
+        Section(
+            "placement-ablations",
+            f"Ablations after {budget.ablation} updates",
+            [f"on {ABLATED}, k = {ABLATED_DEVICES}", "zero-shot", "zero-shot, last", "anneal, as zero-shot"],
+            [
+                [design, *(number(measured.ablation(design, name)) for name in ("zero-shot", "last", "anneal"))]
+                for design in ABLATIONS
+            ],
+        ),
+        Section(
+            "placement-claims",
+            "Claims; those that do not reproduce say NO",
+            ["claim", "of", "holds", "measured", "annealing", "greedy"],
+            [
+                [c.text, c.source, _SAID[c.holds], c.measured, number(c.annealing), number(c.greedy)]
+                for c in claims(measured)
+            ],
+            _CLAIMS_NOTE,
+        ),
+    ]
+
+
+def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) -> Axes:
+    """Distributions over the graphs that were optimised one by one (Figure 5), pooled over seeds.
+
+    Parameters
+    ----------
+    measured : Measured
+    family : str
+    ax : matplotlib.axes.Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    if ax is None:
+        ax = Figure(figsize=(7, 4), layout="constrained").add_subplot()
+    graphs = measured.graphs(family)
+    for label, (what, name, colour, line, width) in _LINES.items():
+        times = [time for answer in measured.answers(family, what) for time in answer[name]["times"][:graphs]]
+        if times:
+            ax.ecdf(times, color=colour, linestyle=line, linewidth=width, label=label)
+    title = f"{family}, k = {DEVICES}, {graphs} unseen graphs"
+    ax.set(title=title, xlabel="step time / step time on one device", ylabel="share of graphs", ylim=(0, 1.02))
+    ax.grid(color="0.92")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
+    return ax
+
+
+#: Lines of the picture: the run and the answer, colour, style and width.
+_LINES = {
+    "Placeto, zero-shot": ("fast", "zero-shot", "C0", "--", 3.2),
+    "Placeto, optimised": ("optimised", "best", "C0", "-", 3.2),
+    "planner, zero-shot": ("planner", "zero-shot", "C1", "--", 1.6),
+    "planner, optimised": ("planner", "best", "C1", "-", 1.6),
+    "annealing, as Placeto optimised": ("optimised", "anneal, as best", "black", "-", 1.6),
+    "greedy": ("rivals", "greedy", "C2", "-", 1.6),
+    "random": ("rivals", "random, mean", "0.6", "-", 1.6),
+}
+
+
+def _transfer_rows(measured: Measured) -> list[list[str]]:
+    rows = []
+    for name in ("large", *(f"k = {k}" for k in OTHER_DEVICES)):
+        for row in (name, *(f"{name}: {rival}" for rival in ("anneal", "metis", "heft", "greedy"))):
+            rows.append([row, *(_cell(measured, family, "fast", row) for family in measured.families)])
+    orders = [measured.orders(family) for family in measured.families]
+    rows.append(["random orders, best to worst", *(f"{low:.3f} to {high:.3f}" for low, high in orders)])
+    return rows
+
+
+def _cell(measured: Measured, family: str, what: str, name: str, graphs: int | None = None) -> str:
+    calls = measured.simulations(family, what, name)
+    return number(measured.value(family, what, name, graphs)) + ("" if calls is None else f" ({calls:.0f})")
+
+
+def _pictures(measured: Measured) -> dict[str, Axes]:
+    return {f"placement-{family}": plot_distributions(measured, family) for family in measured.families}
+
+
+_SAID = {True: "yes", False: "NO", None: "–"}

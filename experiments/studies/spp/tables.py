@@ -1,0 +1,169 @@
+"""``mtpp table training``: Figures 6 to 11 and Table III of SPP as tables and plots, and what does not reproduce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import matplotlib
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
+
+from experiments.studies.mtpp.tables import geometric_mean
+from experiments.studies.report import Section, check_style, exit_code, open_log, publish
+from experiments.studies.spp.claims import Claim, claims
+from experiments.studies.spp.frames import TITLES, by_stages, mean_ratios, percent, points, training_frame
+from experiments.studies.spp.runs import BOUND, TABLE_III, Question, failed, make_runs, plan_jobs
+from heuristics.planning import PLANNERS
+
+__all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep"]
+
+_NOTE = "Planner: its time over that of spp, less 1. Geometric means over the clusters."
+_SCOPE = "Figure 5 (accuracy over time) is out of scope: nothing is trained here."
+
+
+def make_training_tables(asked: Sequence[Question], *, out: Path, folder: Path | None, style: str, jobs: int) -> int:
+    """Make the runs that are missing, then print and write tables, plots and claims of all of them.
+
+    Parameters
+    ----------
+    asked : sequence of Question
+    out : Path
+        File of runs; those done are not repeated.
+    folder : Path, optional
+        Where tables (.md, .csv, .tex) and figures (.png, .svg) go.
+    style : str
+        Format of the printed tables.
+    jobs : int
+        Processes.
+
+    Returns
+    -------
+    int
+        0, or 1 if a run failed.
+
+    Raises
+    ------
+    InputError, OSError
+        Before any run is made.
+    """
+    check_style(style)
+    with open_log(out, folder) as log:
+        runs = make_runs(plan_jobs(asked), log, jobs)
+    frame = training_frame(asked, runs)
+    publish(_sections(frame), lambda: _pictures(frame), folder, style)
+    return exit_code(sum(map(failed, runs)), len(runs), out)
+
+
+def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text of a figure: time of SPP, times of the others over it, gaps to the bound."""
+    over = mean_ratios(frame, figure)
+    spp = points(frame, figure, "spp").groupby("label", sort=False)["time"].mean()
+    rivals = [method for method in PLANNERS if method != "spp"]
+    rows = []
+    for label in over.index:
+        gaps = [over.loc[label, "spp over bound"], over.loc[label, "improved over bound"]]
+        cells = [percent(ratio) for ratio in (*over.loc[label, rivals], *gaps)]
+        rows.append([str(label), f"{spp[label]:.4g}", *cells])
+    return [TITLES[figure][1], "spp [s]", *rivals, "spp over bound", "improved over bound"], rows
+
+
+def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes:
+    """Times of the planners and the bound over the points of a figure.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Of `training_frame`.
+    figure : str
+    ax : matplotlib.axes.Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+    """
+    ax = _axes(ax)
+    labels = list(dict.fromkeys(frame[frame["figure"] == figure]["label"]))
+    places = range(len(labels))
+    for i, method in enumerate(PLANNERS):
+        times = points(frame, figure, method).groupby("label", sort=False)["time"].mean().reindex(labels)
+        ours = method in ("spp", "improved")
+        line = "none" if figure.startswith(TABLE_III) else "-" if ours else "--"
+        colour = matplotlib.colormaps["tab10"](i)
+        ax.plot(places, times, "o", color=colour, label=method, linestyle=line, linewidth=2.2 if ours else 1.2)
+    bounds = points(frame, figure, BOUND).groupby("label", sort=False)["bound"].mean().reindex(labels)
+    ax.plot(places, bounds, "_", color="black", markersize=22, label="bound, one stage a device")
+    ax.set_xticks(places, labels, rotation=30 if max(map(len, labels)) > 8 else 0)
+    ax.set_yscale("log")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel(TITLES[figure][1])
+    ax.set_ylabel("time of an iteration [s]")
+    return _with_legend(ax)
+
+
+def plot_stages(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """W and the time of SPP's plans over the number of stages (Figure 11)."""
+    ax = _axes(ax)
+    stages, workloads, times = by_stages(frame)
+    ax.plot(stages, times, "o-", color="#3b5b92", markersize=4, label="time of an iteration")
+    ax.plot(stages, workloads, "s--", color="#c44e52", markersize=4, label="W")
+    ax.plot(stages[times.argmin()], times.min(), "o", color="black", fillstyle="none", markersize=11, label="fastest")
+    ax.set_xlabel("stages")
+    ax.set_ylabel("time [s]")
+    ax.set_ylim(0, 1.05 * times.max())
+    return _with_legend(ax)
+
+
+def _sections(frame: pd.DataFrame) -> list[Section]:
+    return [
+        *(Section(_file(figure), title, *figure_rows(frame, figure), _NOTE) for figure, (title, _) in TITLES.items()),
+        Section(_file("11"), "Figure 11: W and time by number of stages", *_stage_rows(frame)),
+        Section("claims", "Claims of the paper", *_claim_rows(claims(frame)), f"{_SCOPE}\n{_gain(frame)}"),
+    ]
+
+
+def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:
+    return {_file(figure): plot_sweep(frame, figure) for figure in TITLES} | {_file("11"): plot_stages(frame)}
+
+
+def _stage_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    stages, workloads, times = by_stages(frame)
+    rows = [[str(n), f"{w:.4g}", f"{t:.4g}"] for n, w, t in zip(stages, workloads, times, strict=True)]
+    return ["stages", "W [s]", "time [s]"], rows
+
+
+def _claim_rows(said: Iterable[Claim]) -> tuple[list[str], list[list[str]]]:
+    rows = [[_name(c.figure), c.text, "reproduced" if c.holds else "NOT reproduced", c.measured] for c in said]
+    return ["", "claim", "here", "measured"], rows
+
+
+def _name(figure: str) -> str:
+    return f"Table {figure}" if figure.startswith(TABLE_III) else f"Figure {figure}"
+
+
+def _gain(frame: pd.DataFrame) -> str:
+    """How much the improved planner gains over the simulations, each counted once."""
+    rows = frame[~frame["figure"].str.startswith(TABLE_III)].drop_duplicates(["question", "method"])
+    times = rows.pivot_table(index="question", columns="method", values="time")
+    gain = geometric_mean(times["improved"] / times["spp"])
+    return f"improved over spp: {percent(gain)}, geometric mean over {len(times)} simulated settings."
+
+
+def _file(figure: str) -> str:
+    return _name(figure).lower().replace(" ", "-")
+
+
+def _axes(ax: Axes | None) -> Axes:
+    return Figure(figsize=(8, 4.5), layout="constrained").add_subplot() if ax is None else ax
+
+
+def _with_legend(ax: Axes) -> Axes:
+    ax.grid(color="0.92")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small")
+    return ax

@@ -1,0 +1,1 @@
+"""Searches that move nodes between blocks."""

@@ -1,0 +1,221 @@
+"""Simulated annealing on partitions, compiled by numba.
+
+A move takes a node to another block between those of its predecessors and its successors, so no edge ever points
+backwards; a swap also takes a node of that block back. Either costs time proportional to the degrees of its nodes.
+Two blocks that follow each other without an edge between them may change places, which costs nothing and opens other
+moves.
+
+The search minimises the sum of the sixteenth powers of the block costs over the best bottleneck, a smooth stand-in
+for their maximum. Where costs depend on the peak memory of an order, only moves that seem to be accepted without it
+pay for the peaks of their two blocks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heuristics.local_search.block_peaks import peak_of
+from heuristics.local_search.state import State, cost_of, move, places_for, settle, times_after
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
+
+__all__ = ["anneal"]
+
+#: Parts of the moves that exchange the places of two blocks, that go to the block of a neighbour rather than to any,
+#: and that try a swap.
+_EXCHANGES, _TO_NEIGHBOURS, _SWAPS = 0.08, 0.5, 0.5
+#: A block with more nodes than this keeps its place: to look for its edges would take too long.
+_EXCHANGED_NODES = 100
+
+
+@compiled
+def anneal(
+    state: State,
+    arrays: KernelArrays,
+    before_start: IntArray,
+    before: IntArray,
+    moves: int,
+    hot: float,
+    cold: float,
+    seed: int,
+) -> None:
+    """Try `moves` random moves while the temperature falls from `hot` to `cold`; `state` goes along."""
+    np.random.seed(seed)
+    n, k = len(state.block), len(state.time)
+    if state.best[0] <= 0.0 or k == 1 or n == 0:
+        return
+    cost = np.array([cost_of(b, state, arrays) for b in range(k)])
+    changed = np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
+    _walk(state, arrays, before_start, before, moves, hot, cold, cost, np.empty(k), *changed)
+
+
+@compiled(allocates=False)
+def _walk(
+    state: State,
+    arrays: KernelArrays,
+    before_start: IntArray,
+    before: IntArray,
+    moves: int,
+    hot: float,
+    cold: float,
+    cost: FloatArray,
+    energy: FloatArray,
+    is_changed: NDArray[np.bool_],
+    changed: IntArray,
+) -> None:
+    """Walk on; `cost` are those of the blocks, the last three arrays are scratch."""
+    block, rank, at, best = state.block, state.rank, state.at, state.best[0]
+    k, n = len(cost), len(block)
+    _raise_powers(cost, best, energy)
+    num_changed = 0  # nodes that are not where the best partition of the walk has them
+    for v in range(n):
+        if block[v] != state.best_block[v]:
+            is_changed[v], changed[num_changed] = True, v
+            num_changed += 1
+    temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
+    for _ in range(moves):
+        temperature *= cooling
+        if np.random.random() < _EXCHANGES:
+            _exchange(int((k - 1) * np.random.random()), state, arrays)
+            continue
+        draw = n * np.random.random()
+        v = int(draw)
+        a = block[v]
+        low, high = places_for(v, state, arrays, before_start, before)
+        if low == high:
+            continue
+        place, draw = _place(rank[a], low, high, draw - v)
+        b = at[place]
+        w = _partner(v, a, b, state, arrays, before_start, before) if draw < _SWAPS else v
+        if w < 0:
+            continue
+        # The highest energy of the two blocks that is accepted.
+        limit = energy[a] + energy[b] - temperature * math.log(1.0 - np.random.random())
+        times = times_after(v, a, b, state, arrays)
+        time_a, time_b = times
+        if w != v:  # the two changes together: too little if both nodes read a tensor, else exact
+            back = times_after(w, b, a, state, arrays)
+            time_a += back[1] - state.time[a]
+            time_b += back[0] - state.time[b]
+        if _power(time_a / best) + _power(time_b / best) > limit:
+            continue
+        old = (state.time[a], state.time[b], state.held[a], state.held[b], state.peak[a], state.peak[b])
+        move(v, a, b, times, state, arrays)
+        if w != v:
+            move(w, b, a, times_after(w, b, a, state, arrays), state, arrays)
+        if arrays.needs_peaks:
+            state.peak[a] = peak_of(a, block, state.reads, state.queues, arrays)
+            state.peak[b] = peak_of(b, block, state.reads, state.queues, arrays)
+        cost_a, cost_b = cost_of(a, state, arrays), cost_of(b, state, arrays)
+        energy_a, energy_b = _power(cost_a / best), _power(cost_b / best)
+        if energy_a + energy_b > limit:
+            _take_back(v, w, a, b, old, state, arrays)
+            continue
+        cost[a], cost[b], energy[a], energy[b] = cost_a, cost_b, energy_a, energy_b
+        settle(v, a, b, state)
+        if w != v:
+            settle(w, b, a, state)
+        for u in (v, w):
+            if not is_changed[u]:
+                is_changed[u], changed[num_changed] = True, u
+                num_changed += 1
+        if cost_a < best and cost_b < best and _highest(cost) < best:
+            best = _highest(cost)
+            for i in range(num_changed):
+                is_changed[changed[i]] = False
+                state.best_block[changed[i]] = block[changed[i]]
+            num_changed = 0
+            for c in range(k):
+                state.best_rank[c] = rank[c]
+            if best <= 0.0:
+                break
+            _raise_powers(cost, best, energy)
+    state.best[0] = best
+
+
+@compiled(allocates=False)
+def _power(x: float) -> float:
+    x *= x
+    x *= x
+    x *= x
+    return x * x
+
+
+@compiled(allocates=False)
+def _raise_powers(cost: FloatArray, best: float, energy: FloatArray) -> None:
+    for b in range(len(cost)):
+        energy[b] = _power(cost[b] / best)
+
+
+@compiled(allocates=False)
+def _highest(cost: FloatArray) -> float:
+    highest = 0.0
+    for value in cost:
+        highest = max(highest, value)
+    return highest
+
+
+@compiled(allocates=False)
+def _exchange(place: int, state: State, arrays: KernelArrays) -> None:
+    """Let the block at this place and the next one change places unless an edge leads from one to the other."""
+    a, b = state.at[place], state.at[place + 1]
+    if state.size[a] > _EXCHANGED_NODES:
+        return
+    for i in range(state.end[a] - state.size[a], state.end[a]):
+        v = state.members[i]
+        for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
+            if state.block[arrays.successor[e]] == b:
+                return
+    state.at[place], state.at[place + 1] = b, a
+    state.rank[a], state.rank[b] = place + 1, place
+
+
+@compiled(allocates=False)
+def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
+    """Another place from low to high, often one of these two, where neighbours are; `draw` and what is left of it."""
+    if draw < _TO_NEIGHBOURS:
+        draw *= 2.0 / _TO_NEIGHBOURS
+        place = low if draw < 1.0 else high
+        return low + high - now if place == now else place, draw % 1.0
+    draw = (draw - _TO_NEIGHBOURS) / (1.0 - _TO_NEIGHBOURS) * (high - low)
+    place = low + int(draw)
+    return place + (place >= now), draw % 1.0
+
+
+@compiled(allocates=False)
+def _partner(
+    v: int, a: int, b: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
+) -> int:
+    """A node of block b that `v` can change places with, `v` itself if b is empty, or -1."""
+    if state.size[b] == 0:
+        return v
+    w = state.members[state.end[b] - 1 - int(state.size[b] * np.random.random())]
+    low, high = places_for(w, state, arrays, before_start, before)
+    if state.rank[a] < low or state.rank[a] > high:
+        return -1
+    first, last = (v, w) if state.rank[a] < state.rank[b] else (w, v)
+    for e in range(arrays.successor_start[first], arrays.successor_start[first + 1]):
+        if arrays.successor[e] == last:
+            return -1
+    return w
+
+
+@compiled(allocates=False)
+def _take_back(
+    v: int,
+    w: int,
+    a: int,
+    b: int,
+    old: tuple[float, float, float, float, float, float],
+    state: State,
+    arrays: KernelArrays,
+) -> None:
+    """Undo the move of `v` from a to b, and of `w` from b to a unless it is `v`."""
+    if w != v:
+        move(w, a, b, old[:2], state, arrays)
+    move(v, b, a, (old[1], old[0]), state, arrays)
+    state.held[a], state.held[b], state.peak[a], state.peak[b] = old[2:]

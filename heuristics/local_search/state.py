@@ -1,0 +1,223 @@
+"""A partition that changes node by node, with the sums that its costs are made of, compiled by numba.
+
+For each tensor the readers in each block are counted. Then a move changes the cost of two blocks alone, in time
+proportional to the degree of the node: a third block that sends to the node sends to one of the two before and after.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heuristics.local_search.block_peaks import Queues, peak_of, queues_of, requeue
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
+
+__all__ = ["State", "cost_of", "move", "places_for", "settle", "start_state", "times_after"]
+
+
+class State(NamedTuple):
+    """A partition with the sums that its costs are made of, and the best one of the walk so far.
+
+    Blocks keep their index while their order changes.
+
+    Parameters
+    ----------
+    block : (n,) integers
+    size : (k,) integers
+        Nodes in each block.
+    time : (k,) floats
+        Cost of each block without overflow.
+    held : (k,) floats
+        Parameter bytes of each block.
+    peak : (k,) floats
+        Activation memory of each block that has nodes [bytes].
+    reads : (t, k) integers
+        Readers of each tensor in each block.
+    uses : (g, k) integers
+        Users of each shared parameter in each block.
+    members, place, end : (n,), (n,), (k,) integers
+        The nodes sorted by block, where each node stands there, and where each block ends.
+    rank, at : (k,), (k,) integers
+        The place of each block in the order of the blocks, and the block at each place.
+    queues : Queues
+        The nodes of each block in the order that they run in; empty where peaks do not matter.
+    best : (1,) floats
+        The smallest bottleneck seen.
+    best_block, best_rank : (n,), (k,) integers
+        Its blocks, and their places.
+    """
+
+    block: IntArray
+    size: IntArray
+    time: FloatArray
+    held: FloatArray
+    peak: FloatArray
+    reads: NDArray[np.int32]
+    uses: NDArray[np.int32]
+    members: IntArray
+    place: IntArray
+    end: IntArray
+    rank: IntArray
+    at: IntArray
+    queues: Queues
+    best: FloatArray
+    best_block: IntArray
+    best_rank: IntArray
+
+
+@compiled
+def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) -> State:
+    """Count what `block` says; each block runs its nodes in `order`."""
+    n = len(block)
+    time, held = np.zeros(k), np.zeros(k)
+    reads = np.zeros((len(arrays.tensor_time), k), dtype=np.int32)
+    uses = np.zeros((len(arrays.shared_bytes), k), dtype=np.int32)
+    size = np.zeros(k, dtype=np.int64)
+    for v in range(n):
+        b = block[v]
+        size[b] += 1
+        time[b] += arrays.work[v]
+        held[b] += arrays.param_bytes[v]
+        for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
+            reads[arrays.input_tensor[e], b] += 1
+        for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
+            g = arrays.shared[e]
+            if uses[g, b] == 0:
+                held[b] += arrays.shared_bytes[g]
+            uses[g, b] += 1
+    for t in range(len(reads)):
+        home = block[arrays.producer[t]]
+        if reads[t, home] < arrays.readers[t]:
+            time[home] += arrays.tensor_time[t]
+        for b in range(k):
+            if b != home and reads[t, b] > 0:
+                time[b] += arrays.tensor_time[t]
+    members, place = np.argsort(block), np.empty(n, dtype=np.int64)
+    for i in range(n):
+        place[members[i]] = i
+    queues = queues_of(block, order if arrays.needs_peaks else order[:0], k, len(reads))
+    peak = np.full(k, arrays.activation_buffer)
+    if arrays.needs_peaks:
+        for b in range(k):
+            peak[b] = peak_of(b, block, reads, queues, arrays)
+    state = State(
+        block.copy(),
+        size,
+        time,
+        held,
+        peak,
+        reads,
+        uses,
+        members,
+        place,
+        np.cumsum(size),
+        np.arange(k),
+        np.arange(k),
+        queues,
+        np.zeros(1),
+        block.copy(),
+        np.arange(k),
+    )
+    for b in range(k):
+        state.best[0] = max(state.best[0], cost_of(b, state, arrays))
+    return state
+
+
+@compiled(allocates=False)
+def places_for(v: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray) -> tuple[int, int]:
+    """First and last place of a block that node `v` can be in while all others stay; `before` are predecessors."""
+    low, high = 0, len(state.time) - 1
+    for e in range(before_start[v], before_start[v + 1]):
+        low = max(low, state.rank[state.block[before[e]]])
+    for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
+        high = min(high, state.rank[state.block[arrays.successor[e]]])
+    return low, high
+
+
+@compiled(allocates=False)
+def times_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> tuple[float, float]:
+    """Costs without overflow of blocks a and b once v has moved from a to b."""
+    time_a = state.time[a] - arrays.work[v]
+    time_b = state.time[b] + arrays.work[v]
+    for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
+        t = arrays.input_tensor[e]
+        home = state.block[arrays.producer[t]]
+        if home == a:
+            if state.reads[t, a] == arrays.readers[t]:  # nobody else: a starts to send
+                time_a += arrays.tensor_time[t]
+        elif state.reads[t, a] == 1:
+            time_a -= arrays.tensor_time[t]
+        if home == b:
+            if state.reads[t, b] == arrays.readers[t] - 1:  # only v was elsewhere: b stops sending
+                time_b -= arrays.tensor_time[t]
+        elif state.reads[t, b] == 0:
+            time_b += arrays.tensor_time[t]
+    for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
+        if state.reads[t, a] < arrays.readers[t]:
+            time_a -= arrays.tensor_time[t]
+        if state.reads[t, b] < arrays.readers[t]:
+            time_b += arrays.tensor_time[t]
+        if state.reads[t, a] > 0:
+            time_a += arrays.tensor_time[t]
+        if state.reads[t, b] > 0:
+            time_b -= arrays.tensor_time[t]
+    return time_a, time_b
+
+
+@compiled(allocates=False)
+def move(v: int, a: int, b: int, times: tuple[float, float], state: State, arrays: KernelArrays) -> None:
+    """Take `v` from block a to block b, except among their members; `times` are their costs without overflow then."""
+    state.block[v] = b
+    state.size[a] -= 1
+    state.size[b] += 1
+    state.time[a], state.time[b] = times
+    for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
+        t = arrays.input_tensor[e]
+        state.reads[t, a] -= 1
+        state.reads[t, b] += 1
+    if arrays.memory < math.inf:
+        state.held[a] -= arrays.param_bytes[v]
+        state.held[b] += arrays.param_bytes[v]
+        for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
+            g = arrays.shared[e]
+            state.uses[g, a] -= 1
+            state.uses[g, b] += 1
+            if state.uses[g, a] == 0:
+                state.held[a] -= arrays.shared_bytes[g]
+            if state.uses[g, b] == 1:
+                state.held[b] += arrays.shared_bytes[g]
+    if arrays.needs_peaks:
+        requeue(v, b, state.queues)
+
+
+@compiled(allocates=False)
+def settle(v: int, a: int, b: int, state: State) -> None:
+    """Sort `v`, which has moved from a to b, among the members of b; takes time |a − b|."""
+    while a < b:
+        _stand_at(v, state.end[a] - 1, state)
+        state.end[a] -= 1
+        a += 1
+    while a > b:
+        _stand_at(v, state.end[a - 1], state)
+        state.end[a - 1] += 1
+        a -= 1
+
+
+@compiled(allocates=False)
+def _stand_at(v: int, i: int, state: State) -> None:
+    u, j = state.members[i], state.place[v]
+    state.members[j], state.place[u] = u, j
+    state.members[i], state.place[v] = v, i
+
+
+@compiled(allocates=False)
+def cost_of(b: int, state: State, arrays: KernelArrays) -> float:
+    """Cost of block b; an empty one has no overflow."""
+    if state.size[b] == 0 or arrays.memory == math.inf:
+        return state.time[b]
+    return state.time[b] + max(0.0, state.held[b] + state.peak[b] - arrays.memory) / arrays.bandwidth

@@ -1,0 +1,1 @@
+"""Searches over topological orders, and how an order is cut."""

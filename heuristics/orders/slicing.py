@@ -1,0 +1,144 @@
+r"""SliceGraph: cut a topological order into at most k segments at the smallest bottleneck.
+
+For the order :math:`\pi`, `cost[l, r]` is :math:`f(\{\pi_l, \dots, \pi_r\})` of eq. (3). Then
+
+.. math::
+
+    \mathrm{best}[0, b] = 0, \qquad
+    \mathrm{best}[r + 1, b] = \min_{l \le r} \max(\mathrm{best}[l, b - 1], \mathrm{cost}[l, r])
+
+is the optimal bottleneck of the first r + 1 nodes in at most b blocks (MTPP, Algorithm 1 and Lemma 3.3),
+and one pass gives every b up to k.
+
+Segment costs (Lemma 3.2) take no two-dimensional structure here. When r grows by one node, the cost of
+all segments that end in r changes on intervals of l: a tensor that was last touched at position p and is
+read at r is received by the segments that start in (p, r], and the segments that start at or before a
+producer stop sending its tensor when its last reader joins them. So a list of differences over l is kept,
+whose suffix sums are the costs; a step costs the degree of the new node plus the scan of its row.
+
+Work alone bounds the cost of a segment from below and grows as l falls, so the scan of a row drops each b
+as soon as the work of the segment reaches best[r + 1, b]. The rows then have about n / b entries instead
+of n, and all k together cost O(n² log k) in place of O(n² k).
+
+A large graph is sliced for one k by bisection over the bottleneck instead: see `heuristics.orders.bisection`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from heuristics.orders.bisection import cut_order, slice_by_bisection
+from heuristics.orders.kernels import segment_costs_kernel, slice_kernel
+from instances import Instance, Partition
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.partition import check_order
+
+__all__ = ["TABLE_NODES", "segment_costs", "slice_order", "slice_order_for_all_k"]
+
+#: Up to here the table of all k is the faster way to slice for one k.
+TABLE_NODES = 2_000
+#: Up to here the peaks of all segments of an order, n² floats, are kept.
+_PEAK_NODES = 10_000
+#: How many constants are tried for the peaks of a larger graph.
+_BUFFERS = 3
+
+
+def segment_costs(instance: Instance, order: ArrayLike) -> FloatArray:
+    """Cost of every segment of an order.
+
+    Parameters
+    ----------
+    instance : Instance
+    order : (n,) integers
+        A topological order.
+
+    Returns
+    -------
+    (n, n) floats
+        ``cost[l, r]``, eq. (3), in the time unit of the work; 0 where r < l.
+
+    References
+    ----------
+    MTPP, Lemma 3.2.
+    """
+    return segment_costs_kernel(check_order(instance.graph, order), KernelArrays.of(instance))
+
+
+def slice_order(instance: Instance, order: ArrayLike) -> Partition:
+    """Best partition of an order into at most k segments.
+
+    Parameters
+    ----------
+    instance : Instance
+    order : (n,) integers
+        A topological order.
+
+    Returns
+    -------
+    Partition
+        Optimal among all partitions into consecutive segments of `order`, which it carries; except where memory is
+        finite, no activation buffer is fixed and the graph has more than 10,000 nodes: then the best of a few
+        slicings, each with one constant for the peaks.
+
+    References
+    ----------
+    MTPP, Algorithm 1 (SliceGraph) and Lemma 3.3.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 2, 3], output_bytes=[1, 1, 0])
+    >>> slice_order(Instance(graph, Platform(k=2, bandwidth=1)), [0, 1, 2]).bottleneck
+    4.0
+    """
+    order = check_order(instance.graph, order)
+    arrays = KernelArrays.of(instance)
+    if instance.graph.n <= (_PEAK_NODES if arrays.needs_peaks else TABLE_NODES):
+        _, cut = slice_kernel(order, instance.k, arrays)
+        return cut_order(instance, order, _starts(cut, instance.k))
+    return _slice_by_buffers(instance, order) if arrays.needs_peaks else slice_by_bisection(instance, order)
+
+
+def slice_order_for_all_k(instance: Instance, order: ArrayLike) -> list[Partition]:
+    """Best partitions of an order into at most 1, 2, …, k segments, from one pass.
+
+    Parameters
+    ----------
+    instance : Instance
+        Its k is the largest number of blocks.
+    order : (n,) integers
+        A topological order.
+
+    Returns
+    -------
+    list of Partition
+        Entry ``b - 1`` answers the instance with b blocks.
+    """
+    order = check_order(instance.graph, order)
+    _, cut = slice_kernel(order, instance.k, KernelArrays.of(instance))
+    return [cut_order(instance.with_k(k), order, _starts(cut, k)) for k in range(1, instance.k + 1)]
+
+
+def _slice_by_buffers(instance: Instance, order: IntArray) -> Partition:
+    """Slice with the peak of the slowest block, at first none, in place of every peak."""
+    best, buffer = None, 0.0
+    for _ in range(_BUFFERS):
+        linear = replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
+        found = Partition(instance, slice_by_bisection(linear, order).block, order)
+        best = min(best or found, found, key=lambda partition: partition.bottleneck)
+        buffer = float(found.peaks[found.block_costs.argmax()])
+    assert best is not None
+    return best
+
+
+def _starts(cut: IntArray, k: int) -> IntArray:
+    """Starts of the segments of the best slicing into k blocks, from the table of `slice_kernel`."""
+    starts = [int(cut[-1, k])]
+    while starts[-1] > 0:
+        k -= 1
+        starts.append(int(cut[starts[-1], k]))
+    return np.array(starts[::-1])

@@ -1,0 +1,130 @@
+"""Placement instances as plain arrays, and room to simulate them, for `simulator`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray, compressed_rows
+from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance
+
+__all__ = ["SimulatorArrays", "Workspace", "workspace"]
+
+
+class SimulatorArrays(NamedTuple):
+    """A placement instance as plain arrays.
+
+    Parameters
+    ----------
+    work : (n,) floats
+    output_start : (n + 1,) integers
+        Tensors of node u: ``output_start[u]:output_start[u + 1]``.
+    reader_start, reader : (t + 1,), (m,) integers
+        Readers of tensor t: ``reader[reader_start[t]:reader_start[t + 1]]``.
+    inputs : (n,) integers
+        Number of tensors that each node reads.
+    tensor_time, tensor_bytes : (t,) floats
+    param_bytes : (n,) floats
+    shared_bytes, shared_start, shared_user : arrays
+        Parameters with several users, and these in compressed rows.
+    devices : int
+    node_gap, transfer_gap : float
+    broadcast : bool
+    memory, overflow_weight, total_work : float
+    """
+
+    work: FloatArray
+    output_start: IntArray
+    reader_start: IntArray
+    reader: IntArray
+    inputs: IntArray
+    tensor_time: FloatArray
+    tensor_bytes: FloatArray
+    param_bytes: FloatArray
+    shared_bytes: FloatArray
+    shared_start: IntArray
+    shared_user: IntArray
+    devices: int
+    node_gap: float
+    transfer_gap: float
+    broadcast: bool
+    memory: float
+    overflow_weight: float
+    total_work: float
+
+    @classmethod
+    def of(cls, instance: PlacementInstance) -> SimulatorArrays:
+        """Flatten `instance`."""
+        graph = instance.graph
+        uses = [(p, user) for p, parameter in enumerate(graph.parameters) for user in parameter.users]
+        parameter, user = np.array(uses, dtype=np.int64).reshape(-1, 2).T
+        return cls(
+            graph.work,
+            graph.output_start,
+            graph.tensors.start,
+            graph.tensors.consumers,
+            np.diff(graph.inputs[0]),
+            instance.tensor_time,
+            graph.tensors.bytes,
+            graph.param_bytes,
+            np.array([parameter.bytes for parameter in graph.parameters], dtype=np.float64),
+            *compressed_rows(parameter, user, len(graph.parameters)),
+            instance.devices,
+            float(instance.node_gap),
+            float(instance.transfer_gap),
+            bool(instance.broadcast),
+            instance.memory,
+            OVERFLOW_WEIGHT,
+            instance.total_work,
+        )
+
+
+class Workspace(NamedTuple):
+    """What a simulation writes.
+
+    Parameters
+    ----------
+    start, end : (n,) floats
+        When each node runs.
+    sent, arrived : (t, k) floats
+        When the transfer of a tensor to a device starts and ends; meaningful where the tensor is read on that device.
+    peak : (k,) floats
+        Peak memory of each device, if `peak_memory` was called.
+    ready, missing, heap_time, heap_node, device_free, bus_free, holds
+        Scratch.
+    """
+
+    start: FloatArray
+    end: FloatArray
+    sent: FloatArray
+    arrived: FloatArray
+    peak: FloatArray
+    ready: FloatArray
+    missing: IntArray
+    heap_time: FloatArray
+    heap_node: IntArray
+    device_free: FloatArray
+    bus_free: FloatArray
+    holds: IntArray
+
+
+@compiled
+def workspace(arrays: SimulatorArrays) -> Workspace:
+    """Room for the simulations of one instance."""
+    n, t, k = len(arrays.work), len(arrays.tensor_time), arrays.devices
+    return Workspace(
+        np.zeros(n),
+        np.zeros(n),
+        np.zeros((t, k)),
+        np.zeros((t, k)),
+        np.zeros(k),
+        np.zeros(n),
+        np.zeros(n, dtype=np.int64),
+        np.zeros(n),
+        np.zeros(n, dtype=np.int64),
+        np.zeros(k),
+        np.zeros(k),
+        np.zeros(k, dtype=np.int64),
+    )

@@ -1,0 +1,79 @@
+"""Every planner under the name that the command line and the tables use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from heuristics.planning.improved import improved
+from heuristics.planning.rivals import data_parallel, gpipe, hetpipe, pipedream, pipedream_hierarchical
+from heuristics.planning.spp import spp
+from instances.planning import Iteration, TrainingInstance
+
+__all__ = ["PLANNERS", "Planner", "PlannerSpec"]
+
+Planner = Callable[[TrainingInstance, np.random.Generator], Iteration]
+
+
+@dataclass(frozen=True)
+class PlannerSpec:
+    """A planner with its parameters fixed.
+
+    Parameters
+    ----------
+    name : str
+        Unique name.
+    summary : str
+        What it does, in one line.
+    reference : str
+        Where it comes from.
+    run : callable
+        Maps an instance and a generator to an iteration. It raises `InputError` if its plan does not fit into memory.
+    """
+
+    name: str
+    summary: str
+    reference: str
+    run: Planner
+
+
+def _fixed(name: str, summary: str, reference: str, plan: Callable[[TrainingInstance], Iteration]) -> PlannerSpec:
+    return PlannerSpec(name, summary, reference, lambda instance, _rng: plan(instance))
+
+
+_SPP = "Luo et al., INFOCOM 2022"
+_PIPEDREAM = "Narayanan et al., SOSP 2019"
+_HETPIPE = "Park et al., USENIX ATC 2020"
+
+_ALL = (
+    _fixed("spp", "least load of a stage or channel along a device order, for the best number of stages", _SPP, spp),
+    PlannerSpec(
+        "improved",
+        "least makespan bound along several device orders, then annealing of the simulated time; never worse than spp",
+        "this project, heuristics/planning/improved.py",
+        improved,
+    ),
+    _fixed("data-parallel", "one stage on all devices", _SPP, data_parallel),
+    _fixed("gpipe", "as many layers on each device, all forward passes first", "Huang et al., NeurIPS 2019", gpipe),
+    _fixed("pipedream", "least load as if all links were equal, 1F1B, a flush each iteration", _PIPEDREAM, pipedream),
+    _fixed("pipedream-hierarchical", "the same in two levels, servers and devices", _PIPEDREAM, pipedream_hierarchical),
+    _fixed(
+        "pipedream-original",
+        "planned as if gradients were exchanged after each microbatch",
+        _PIPEDREAM,
+        partial(pipedream, every_minibatch=True),
+    ),
+    _fixed("hetpipe", "a pipeline in each server, gradients exchanged over the slowest link", _HETPIPE, hetpipe),
+    _fixed(
+        "hetpipe-stage",
+        "the same, the stages of a server exchange their gradients at once",
+        _HETPIPE,
+        partial(hetpipe, only_largest_stage=True),
+    ),
+)
+
+#: Name to planner.
+PLANNERS = {spec.name: spec for spec in _ALL}

@@ -1,0 +1,1 @@
+"""The computation graph: its arrays, checks, views, files."""

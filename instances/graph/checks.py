@@ -1,0 +1,77 @@
+"""Columns of numbers and lists of edges as arrays; what is wrong with them is told by place."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from instances.errors import InputError
+from instances.graph.tensors import FloatArray, IntArray
+
+__all__ = ["edge_keys", "index_range", "numbers", "output_sizes"]
+
+
+def index_range(n: int) -> str:
+    """End of a complaint about an index."""
+    return f"does not exist; indices run from 0 to {n - 1}."
+
+
+def numbers(values: ArrayLike, label: str) -> FloatArray:
+    """A copy of a plain list of numbers."""
+    try:
+        array = np.atleast_1d(np.array(values, dtype=np.float64)) + 0.0  # no negative zero: it would change hashes
+    except (TypeError, ValueError):
+        raise InputError(f"The {label} holds something that is not a number; give numbers.") from None
+    if array.ndim > 1:
+        raise InputError(f"The {label} has {array.ndim} dimensions; give a plain list.")
+    return array
+
+
+def output_sizes(output_bytes: Sequence[float | Sequence[float]] | FloatArray) -> tuple[FloatArray, IntArray]:
+    """Sizes of all outputs, and the number of the first one of each node."""
+    if isinstance(output_bytes, np.ndarray) and output_bytes.ndim == 1:
+        return numbers(output_bytes, "output_bytes"), np.arange(len(output_bytes) + 1)
+    rows = [row if isinstance(row, list | tuple | np.ndarray) else (row,) for row in output_bytes]
+    try:
+        sizes = np.array([size for row in rows for size in row], dtype=np.float64) + 0.0
+        counts = [len(row) for row in rows]
+    except (TypeError, ValueError):
+        sizes = np.zeros((0, 0))
+    if sizes.ndim > 1:  # say which node is wrong
+        each = [numbers(row, f"output_bytes of node {v}") for v, row in enumerate(output_bytes)]
+        sizes, counts = np.concatenate(each), [len(row) for row in each]
+    return sizes, np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+
+
+def edge_keys(edges: Iterable[Sequence[int]], first: IntArray, n: int) -> IntArray:
+    """Tensor times n plus consumer, for each edge."""
+    rows = edges if isinstance(edges, np.ndarray) else list(edges)
+    try:
+        table = np.array(rows)
+    except ValueError:  # of different lengths
+        table = np.zeros(0)
+    if table.dtype.kind == "i" and table.ndim == 2 and table.shape[1] in (2, 3):
+        u, v = table[:, 0], table[:, 1]
+        output = table[:, 2] if table.shape[1] == 3 else np.zeros_like(u)
+        if ((table[:, :2] >= 0) & (table[:, :2] < n)).all() and ((output >= 0) & (output < np.diff(first)[u])).all():
+            return (first[u] + output) * n + v
+    pairs = [_tensor_and_consumer(edge, first, n) for edge in rows]  # finds what is wrong
+    return np.array([tensor * n + consumer for tensor, consumer in pairs], dtype=np.int64)
+
+
+def _tensor_and_consumer(edge: Sequence[int], first: IntArray, n: int) -> tuple[int, int]:
+    try:
+        u, v, output = map(operator.index, edge if len(edge) == 3 else (*edge, 0))
+    except (TypeError, ValueError):
+        raise InputError(f"Edge {edge} is not (u, v) or (u, v, output) in whole numbers.") from None
+    if not (0 <= u < n and 0 <= v < n):
+        raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < n else v} {index_range(n)}")
+    if not 0 <= output < first[u + 1] - first[u]:
+        raise InputError(
+            f"Edge {u} -> {v} reads output {output} of node {u}, which has {first[u + 1] - first[u]}; "
+            "outputs are numbered from 0."
+        )
+    return int(first[u] + output), v

@@ -1,0 +1,293 @@
+"""The computation graph: nodes that take time, tensors that take bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import ArrayLike
+
+from instances.errors import InputError
+from instances.graph.checks import edge_keys, index_range, numbers, output_sizes
+from instances.graph.tensors import (
+    FloatArray,
+    IntArray,
+    SharedParameter,
+    Tensors,
+    compressed_rows,
+    freeze,
+    sorted_unique,
+)
+
+__all__ = ["ComputationGraph"]
+
+
+@dataclass(frozen=True, eq=False)
+class ComputationGraph:
+    """A directed acyclic graph of operators and the tensors between them.
+
+    An edge is a pair (tensor, consumer); ``n`` counts nodes and ``m`` edges. All arrays are read-only.
+
+    Parameters
+    ----------
+    work : (n,) floats
+        Time of each node [`time_unit`].
+    param_bytes : (n,) floats
+        Parameters that belong to one node alone [bytes].
+    tensors : Tensors
+        What the nodes produce and who reads it.
+    names : tuple of str, optional
+        One name a node; by default their indices.
+    parameters : tuple of SharedParameter
+        Parameters with several users.
+    time_unit : str
+        Unit of `work`; bandwidths are bytes per this unit.
+    name, source : str
+        What the network is called and where the numbers come from.
+    attributes : mapping
+        Free annotations, carried along in files.
+
+    Raises
+    ------
+    InputError
+        If there is no node, a number is negative or not finite, an index is out of range, an edge is a
+        self-loop, or the edges contain a cycle (the message names one).
+    """
+
+    work: FloatArray
+    param_bytes: FloatArray
+    tensors: Tensors
+    names: tuple[str, ...] = ()
+    parameters: tuple[SharedParameter, ...] = ()
+    time_unit: str = "s"
+    name: str = "graph"
+    source: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "work", numbers(self.work, "work"))
+        object.__setattr__(self, "param_bytes", numbers(self.param_bytes, "param_bytes"))
+        if len(self.work) == 0:
+            raise InputError("The graph has no node; give at least one.")
+        if not self.names:
+            object.__setattr__(self, "names", tuple(str(v) for v in range(len(self.work))))
+        freeze(self.work, self.param_bytes)
+        self._check_numbers()
+        self._check_edges()
+        if len(self.topological_order) < self.n:
+            raise InputError(f"The edges contain a cycle: {self._describe_cycle()}; remove one of these edges.")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(self.work, self.param_bytes)  # pickling forgets it
+
+    @classmethod
+    def from_edges(
+        cls,
+        edges: Iterable[Sequence[int]],
+        work: ArrayLike,
+        output_bytes: Sequence[float | Sequence[float]] | FloatArray | None = None,
+        param_bytes: ArrayLike | None = None,
+        **attributes: Any,
+    ) -> ComputationGraph:
+        """Build a graph from node weights and a list of edges.
+
+        Parameters
+        ----------
+        edges : iterable of (u, v) or (u, v, output)
+            ``v`` reads output number ``output`` (default 0) of ``u``. A repeated edge is one edge.
+        work : (n,) array
+            Time of each node.
+        output_bytes : sequence of length n, optional
+            Per node the bytes of its one output, or a list with the bytes of each output; default 0.
+        param_bytes : (n,) array, optional
+            Parameters of each node [bytes]; default 0.
+        **attributes
+            `names`, `parameters`, `time_unit`, `name`, `source`, `attributes` of the graph.
+
+        Returns
+        -------
+        ComputationGraph
+
+        Raises
+        ------
+        InputError
+            As the constructor, and if an edge reads an output that its producer does not have.
+
+        Examples
+        --------
+        >>> graph = ComputationGraph.from_edges([(0, 1), (0, 2)], work=[1, 2, 3], output_bytes=[10, 0, 0])
+        >>> graph.n, graph.m
+        (3, 2)
+        """
+        work_array = numbers(work, "work")
+        n = len(work_array)
+        if output_bytes is None:
+            output_bytes = np.zeros(n)
+        if np.isscalar(output_bytes):
+            raise InputError("The output_bytes must be a list with an entry per node.")
+        if len(output_bytes) != n:
+            raise InputError(f"There are {n} work values but {len(output_bytes)} output sizes; give one per node.")
+        sizes, first = output_sizes(output_bytes)
+        tensor, consumer = np.divmod(sorted_unique(edge_keys(edges, first, n)), max(n, 1))
+        tensors = Tensors(
+            producer=np.repeat(np.arange(n), np.diff(first)),
+            bytes=sizes,
+            start=np.searchsorted(tensor, np.arange(first[-1] + 1)),
+            consumers=consumer,
+        )
+        params = np.zeros(n) if param_bytes is None else numbers(param_bytes, "param_bytes")
+        return cls(work_array, params, tensors, **attributes)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.work)
+
+    @property
+    def m(self) -> int:
+        """Number of edges, that is of pairs (tensor, consumer)."""
+        return len(self.tensors.consumers)
+
+    @cached_property
+    def edge_tensor(self) -> IntArray:
+        """(m,) tensor of each edge."""
+        return np.repeat(np.arange(len(self.tensors.producer)), np.diff(self.tensors.start))
+
+    @cached_property
+    def edges(self) -> IntArray:
+        """(m, 2) producer and consumer of each edge."""
+        return np.column_stack((self.tensors.producer[self.edge_tensor], self.tensors.consumers))
+
+    @cached_property
+    def output_start(self) -> IntArray:
+        """(n + 1,) the tensors of node ``u`` are ``output_start[u]:output_start[u + 1]``."""
+        return np.searchsorted(self.tensors.producer, np.arange(self.n + 1))
+
+    @cached_property
+    def inputs(self) -> tuple[IntArray, IntArray]:
+        """Compressed rows of the tensors that each node reads."""
+        return compressed_rows(self.tensors.consumers, self.edge_tensor, self.n)
+
+    @cached_property
+    def successors(self) -> tuple[IntArray, IntArray]:
+        """Compressed rows of the nodes after each node, once per edge."""
+        return compressed_rows(self.edges[:, 0], self.edges[:, 1], self.n)
+
+    @cached_property
+    def predecessors(self) -> tuple[IntArray, IntArray]:
+        """Compressed rows of the nodes before each node, once per edge."""
+        return compressed_rows(self.edges[:, 1], self.edges[:, 0], self.n)
+
+    @cached_property
+    def topological_order(self) -> IntArray:
+        """(n,) the nodes by depth, then by index; shorter than n if there is a cycle."""
+        start, successor = (rows.tolist() for rows in self.successors)
+        missing = np.bincount(self.edges[:, 1], minlength=self.n).tolist()
+        depth = [0] * self.n
+        ready = [v for v, count in enumerate(missing) if count == 0]
+        for u in ready:  # first in, first out: so the last predecessor is a deepest one
+            for v in successor[start[u] : start[u + 1]]:
+                missing[v] -= 1
+                if missing[v] == 0:
+                    depth[v] = depth[u] + 1
+                    ready.append(v)
+        nodes = np.sort(np.array(ready, dtype=np.int64))
+        return nodes[np.argsort(np.array(depth)[nodes], kind="stable")]
+
+    @cached_property
+    def parameter_total(self) -> float:
+        """Bytes of all parameters, shared ones once."""
+        return float(self.param_bytes.sum() + sum(p.bytes for p in self.parameters))
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of everything that costs depend on; names do not count."""
+        digest = hashlib.sha256()
+        for array in (self.work, self.param_bytes, *vars(self.tensors).values()):
+            digest.update(np.ascontiguousarray(array).tobytes() + b"|")
+        for parameter in self.parameters:
+            digest.update(f"{parameter.bytes!r}{sorted(parameter.users)}".encode())
+        return digest.hexdigest()
+
+    def to_networkx(self) -> nx.MultiDiGraph[int]:
+        """The graph for networkx, as `from_networkx` reads it; shared parameters are left out.
+
+        Nodes are indices with name, work, param_bytes and output_bytes (a list); edges carry the number of the output
+        that they read, and its bytes.
+        """
+        result: nx.MultiDiGraph[int] = nx.MultiDiGraph(name=self.name)
+        first, sizes = self.output_start, self.tensors.bytes
+        for v, name in enumerate(self.names):
+            outputs = sizes[first[v] : first[v + 1]].tolist()
+            weights = {"work": float(self.work[v]), "param_bytes": float(self.param_bytes[v])}
+            result.add_node(v, name=name, **weights, output_bytes=outputs)
+        for (u, v), t in zip(self.edges.tolist(), self.edge_tensor.tolist(), strict=True):
+            result.add_edge(u, v, output=int(t - first[u]), bytes=float(sizes[t]))
+        return result
+
+    @classmethod
+    def from_networkx(cls, graph: nx.DiGraph[Any], **attributes: Any) -> ComputationGraph:
+        """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes.
+
+        An edge may name the output that it reads as `output`. Missing attributes count as 0; where a node has no
+        name, the node itself is its name.
+
+        Examples
+        --------
+        >>> digraph = nx.DiGraph([("a", "b")])
+        >>> ComputationGraph.from_networkx(digraph).names
+        ('a', 'b')
+        """
+        index = {node: i for i, node in enumerate(graph)}
+        columns = {key: [data.get(key, 0.0) for _, data in graph.nodes(data=True)] for key in _NODE_KEYS}
+        edges = [(index[u], index[v], data.get("output", 0)) for u, v, data in graph.edges(data=True)]
+        names = tuple(str(data.get("name", node)) for node, data in graph.nodes(data=True))
+        return cls.from_edges(edges, **columns, names=names, **attributes)
+
+    def _check_numbers(self) -> None:
+        if not (len(self.param_bytes) == len(self.names) == self.n):
+            raise InputError(
+                f"There are {self.n} work values, {len(self.param_bytes)} parameter sizes and "
+                f"{len(self.names)} names; give one of each per node."
+            )
+        columns = (("work", self.work), ("param_bytes", self.param_bytes))
+        for label, values in columns:
+            for v in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
+                raise InputError(f"Node {v} ({self.names[v]}): {label} is {values[v]}; {_NON_NEGATIVE}")
+        sizes, producer = self.tensors.bytes, self.tensors.producer
+        for t in np.flatnonzero(~(np.isfinite(sizes) & (sizes >= 0)))[:1]:
+            raise InputError(
+                f"Node {producer[t]} ({self.names[producer[t]]}): output_bytes is {sizes[t]}; {_NON_NEGATIVE}"
+            )
+        for parameter in self.parameters:
+            if not (np.isfinite(parameter.bytes) and parameter.bytes >= 0):
+                raise InputError(f"Parameter {parameter.name}: bytes is {parameter.bytes}; {_NON_NEGATIVE}")
+            for user in parameter.users:
+                if not 0 <= user < self.n:
+                    raise InputError(f"Parameter {parameter.name}: user {user} {index_range(self.n)}")
+
+    def _check_edges(self) -> None:
+        for t in np.flatnonzero(self.tensors.producer >= self.n)[:1]:
+            raise InputError(f"Tensor {t}: producer {self.tensors.producer[t]} {index_range(self.n)}")
+        for u, v in self.edges[((self.edges < 0) | (self.edges >= self.n)).any(axis=1)][:1]:
+            raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < self.n else v} {index_range(self.n)}")
+        for u, _ in self.edges[self.edges[:, 0] == self.edges[:, 1]][:1]:
+            raise InputError(f"Edge {u} -> {u} ({self.names[u]}) is a self-loop; remove it.")
+
+    def _describe_cycle(self) -> str:
+        cycle = [u for u, *_ in nx.find_cycle(nx.DiGraph(self.edges.tolist()))]
+        shown = [f"{u} ({self.names[u]})" for u in cycle[:_CYCLE_SHOWN]]
+        if len(cycle) > _CYCLE_SHOWN:
+            shown.append(f"… {len(cycle) - _CYCLE_SHOWN} more")
+        return " -> ".join([*shown, shown[0]])
+
+
+_NODE_KEYS = ("work", "output_bytes", "param_bytes")
+_NON_NEGATIVE = "it must be a finite number, 0 or more."
+_CYCLE_SHOWN = 8

@@ -1,0 +1,1 @@
+"""Partitioning: one question, one answer, and what it costs."""

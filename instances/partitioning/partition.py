@@ -1,0 +1,185 @@
+r"""The answer: a block for every node, and what each block costs.
+
+.. math::
+
+    \mathrm{io}(S, T) &= \tfrac1B \sum \{ \mathrm{bytes}(t) : t \text{ produced in } S, \text{ read in } T \}   (1)\\
+    \mathrm{overflow}(S) &= \tfrac1B \max(0, \mathrm{params}(S) + \mathrm{peak}(S) - M)                        (2)\\
+    f(S) &= \mathrm{io}(V \setminus S, S) + \mathrm{work}(S) + \mathrm{overflow}(S)
+            + \mathrm{io}(S, V \setminus S)                                                                    (3)\\
+    \mathrm{OPT} &= \min_{P_1, \dots, P_k} \max_i f(P_i)                                                       (4)
+
+from "Practical Performance Guarantees for Pipelined DNN Inference" (Archer, Fahrbach, Liu, Prabhu; ICML
+2024). This file is the only definition of cost; everything else in the project is tested against it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique
+from instances.partitioning.memory import block_peaks, overflow_bytes
+from instances.partitioning.problem import Instance
+
+__all__ = ["BlockCosts", "Partition", "check_order"]
+
+
+class BlockCosts(NamedTuple):
+    """The four terms of eq. (3) for each block, (k,) floats each, in the time unit of the work."""
+
+    receive: FloatArray
+    work: FloatArray
+    overflow: FloatArray
+    send: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A block for every node such that no edge points backwards.
+
+    Parameters
+    ----------
+    instance : Instance
+    block : (n,) integers
+        Block of each node, 0 to k - 1; blocks may be empty.
+    order : (n,) integers, optional
+        The topological order in which blocks execute their nodes; it matters for peak memory only. By
+        default nodes run by depth, then by index.
+
+    Raises
+    ------
+    InputError
+        If a block is out of range, an edge points backwards (the message names it) or `order` is not a
+        topological order.
+    """
+
+    instance: Instance
+    block: IntArray
+    order: IntArray
+
+    def __init__(self, instance: Instance, block: ArrayLike, order: ArrayLike | None = None) -> None:
+        graph = instance.graph
+        block = _integers(block, "block")
+        order = graph.topological_order if order is None else check_order(graph, order)
+        if block.shape != (graph.n,):
+            raise InputError(f"The partition has {block.size} blocks for {graph.n} nodes; give one per node.")
+        for v in np.flatnonzero((block < 0) | (block >= instance.k))[:1]:
+            where = f"Node {v} ({graph.names[v]}) is in block {block[v]}"
+            raise InputError(f"{where}; blocks run from 0 to {instance.k - 1}.")
+        u, v = graph.edges[:, 0], graph.edges[:, 1]
+        for e in np.flatnonzero(block[u] > block[v])[:1]:
+            raise InputError(
+                f"Edge {u[e]} -> {v[e]} ({graph.names[u[e]]} -> {graph.names[v[e]]}) points backwards, "
+                f"from block {block[u[e]]} to block {block[v[e]]}."
+            )
+        freeze(block, order)
+        object.__setattr__(self, "instance", instance)
+        object.__setattr__(self, "block", block)
+        object.__setattr__(self, "order", order)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(self.block, self.order)  # pickling forgets it
+
+    @cached_property
+    def costs(self) -> BlockCosts:
+        """Receive, work, overflow and send time of each block, eq. (1) to (3)."""
+        graph, k = self.instance.graph, self.instance.k
+        sender = self.block[graph.tensors.producer[graph.edge_tensor]]
+        reader = self.block[graph.tensors.consumers]
+        crosses = sender != reader
+        # A tensor enters each block once, however many of its nodes read it, and leaves its own once.
+        tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
+        left = sorted_unique(tensor)
+        time = self.instance.tensor_time
+        return BlockCosts(
+            receive=_sums(entered, time[tensor], k),
+            work=_sums(self.block, graph.work, k),
+            overflow=self._overflow(),
+            send=_sums(self.block[graph.tensors.producer[left]], time[left], k),
+        )
+
+    @cached_property
+    def block_costs(self) -> FloatArray:
+        """(k,) cost of each block, eq. (3)."""
+        receive, work, overflow, send = self.costs
+        return receive + work + overflow + send
+
+    @cached_property
+    def bottleneck(self) -> float:
+        """Cost of the slowest block, eq. (4)."""
+        return float(self.block_costs.max())
+
+    @property
+    def throughput(self) -> float:
+        """Inferences per unit of time, 1 / bottleneck."""
+        return 1 / self.bottleneck if self.bottleneck > 0 else math.inf
+
+    @property
+    def latency(self) -> float:
+        """Time of one inference through the pipeline, k times the bottleneck."""
+        return self.instance.k * self.bottleneck
+
+    @cached_property
+    def peaks(self) -> FloatArray:
+        """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order."""
+        buffer = self.instance.platform.activation_buffer
+        if buffer is None:
+            return block_peaks(self.instance.graph, self.block, self.order, self.instance.k)
+        return np.where(np.bincount(self.block, minlength=self.instance.k) > 0, buffer, 0.0)
+
+    @cached_property
+    def param_bytes(self) -> FloatArray:
+        """(k,) parameters of each block [bytes]; a shared one counts once in each block that uses it."""
+        graph, k = self.instance.graph, self.instance.k
+        total = _sums(self.block, graph.param_bytes, k)
+        for parameter in graph.parameters:
+            total[np.unique(self.block[list(parameter.users)])] += parameter.bytes
+        return total
+
+    def _overflow(self) -> FloatArray:
+        platform = self.instance.platform
+        if not self.instance.has_overflow:
+            return np.zeros(platform.k)
+        if self.instance.has_exact_bytes:
+            return np.maximum(0.0, self.param_bytes + self.peaks - platform.memory) / platform.bandwidth
+        return overflow_bytes(self.instance, self.block, self.order) / platform.bandwidth
+
+
+def check_order(graph: ComputationGraph, order: ArrayLike) -> IntArray:
+    """Return `order` as integers.
+
+    Raises
+    ------
+    InputError
+        If it is not a topological order of `graph`.
+    """
+    checked = _integers(order, "order")
+    if not np.array_equal(np.sort(checked), np.arange(graph.n)):
+        raise InputError(f"The order is not a permutation of the nodes 0 to {graph.n - 1}.")
+    position = np.argsort(checked)
+    for u, v in graph.edges[position[graph.edges[:, 0]] > position[graph.edges[:, 1]]][:1]:
+        raise InputError(f"Edge {u} -> {v} points backwards in the order.")
+    return checked
+
+
+def _sums(block: IntArray, values: FloatArray, k: int) -> FloatArray:
+    return np.bincount(block, weights=values, minlength=k).astype(np.float64)
+
+
+def _integers(values: ArrayLike, label: str) -> IntArray:
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise InputError(f"The {label} must be a plain list of whole numbers.") from None
+    whole = array.dtype.kind in "iu" or (array.dtype.kind == "f" and np.array_equal(array, np.round(array)))
+    if array.size and not whole:
+        raise InputError(f"The {label} must be whole numbers.")
+    return array.astype(np.int64)

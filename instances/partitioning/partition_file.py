@@ -1,0 +1,93 @@
+"""Partition files, ``mtpp-partition/1``, JSON."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from instances.errors import InputError
+from instances.json_files import PARTITION_FORMAT, read_json, write_json
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
+
+__all__ = ["partition_document", "read_partition", "save_partition"]
+
+_NUMBERS = ("bandwidth", "memory", "activation_buffer", "bottleneck")
+_OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "stages")
+
+
+def partition_document(partition: Partition) -> dict[str, Any]:
+    """The partition as the JSON document of its file; infinite bandwidth and memory are null."""
+    instance = partition.instance
+    graph, platform = instance.graph, instance.platform
+    stages: list[list[str]] = [[] for _ in range(instance.k)]
+    for v in partition.order.tolist():
+        stages[partition.block[v]].append(graph.names[v])
+    return {
+        "format": PARTITION_FORMAT,
+        "graph": graph.name,
+        "graph_hash": graph.content_hash,
+        "k": instance.k,
+        "block": partition.block.tolist(),
+        "order": partition.order.tolist(),
+        "bandwidth": _finite(platform.bandwidth),
+        "memory": _finite(platform.memory),
+        "activation_buffer": platform.activation_buffer,
+        "bottleneck": partition.bottleneck,
+        "stages": stages,
+    }
+
+
+def save_partition(partition: Partition, path: str | Path) -> None:
+    """Write a partition file.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    write_json(path, partition_document(partition))
+
+
+def read_partition(path: str | Path, instance: Instance) -> Partition:
+    """Read a partition file as an answer to `instance`.
+
+    The blocks and the order are taken from the file. The cost is computed anew for the platform of
+    `instance`; the platform, bottleneck and stages in the file are there for people.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, was made for another graph or another k, or the partition is infeasible.
+    """
+    document = read_json(path)
+    document.check_format(PARTITION_FORMAT)
+    fields = document.members(("format", "k", "block"), _OPTIONAL)
+    graph = fields["graph"].text() if "graph" in fields else "?"
+    for name in _NUMBERS:
+        if name in fields and fields[name].data is not None:
+            fields[name].number()
+    if "stages" in fields:
+        for stage in fields["stages"].items():
+            for node in stage.items():
+                node.text()
+    if "graph_hash" in fields and fields["graph_hash"].text() != instance.graph.content_hash:
+        document.fail(
+            f"the partition was made for another graph ('{graph}', hash {fields['graph_hash'].data[:8]}), not for "
+            f"'{instance.graph.name}' ({instance.graph.content_hash[:8]}); use that one."
+        )
+    if fields["k"].whole() != instance.k:
+        document.fail(f"the partition has k = {fields['k'].data}, but k = {instance.k} was asked for; use the same k.")
+    block = fields["block"].whole_numbers()
+    order = None
+    if "order" in fields and fields["order"].data is not None:
+        order = fields["order"].whole_numbers()
+    try:
+        return Partition(instance, block, order)
+    except InputError as error:
+        document.fail(str(error))
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -1,0 +1,252 @@
+r"""Merge nodes that some optimal partition keeps together, and map answers back.
+
+Two reductions are lossless:
+
+(a) A source without work whose tensors are read by one node alone joins that node. Wherever a partition puts
+    the source, moving it to its reader saves sending and receiving its tensors and adds no work.
+(b) A sink without work that reads from one node alone joins that node. Moving it there saves receiving, and
+    the producer's block sends no more than before.
+
+Operator graphs hold parameters and constants as such nodes. If the memory is finite, the moved node's
+parameters may overflow where it goes. That costs at most its parameter bytes over B, so the saving must be at
+least as large: for (a) the bytes of its tensors that are read, for (b) those of the tensors that it reads
+alone. Where all parameters and the buffer fit into one block nothing can overflow. If no activation buffer is
+fixed, peaks depend on single nodes, and nothing is merged unless the memory is infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import FloatArray, IntArray, SharedParameter, Tensors, sorted_unique
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
+
+__all__ = ["Contraction", "contract", "merge", "reduce_instance"]
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """A smaller question, and how its answers read in the original one.
+
+    Parameters
+    ----------
+    original, instance : Instance
+        Before and after.
+    group : (n,) integers
+        Node of `instance` that holds each node of `original`.
+    anchor : (n',) integers
+        For each node of `instance`, the node of `original` that the others of its group were moved to.
+    """
+
+    original: Instance
+    instance: Instance
+    group: IntArray
+    anchor: IntArray
+
+    def expand(self, partition: Partition) -> Partition:
+        """The same partition of the original graph; the cost is the same."""
+        if self.instance is self.original:
+            return partition
+        topological = self.original.graph.topological_order
+        position = np.argsort(partition.order)[self.group[topological]]
+        order = topological[np.argsort(position, kind="stable")]
+        return Partition(self.original.with_k(partition.instance.k), partition.block[self.group], order)
+
+    def restrict(self, partition: Partition) -> Partition:
+        """A partition of the smaller graph that costs no more: each group goes where its anchor is."""
+        if self.instance is self.original:
+            return partition
+        return Partition(self.instance.with_k(partition.instance.k), partition.block[self.anchor])
+
+
+def reduce_instance(instance: Instance) -> Contraction:
+    """Apply the reductions (a) and (b) until none applies.
+
+    Parameters
+    ----------
+    instance : Instance
+
+    Returns
+    -------
+    Contraction
+        With the same optimal bottleneck for the instance's k.
+
+    References
+    ----------
+    Proved above; tried by brute force in the tests.
+    """
+    n = instance.graph.n
+    result = Contraction(instance, instance, np.arange(n), np.arange(n))
+    if instance.has_overflow and instance.platform.activation_buffer is None:
+        return result
+    while True:
+        moves = _moves(result.instance)
+        if not moves:
+            return result
+        step = contract(result.instance, moves)
+        result = Contraction(instance, step.instance, step.group[result.group], result.anchor[step.anchor])
+
+
+def contract(instance: Instance, moves: dict[int, int]) -> Contraction:
+    """Merge each key of `moves` with its value.
+
+    Parameters
+    ----------
+    instance : Instance
+    moves : dict of int to int
+        From a node to the node that it joins; together they form a forest of directed trees or pairs.
+
+    Returns
+    -------
+    Contraction
+
+    Raises
+    ------
+    InputError
+        If the merged graph has a cycle.
+    """
+    n = instance.graph.n
+    sources, targets = np.array(list(moves.items()), dtype=np.int64).reshape(-1, 2).T
+    links = coo_array((np.ones(len(sources)), (sources, targets)), shape=(n, n))
+    _, labels = connected_components(links, directed=False)
+    # The node that does not move comes last and so becomes the anchor.
+    return merge(instance, np.asarray(labels, dtype=np.int64), np.append(sources, np.delete(np.arange(n), sources)))
+
+
+def merge(instance: Instance, group: IntArray, precedence: IntArray | None = None) -> Contraction:
+    """Merge the nodes of each group.
+
+    Parameters
+    ----------
+    instance : Instance
+    group : (n,) integers
+        Number of each node's group, from 0 without a gap.
+    precedence : (n,) integers, optional
+        All nodes; the last one of a group is its anchor.
+
+    Returns
+    -------
+    Contraction
+
+    Raises
+    ------
+    InputError
+        If the merged graph has a cycle.
+    """
+    nodes = np.arange(instance.graph.n) if precedence is None else precedence
+    anchor = np.zeros(int(group.max()) + 1, dtype=np.int64)
+    anchor[group[nodes]] = nodes
+    smaller = _merged_graph(instance.graph, group, anchor)
+    return Contraction(instance, replace(instance, graph=smaller), group, anchor)
+
+
+def _moves(instance: Instance) -> dict[int, int]:
+    """Which node goes where by the reductions that apply now, and, if nothing can overflow, by those that follow."""
+    graph = instance.graph
+    fits = _fits(instance)
+    held, read_bytes, alone_bytes = _bytes_at_stake(graph)
+    goes: dict[int, int] = {}
+    stays: set[int] = set()
+    forward = graph.topological_order[graph.work[graph.topological_order] == 0].tolist()
+    directions = (
+        (forward, graph.predecessors, graph.successors, read_bytes.tolist()),
+        (forward[::-1], graph.successors, graph.predecessors, alone_bytes.tolist()),
+    )
+    for nodes, behind, ahead, saved in directions:
+        (start, before), (end, after) = ([array.tolist() for array in rows] for rows in (behind, ahead))
+        for v in nodes:
+            if v in goes or (not fits and v in stays):
+                continue
+            if any(goes.get(u) != v for u in before[start[v] : start[v + 1]]):
+                continue
+            targets = {u for u in after[end[v] : end[v + 1]] if goes.get(u) != v}
+            if len(targets) == 1 and (fits or held[v] <= saved[v]):
+                (target,) = targets
+                if target not in goes:
+                    goes[v] = target
+                    stays.add(target)
+    return goes
+
+
+def _fits(instance: Instance) -> bool:
+    """Whether nothing can overflow, beyond doubt: the sum has the sign that it would have without rounding."""
+    graph, platform = instance.graph, instance.platform
+    held = (*graph.param_bytes.tolist(), *(parameter.bytes for parameter in graph.parameters))
+    return not instance.has_overflow or math.fsum((*held, platform.activation_buffer or 0.0, -platform.memory)) <= 0
+
+
+def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Bytes of each node's parameters, of its tensors that are read, and of those that it reads alone."""
+    tensors = graph.tensors
+    held = graph.param_bytes.copy()
+    for parameter in graph.parameters:
+        held[list(parameter.users)] += parameter.bytes
+    readers = np.diff(tensors.start)
+    alone = readers[graph.edge_tensor] == 1
+    return (
+        held,
+        _sums(tensors.producer, tensors.bytes * (readers > 0), graph.n),
+        _sums(tensors.consumers, tensors.bytes[graph.edge_tensor] * alone, graph.n),
+    )
+
+
+def _merged_graph(graph: ComputationGraph, group: IntArray, anchor: IntArray) -> ComputationGraph:
+    """Sum what is merged; tensors with the same producer and the same readers become one."""
+    count = len(anchor)
+    held = _sums(group, graph.param_bytes, count)
+    shared = []
+    for parameter in graph.parameters:
+        users = tuple(sorted({int(group[v]) for v in parameter.users}))
+        if len(users) == 1:
+            held[users[0]] += parameter.bytes
+        elif users:
+            shared.append(SharedParameter(parameter.name, parameter.bytes, users))
+    try:
+        return ComputationGraph(
+            _sums(group, graph.work, count),
+            held,
+            _merged_tensors(graph, group, count),
+            names=tuple(graph.names[v] for v in anchor),
+            parameters=tuple(shared),
+            time_unit=graph.time_unit,
+            name=graph.name,
+            source=graph.source,
+        )
+    except InputError as error:
+        raise InputError(f"The merged nodes do not form a pipeline: {error}") from error
+
+
+def _merged_tensors(graph: ComputationGraph, group: IntArray, count: int) -> Tensors:
+    tensors = graph.tensors
+    home, reader = group[tensors.producer], group[tensors.consumers]
+    leaves = home[graph.edge_tensor] != reader
+    tensor, reader = np.divmod(sorted_unique(graph.edge_tensor[leaves] * count + reader[leaves]), count)
+    read = sorted_unique(tensor)
+    start, ends = np.searchsorted(tensor, read), np.searchsorted(tensor, read, side="right")
+    numbers: dict[tuple[int, bytes], int] = {}
+    number = np.empty(len(read), dtype=np.int64)
+    for i, (at, begin, end) in enumerate(zip(home[read].tolist(), start.tolist(), ends.tolist(), strict=True)):
+        number[i] = numbers.setdefault((at, reader[begin:end].tobytes()), len(numbers))
+    _, first = np.unique(number, return_index=True)
+    by_home = np.argsort(home[read[first]], kind="stable")
+    kept = first[by_home]
+    lengths = (ends - start)[kept]
+    new_start = np.concatenate(([0], np.cumsum(lengths)))
+    return Tensors(
+        producer=home[read[kept]],
+        bytes=_sums(number, tensors.bytes[read], len(numbers))[by_home],
+        start=new_start,
+        consumers=reader[np.repeat(start[kept] - new_start[:-1], lengths) + np.arange(new_start[-1])],
+    )
+
+
+def _sums(rows: IntArray, values: FloatArray, count: int) -> FloatArray:
+    return np.bincount(rows, values, minlength=count).astype(np.float64)

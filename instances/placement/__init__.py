@@ -1,0 +1,1 @@
+"""Placement: nodes on devices without an order of blocks."""

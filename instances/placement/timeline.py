@@ -1,0 +1,178 @@
+"""The definition of a step's time and memory under a placement, in plain and slow code.
+
+- A node is ready when all tensors that it reads are on its device. A device runs one node at a time, first ready
+  first served, among equals the one with the lower index, and rests `node_gap` after a node with work.
+- When a node ends, its tensors are there for the nodes on its device. For each other device that reads a tensor, a
+  transfer joins the queue of the bus out of its device: tensor by tensor, reader by reader. A bus moves one
+  transfer at a time in that order, for bytes over bandwidth, and rests `transfer_gap` after it. A device receives
+  any number of transfers at once.
+- With `broadcast`, one transfer of a tensor serves all devices that read it.
+
+In one instant, all that ends is handled before anything starts, transfers start before nodes, and of the nodes that
+can start the one that has been ready longest, among equals the one with the lowest index. The step ends with its
+last node.
+
+A tensor takes memory on its producer's device from the start of the producer until the producer, its last reader
+there and its last transfer have ended; on another device from the start of its transfer there until its last reader
+there has ended. What is freed in an instant is there for what is allocated in it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from instances.graph.tensors import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from instances.placement.problem import PlacementInstance
+
+__all__ = ["Timeline", "Transfer", "peak_activations", "run"]
+
+_NODE_ENDS, _TRANSFER_ENDS, _REST_ENDS = range(3)
+
+
+class Transfer(NamedTuple):
+    """A tensor on its way from one device to others, normally one."""
+
+    tensor: int
+    source: int
+    targets: tuple[int, ...]
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """When each node runs and each transfer moves, from 0 and in the time unit of the work.
+
+    Parameters
+    ----------
+    start, end : (n,) floats
+        Of each node.
+    transfers : tuple of Transfer
+        In the order of their start.
+    """
+
+    start: FloatArray
+    end: FloatArray
+    transfers: tuple[Transfer, ...]
+
+
+def run(instance: PlacementInstance, device: IntArray) -> Timeline:
+    """Run one step with node v on ``device[v]``."""
+    return _Step(instance, device).run()
+
+
+def peak_activations(instance: PlacementInstance, device: IntArray, timeline: Timeline) -> FloatArray:
+    """(k,) largest sum of the tensors on each device at one time [bytes]."""
+    changes: list[list[tuple[float, float]]] = [[] for _ in range(instance.devices)]
+    for place, begin, end, size in _stays(instance, device, timeline):
+        if begin < end:
+            changes[place] += [(begin, size), (end, -size)]
+    # Sorted, what is freed comes before what is allocated in the same instant.
+    return np.array([max(np.cumsum([size for _, size in sorted(of_one)]), default=0.0) for of_one in changes])
+
+
+def _stays(instance: PlacementInstance, device: IntArray, timeline: Timeline) -> list[tuple[int, float, float, float]]:
+    """Device, begin, end and bytes of each stay of a tensor on a device."""
+    tensors = instance.graph.tensors
+    moves = defaultdict(list)
+    for transfer in timeline.transfers:
+        moves[transfer.tensor].append(transfer)
+    stays = []
+    for t, (u, size) in enumerate(zip(tensors.producer, tensors.bytes, strict=True)):
+        readers = tensors.consumers[tensors.start[t] : tensors.start[t + 1]]
+        last_read = {d: timeline.end[readers[device[readers] == d]].max() for d in np.unique(device[readers])}
+        ends = [timeline.end[u], last_read.get(device[u], 0.0), *(transfer.end for transfer in moves[t])]
+        stays.append((int(device[u]), timeline.start[u], max(ends), size))
+        stays += [(d, transfer.start, last_read[d], size) for transfer in moves[t] for d in transfer.targets]
+    return stays
+
+
+class _Step:
+    """Devices, buses and the events to come."""
+
+    def __init__(self, instance: PlacementInstance, device: IntArray) -> None:
+        graph, k = instance.graph, instance.devices
+        self.instance, self.device = instance, device.tolist()
+        self.missing = np.diff(graph.inputs[0]).tolist()
+        self.start, self.end = np.zeros(graph.n), np.zeros(graph.n)
+        self.transfers: list[Transfer] = []
+        self.waiting: list[list[tuple[float, int]]] = [[] for _ in range(k)]  # heaps of (ready, node)
+        self.queues: list[deque[tuple[int, tuple[int, ...]]]] = [deque() for _ in range(k)]  # (tensor, targets)
+        self.device_free, self.bus_free = [0.0] * k, [0.0] * k
+        self.events: list[tuple[float, int, int]] = []
+        self.now = 0.0
+
+    def run(self) -> Timeline:
+        for v in np.flatnonzero(np.array(self.missing) == 0).tolist():
+            heapq.heappush(self.waiting[self.device[v]], (0.0, v))
+        while True:
+            if self._end_one() or self._start_transfer() or self._start_node():
+                continue
+            if not self.events:
+                return Timeline(self.start, self.end, tuple(self.transfers))
+            self.now = self.events[0][0]
+
+    def _end_one(self) -> bool:
+        if not self.events or self.events[0][0] > self.now:
+            return False
+        _, kind, index = heapq.heappop(self.events)
+        if kind == _NODE_ENDS:
+            self._deliver(index)
+        elif kind == _TRANSFER_ENDS:
+            transfer = self.transfers[index]
+            self._arrive(transfer.tensor, transfer.targets)
+        return True
+
+    def _deliver(self, u: int) -> None:
+        """Hand the tensors of `u` to its device, and to the bus those that are read elsewhere."""
+        first, home = self.instance.graph.output_start, self.device[u]
+        for t in range(first[u], first[u + 1]):
+            targets = tuple(dict.fromkeys(self.device[v] for v in self._readers(t) if self.device[v] != home))
+            if self.instance.broadcast and targets:
+                self.queues[home].append((t, targets))
+            else:
+                self.queues[home].extend((t, (target,)) for target in targets)
+            self._arrive(t, (home,))
+
+    def _arrive(self, t: int, places: tuple[int, ...]) -> None:
+        for v in self._readers(t):
+            if self.device[v] in places:
+                self.missing[v] -= 1
+                if self.missing[v] == 0:
+                    heapq.heappush(self.waiting[self.device[v]], (self.now, v))
+
+    def _start_transfer(self) -> bool:
+        for source, queue in enumerate(self.queues):
+            if queue and self.bus_free[source] <= self.now:
+                t, targets = queue.popleft()
+                end = self.now + float(self.instance.tensor_time[t])
+                self.bus_free[source] = end + self.instance.transfer_gap
+                heapq.heappush(self.events, (end, _TRANSFER_ENDS, len(self.transfers)))
+                heapq.heappush(self.events, (self.bus_free[source], _REST_ENDS, source))
+                self.transfers.append(Transfer(t, source, targets, self.now, end))
+                return True
+        return False
+
+    def _start_node(self) -> bool:
+        heads = [(*heap[0], d) for d, heap in enumerate(self.waiting) if heap and self.device_free[d] <= self.now]
+        if not heads:
+            return False
+        _, v, d = min(heads)
+        heapq.heappop(self.waiting[d])
+        work = float(self.instance.graph.work[v])
+        self.start[v], self.end[v] = self.now, self.now + work
+        self.device_free[d] = self.now + work + (self.instance.node_gap if work > 0 else 0.0)
+        heapq.heappush(self.events, (self.now + work, _NODE_ENDS, v))
+        heapq.heappush(self.events, (self.device_free[d], _REST_ENDS, d))
+        return True
+
+    def _readers(self, t: int) -> list[int]:
+        tensors = self.instance.graph.tensors
+        return tensors.consumers[tensors.start[t] : tensors.start[t + 1]].tolist()

@@ -1,0 +1,112 @@
+"""A network as a chain of layers, the unit in which training pipelines are cut."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.checks import numbers
+from instances.graph.tensors import FloatArray, freeze
+
+__all__ = ["LayerChain"]
+
+
+@dataclass(frozen=True, eq=False)
+class LayerChain:
+    """Layers in the order of the forward pass; all numbers are for one microbatch on one device.
+
+    Parameters
+    ----------
+    forward, backward : (L,) floats
+        Time of each layer in the two passes, p^f and p^b [s].
+    forward_bytes, backward_bytes : (L - 1,) floats
+        Activations from layer l to l + 1, d^f, and gradients from l + 1 to l, d^b [bytes].
+    param_bytes : (L,) floats
+        Parameters of each layer, as many bytes as their gradients, alpha [bytes].
+    stored_bytes : (L,) floats, optional
+        What a layer keeps from its forward to its backward pass [bytes]. By default its input, as far as it
+        comes from the layer before.
+    names : tuple of str, optional
+        One name a layer; by default their indices.
+    name, source : str
+        What the network is called and where the numbers come from.
+
+    Raises
+    ------
+    InputError
+        If there is no layer, the lengths differ, or a number is negative or not finite.
+
+    Examples
+    --------
+    >>> chain = LayerChain([1, 1], [2, 2], forward_bytes=[8], backward_bytes=[8], param_bytes=[4, 4])
+    >>> chain.n, chain.time
+    (2, 6.0)
+    """
+
+    forward: FloatArray
+    backward: FloatArray
+    forward_bytes: FloatArray
+    backward_bytes: FloatArray
+    param_bytes: FloatArray
+    stored_bytes: FloatArray | None = None
+    names: tuple[str, ...] = ()
+    name: str = "chain"
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        columns = {label: numbers(getattr(self, label), label) for label in _PER_LAYER + _PER_BOUNDARY}
+        if self.stored_bytes is None:
+            columns["stored_bytes"] = np.concatenate(([0.0], columns["forward_bytes"]))
+        else:
+            columns["stored_bytes"] = numbers(self.stored_bytes, "stored_bytes")
+        n = len(columns["forward"])
+        if n == 0:
+            raise InputError("The chain has no layer; give at least one.")
+        for label, values in columns.items():
+            expected = n - 1 if label in _PER_BOUNDARY else n
+            if len(values) != expected:
+                raise InputError(f"There are {n} layers but {len(values)} values of {label}; give {expected}.")
+            for layer in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
+                raise InputError(f"Layer {layer}: {label} is {values[layer]}; it must be a finite number, 0 or more.")
+            freeze(values)
+            object.__setattr__(self, label, values)
+        object.__setattr__(self, "names", tuple(self.names) or tuple(map(str, range(n))))
+        if len(self.names) != n:
+            raise InputError(f"There are {n} layers but {len(self.names)} names; give one a layer.")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        freeze(*(value for value in state.values() if isinstance(value, np.ndarray)))  # pickling forgets it
+
+    @property
+    def n(self) -> int:
+        """Number of layers, L."""
+        return len(self.forward)
+
+    @property
+    def stored(self) -> FloatArray:
+        """(L,) `stored_bytes`, which is never missing once the chain exists."""
+        assert self.stored_bytes is not None
+        return self.stored_bytes
+
+    @property
+    def time(self) -> float:
+        """Time of one microbatch through all layers and back on one device [s]."""
+        return float(self.forward.sum() + self.backward.sum())
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of everything that costs depend on; names do not count."""
+        digest = hashlib.sha256()
+        for label in (*_PER_LAYER, *_PER_BOUNDARY, "stored_bytes"):
+            digest.update(np.ascontiguousarray(getattr(self, label)).tobytes() + b"|")
+        return digest.hexdigest()
+
+
+_PER_LAYER = ("forward", "backward", "param_bytes")
+_PER_BOUNDARY = ("forward_bytes", "backward_bytes")

@@ -1,0 +1,98 @@
+"""Slowest links inside and between groups of devices: along an order, or for any order at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+
+from instances.compiled import compiled
+from instances.errors import InputError
+from instances.graph.tensors import FloatArray, IntArray
+from instances.planning.cluster import Cluster
+
+__all__ = ["Windows", "any_windows", "windows_along"]
+
+
+class Windows(NamedTuple):
+    """Bandwidths that planners ask for; devices are named by their places 0 … V - 1 in an order [bytes/s].
+
+    Parameters
+    ----------
+    within : (V + 1, V + 1) floats
+        ``within[i, r]``: slowest link among the r devices before place i; infinite for r < 2.
+    forth, back : (V + 1, V + 1, V + 1) floats
+        ``forth[i, q, r]``: slowest link from the q devices before place i to the r devices from place i on, and
+        ``back[i, q, r]`` the other way.
+    """
+
+    within: FloatArray
+    forth: FloatArray
+    back: FloatArray
+
+
+def windows_along(cluster: Cluster, order: Sequence[int] | IntArray) -> Windows:
+    """Bandwidths between consecutive devices of an order.
+
+    Raises
+    ------
+    InputError
+        If the order names a device twice or one that does not exist. It may leave devices out.
+    """
+    places = np.asarray(order, dtype=np.int64)
+    if len(np.unique(places)) < len(places) or (len(places) and not 0 <= places.min() <= places.max() < cluster.n):
+        raise InputError(f"The order {places.tolist()} must name devices from 0 to {cluster.n - 1}, each at most once.")
+    return _along(cluster.bandwidth[np.ix_(places, places)])
+
+
+@compiled
+def _along(bandwidth: FloatArray) -> Windows:
+    V = len(bandwidth)
+    within = np.full((V + 1, V + 1), np.inf)
+    forth = np.full((V + 1, V + 1, V + 1), np.inf)
+    back = np.full((V + 1, V + 1, V + 1), np.inf)
+    for i in range(V + 1):
+        for r in range(2, i + 1):
+            ends = min(bandwidth[i - r, i - 1], bandwidth[i - 1, i - r])
+            within[i, r] = min(within[i - 1, r - 1], within[i, r - 1], ends)
+        for q in range(1, i + 1):
+            for r in range(1, V - i + 1):
+                u, v = i - q, i + r - 1
+                forth[i, q, r] = min(forth[i, q - 1, r], forth[i, q, r - 1], bandwidth[u, v])
+                back[i, q, r] = min(back[i, q - 1, r], back[i, q, r - 1], bandwidth[v, u])
+    return Windows(within, forth, back)
+
+
+def any_windows(cluster: Cluster) -> Windows:
+    """Bandwidths that no choice of devices exceeds, whatever the order.
+
+    r devices are all linked at speed t or more only if the graph of such links has a component of r or more devices in
+    its (r - 1)-core. All devices of two groups are linked only if one component holds both groups.
+    """
+    V = cluster.n
+    fastest = np.maximum(cluster.bandwidth, cluster.bandwidth.T)
+    clique = _fastest_groups(cluster.symmetric_bandwidth, core=True)
+    joined = _fastest_groups(fastest, core=False)
+    group = np.add.outer(np.arange(V + 1), np.arange(V + 1))
+    across = np.where(group <= V, joined[np.minimum(group, V)], np.inf)
+    across = np.broadcast_to(across, (V + 1, V + 1, V + 1))
+    return Windows(np.broadcast_to(clique, (V + 1, V + 1)).copy(), across.copy(), across.copy())
+
+
+def _fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:
+    """(V + 1,) for each size, the largest t such that links of t or more join a group of that size, or larger."""
+    V = len(bandwidth)
+    fastest = np.zeros(V + 1)
+    fastest[:2] = np.inf
+    size = 2
+    for threshold in np.unique(bandwidth[~np.eye(V, dtype=bool)])[::-1].tolist():
+        graph = nx.from_numpy_array(np.triu(bandwidth >= threshold, 1))
+        while size <= V:
+            part = nx.k_core(graph, size - 1) if core else graph
+            if max(map(len, nx.connected_components(part)), default=0) < size:
+                break
+            fastest[size] = threshold
+            size += 1
+    return fastest

@@ -1,0 +1,121 @@
+"""The question: a chain, a cluster, and into how many microbatches an iteration is divided."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import operator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.tensors import FloatArray, freeze
+from instances.planning.chain import LayerChain
+from instances.planning.cluster import Cluster
+
+__all__ = ["TrainingInstance"]
+
+_MOST_MICROBATCHES = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingInstance:
+    """One question: how to train `chain` on `cluster` in synchronous iterations of `microbatches` microbatches.
+
+    Parameters
+    ----------
+    chain : LayerChain
+    cluster : Cluster
+    microbatches : int
+        Microbatches of one iteration, M, at most 100,000: a schedule has tasks for each.
+    full_duplex : bool
+        Whether a channel carries activations and gradients at the same time. By default it does not, as in the
+        paper (c^f + c^b in its Lemma 1).
+    memory : float
+        Memory of a device [bytes]; infinite by default.
+    parameter_copies : float
+        Bytes on a device per byte of parameters of its stage; by default 4: parameters, gradients, and the two
+        moments of Adam.
+    replica_share : (V,) or (L, V) floats, optional
+        ``replica_share[..., r - 1]`` is the part of a layer's time that each of r replicas takes; 1/r by default
+        (footnote 2 of the paper).
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range.
+    """
+
+    chain: LayerChain
+    cluster: Cluster
+    microbatches: int
+    full_duplex: bool = False
+    memory: float = math.inf
+    parameter_copies: float = 4.0
+    replica_share: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            microbatches = operator.index(self.microbatches)
+        except TypeError:
+            microbatches = 0
+        if not 1 <= microbatches <= _MOST_MICROBATCHES:
+            raise InputError(
+                f"microbatches is {self.microbatches}; it must be a whole number from 1 to {_MOST_MICROBATCHES}."
+            )
+        object.__setattr__(self, "microbatches", microbatches)
+        if not self.memory >= 0:
+            raise InputError(f"memory is {self.memory}; it must be 0 or more.")
+        if not 0 <= self.parameter_copies < math.inf:
+            raise InputError(f"parameter_copies is {self.parameter_copies}; it must be finite, 0 or more.")
+        if self.replica_share is not None:
+            object.__setattr__(self, "replica_share", _share(self.replica_share, self.chain.n, self.cluster.n))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.replica_share is not None:
+            freeze(self.replica_share)  # pickling forgets it
+
+    @cached_property
+    def scaled(self) -> tuple[FloatArray, FloatArray]:
+        """(V, L + 1) sums of forward and of backward times before each layer, for r replicas in row r - 1.
+
+        A stage of the layers i … j - 1 on r replicas takes ``(sums[r - 1, j] - sums[r - 1, i]) / r``: with a share of
+        1/r the sums are the same in all rows, so that equal times stay equal after rounding.
+        """
+        chain, counts = self.chain, np.arange(1, self.cluster.n + 1)
+        factor = (
+            np.ones((1, self.cluster.n)) if self.replica_share is None else np.atleast_2d(self.replica_share) * counts
+        )
+        rows = np.broadcast_to(factor, (self.chain.n, self.cluster.n)).T
+        return _sums(rows * chain.forward), _sums(rows * chain.backward)
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+        share = b"" if self.replica_share is None else self.replica_share.tobytes()
+        text = f"{self.chain.content_hash}{self.cluster.content_hash}{self.microbatches}{self.full_duplex}"
+        return hashlib.sha256(f"{text}{self.memory!r}{self.parameter_copies!r}".encode() + share).hexdigest()
+
+
+def _sums(rows: FloatArray) -> FloatArray:
+    sums = np.zeros((rows.shape[0], rows.shape[1] + 1))
+    np.cumsum(rows, axis=1, out=sums[:, 1:])
+    freeze(sums)
+    return sums
+
+
+def _share(values: FloatArray, layers: int, devices: int) -> FloatArray:
+    try:
+        share = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("The replica_share holds something that is not a number; give numbers.") from None
+    if share.shape not in ((devices,), (layers, devices)):
+        raise InputError(f"The replica_share has the shape {share.shape}; give ({devices},) or ({layers}, {devices}).")
+    if not (np.isfinite(share) & (share > 0)).all():
+        raise InputError("A replica_share is not positive and finite; give the part of the time that a replica takes.")
+    freeze(share)
+    return share

@@ -1,0 +1,130 @@
+"""From an ONNX file to a computation graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import SharedParameter
+from instances.readers.onnx.live_nodes import LiveNode, Scope
+from instances.readers.onnx.model_file import drop_weights, load_model, set_dims
+from instances.readers.onnx.operators import is_view
+from instances.readers.onnx.pricing import Price, price
+from instances.readers.onnx.profiling import measure
+from instances.readers.onnx.shapes import infer_shapes
+from instances.readers.onnx.types import TensorType
+from instances.roofline import Device
+
+__all__ = ["build"]
+
+
+def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) -> tuple[ComputationGraph, list[int]]:
+    """Read a model, with a node for each operator that depends on an input.
+
+    Parameters
+    ----------
+    path, dims, device, cost
+        As for `read_onnx`.
+
+    Returns
+    -------
+    ComputationGraph
+    list of int
+        The nodes that are views.
+    """
+    model = load_model(path)
+    drop_weights(model)
+    set_dims(model, dims, path)
+    scope, way = infer_shapes(model, path, dims)
+    if not scope.live:
+        raise InputError(f"{path}: nothing in the model depends on an input, so there is nothing to run.")
+    del model
+    try:
+        prices = [price(live, scope, device) for live in scope.live]
+        work = [item.seconds for item in prices]
+        roofline = f"{device.peak_flops:g} flop/s and {device.memory_bandwidth:g} bytes/s"
+        source = f"ONNX file {Path(path).name}; roofline at {roofline}"
+        if cost == "measured":
+            seconds = measure(path, dims)
+            work = [_measured(live, seconds) for live in scope.live]
+            source = f"ONNX file {Path(path).name}; profile of onnxruntime, one thread, no fusion"
+        attributes = _totals(prices) | {"dims": dict(dims), "shapes": way}
+        graph = _assemble(scope, work, name=Path(path).stem, source=source, attributes=attributes)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except OverflowError:
+        raise InputError(f"{path}: the sizes are too large to count; the model may be damaged.") from None
+    return graph, [v for v, live in enumerate(scope.live) if is_view(live.node.op_type, live.node.domain)]
+
+
+def _assemble(
+    scope: Scope, work: list[float], *, name: str, source: str, attributes: dict[str, object]
+) -> ComputationGraph:
+    produced: dict[str, tuple[int, int]] = {}
+    outputs: list[list[float]] = []
+    edges: list[tuple[int, int, int]] = []
+    users: dict[str, list[int]] = {}
+    for v, live in enumerate(scope.live):
+        edges += [(u, v, i) for u, i in (produced[name] for name in live.reads if name in produced)]
+        wanted = [name for name in live.node.output if name in scope.wanted]
+        produced |= {name: (v, i) for i, name in enumerate(wanted)}
+        outputs.append([float(scope.types[name].bytes) for name in wanted])
+        for weight in live.held:
+            users.setdefault(weight, []).append(v)
+    param_bytes = [0.0] * len(work)
+    shared = []
+    for weight in sorted(users, key=lambda weight: (users[weight], weight)):
+        size = float(_weight(scope, weight).bytes)
+        if len(users[weight]) == 1:
+            param_bytes[users[weight][0]] += size
+        else:
+            shared.append(SharedParameter(weight, size, tuple(users[weight])))
+    elements = sum(_weight(scope, weight).elements for weight in users)
+    return ComputationGraph.from_edges(
+        edges,
+        work,
+        outputs,
+        param_bytes,
+        names=_names(scope),
+        parameters=tuple(shared),
+        name=name,
+        source=source,
+        attributes={**attributes, "parameter_count": elements},
+    )
+
+
+def _weight(scope: Scope, name: str) -> TensorType:
+    found = scope.weights[name]
+    assert found is not None, "shapes are known"
+    return found
+
+
+def _names(scope: Scope) -> tuple[str, ...]:
+    """The names of the nodes where they have one of their own."""
+    count = Counter(live.node.name for live in scope.live)
+    return tuple(
+        node.name if node.name and count[node.name] == 1 else f"{node.op_type} {', '.join(filter(None, node.output))}"
+        for node in (live.node for live in scope.live)
+    )
+
+
+def _totals(prices: list[Price]) -> dict[str, object]:
+    total = Price()
+    for item in prices:
+        total.add(item)
+    unknown = {
+        "unknown_operators": dict(sorted(total.unknown_operators.items())),
+        "approximate_loops": total.approximate_loops,
+    }
+    counts = {"flops": total.flops, "multiply_adds": total.multiply_adds}
+    return counts | {name: found for name, found in unknown.items() if found}
+
+
+def _measured(live: LiveNode, seconds: Mapping[str, float]) -> float:
+    name = next(filter(None, live.node.output), "")
+    if name not in seconds:
+        raise InputError(f"node {live.node.op_type} '{live.node.name or name}' is not in the profile; use roofline.")
+    return seconds[name]

@@ -1,0 +1,261 @@
+"""ONNX models as files: parsed without weights in other files, checked, and with a number for every input dimension."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.inliner
+from numpy.typing import NDArray
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+
+from instances.errors import InputError
+from instances.json_files import check_readable
+
+__all__ = [
+    "all_graphs",
+    "captured",
+    "drop_weights",
+    "inputs_of",
+    "load_model",
+    "set_dims",
+    "subgraphs",
+    "whole_numbers",
+]
+
+# Larger constants are neither shapes nor axes.
+_SMALL = 1024
+_LARGEST_DIM = 2**31 - 1
+_DATA_FIELDS = (
+    "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data",
+    "data_location",
+)  # fmt: skip
+
+
+def load_model(path: str | Path) -> ModelProto:
+    """Parse a model; weights in other files stay there, and functions of the model are inlined.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it is not a model whose nodes are in topological order.
+    """
+    check_readable(path)
+    try:
+        model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
+        if model.functions:
+            model = onnx.inliner.inline_local_functions(model)
+    except Exception as error:  # protobuf has several, and onnx hands on what C++ throws
+        raise InputError(f"{path}: not an ONNX model, or cut short ({_one_line(error)}).") from None
+    if not model.graph.node:
+        raise InputError(f"{path}: the model has no node; give an ONNX model (ModelProto).")
+    if not all(isinstance(text, str) for graph in all_graphs(model.graph) for text in _texts(graph)):
+        raise InputError(f"{path}: a name in the model is not UTF-8; the file may be damaged.")
+    _check_names(model.graph, set(), path)
+    for graph in all_graphs(model.graph):
+        _unify_constants(graph)
+    return model
+
+
+def subgraphs(node: NodeProto) -> list[GraphProto]:
+    """Bodies of a control-flow node."""
+    fields = node.attribute
+    return [body for field in fields for body in ((field.g,) if field.HasField("g") else field.graphs)]
+
+
+def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """A graph and the bodies in it, at any depth."""
+    yield graph
+    for node in graph.node:
+        for body in subgraphs(node):
+            yield from all_graphs(body)
+
+
+def inputs_of(graph: GraphProto) -> list[ValueInfoProto]:
+    """Inputs that are no initializers; up to IR version 3 these are listed as well."""
+    held = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in held]
+
+
+def captured(node: NodeProto) -> list[str]:
+    """Names of outer tensors that the bodies of a node read."""
+    names: dict[str, None] = {}
+    for graph in subgraphs(node):
+        inside = _given(graph)
+        for inner in graph.node:
+            names |= dict.fromkeys(name for name in (*inner.input, *captured(inner)) if name and name not in inside)
+            inside.update(inner.output)
+        names |= dict.fromkeys(value.name for value in graph.output if value.name not in inside)
+    return list(names)
+
+
+def drop_weights(model: ModelProto) -> None:
+    """Forget the values of all large constants, in place; what remains is small enough to be copied."""
+    for graph in all_graphs(model.graph):
+        constants = (node for node in graph.node if node.op_type == "Constant")
+        values = [attribute.t for node in constants for attribute in node.attribute if attribute.HasField("t")]
+        for tensor in (*graph.initializer, *values):
+            if _is_heavy(tensor):
+                for field in _DATA_FIELDS:
+                    tensor.ClearField(field)
+
+
+def whole_numbers(graph: GraphProto) -> dict[str, NDArray[np.int64]]:
+    """Constants of a graph that hold 64-bit whole numbers, by name; but no large ones, and none in other files."""
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    for node in graph.node:
+        if node.op_type == "Constant":
+            for attribute in node.attribute:
+                tensors |= dict.fromkeys(node.output, attribute.t)
+    found = {}
+    for name, tensor in tensors.items():
+        if tensor.data_type == TensorProto.INT64 and not _is_heavy(tensor):
+            with suppress(ValueError):  # fewer values than the shape asks for
+                found[name] = onnx.numpy_helper.to_array(tensor)
+    return found
+
+
+def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> None:
+    """Give every dimension of the inputs a value, in place.
+
+    Parameters
+    ----------
+    model : ModelProto
+    dims : mapping of str to int
+        By their names in the model, or as `INPUT:AXIS` where they have none. "batch" also stands for the first
+        dimension of the inputs where that is a number; constant targets of Reshape follow it.
+    path : str or path
+        For messages.
+
+    Raises
+    ------
+    InputError
+        If a dimension is unknown, has no value, or is not a positive number.
+    """
+    inputs = inputs_of(model.graph)
+    places = _places(inputs)
+    for name, size in dims.items():
+        if name not in places:
+            raise InputError(f"{path}: there is no dimension '{name}'; it has {', '.join(places) or 'none'}.")
+        if not 1 <= size <= _LARGEST_DIM:
+            raise InputError(f"{path}: dimension {name} is {size}; give a whole number from 1 to {_LARGEST_DIM}.")
+    old = {name: places[name][0].dim_value for name in dims if places[name][0].HasField("dim_value")}
+    for name, size in dims.items():
+        for dim in places[name]:
+            dim.dim_value = size
+    for value in inputs:
+        _require_shape(value, places, path)
+    for graph in all_graphs(model.graph):
+        if old:  # shapes further on may hold the old number
+            graph.ClearField("value_info")
+        for value in (*graph.value_info, *graph.output):
+            kind = value.type.tensor_type
+            if old and value.type.HasField("tensor_type"):
+                kind.ClearField("shape")
+            for dim in kind.shape.dim if kind.HasField("shape") else ():
+                if dim.dim_param in dims:
+                    dim.dim_value = dims[dim.dim_param]
+    if old.get("batch", dims.get("batch")) != dims.get("batch"):
+        _follow_batch(model.graph, old["batch"], dims["batch"])
+
+
+def _places(inputs: list[ValueInfoProto]) -> dict[str, list[TensorProto]]:
+    """The dimensions that each name stands for."""
+    places: dict[str, list[TensorProto]] = {}
+    first: list[TensorProto] = []
+    for value in inputs:
+        shape = value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ()
+        for axis, dim in enumerate(shape):
+            places.setdefault(dim.dim_param or f"{value.name}:{axis}", []).append(dim)
+        first += [dim for dim in shape[:1] if dim.dim_value > 0]
+    if first and "batch" not in places:
+        places["batch"] = [dim for dim in first if dim.dim_value == first[0].dim_value]
+    return places
+
+
+def _require_shape(value: ValueInfoProto, places: Mapping[str, object], path: str | Path) -> None:
+    if not value.type.HasField("tensor_type"):
+        raise InputError(f"{path}: input '{value.name}' is no tensor; only tensors have a size.")
+    if not value.type.tensor_type.HasField("shape"):
+        raise InputError(f"{path}: input '{value.name}' has no shape; export the model with one.")
+    for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+        if not dim.HasField("dim_value") or dim.dim_value < 0:
+            name = dim.dim_param or f"{value.name}:{axis}"
+            raise InputError(
+                f"{path}: dimension '{name}' of input '{value.name}' has no value; give for example --dim {name}=1 "
+                f"(the model has {', '.join(places)})."
+            )
+
+
+def _follow_batch(graph: GraphProto, old: int, new: int) -> None:
+    """Let Reshape targets that begin with the old batch begin with the new one."""
+    numbers = whole_numbers(graph)
+    for i, node in enumerate(graph.node):
+        if node.op_type == "Reshape" and len(node.input) == 2 and node.input[0] not in numbers:
+            target = numbers.get(node.input[1])
+            if target is not None and target.ndim == 1 and target[:1] == old:
+                followed = f"{node.input[1]}, batch {new}, of node {i}"  # other nodes may read the target too
+                target = np.concatenate(([new], target[1:]))
+                graph.initializer.append(onnx.numpy_helper.from_array(target, followed))
+                node.input[1] = followed
+
+
+def _unify_constants(graph: GraphProto) -> None:
+    """Let every number that a Constant gives be a tensor; onnxruntime's inference stumbles over others."""
+    kinds = {"value_int": "i", "value_ints": "ints", "value_float": "f", "value_floats": "floats"}
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Constant" and attribute.name in kinds:
+                dtype = np.int64 if "int" in attribute.name else np.float32
+                values = np.array(getattr(attribute, kinds[attribute.name]), dtype=dtype)
+                attribute.CopyFrom(onnx.helper.make_attribute("value", onnx.numpy_helper.from_array(values)))
+
+
+def _is_heavy(tensor: TensorProto) -> bool:
+    return math.prod(tensor.dims) > _SMALL or tensor.data_location == TensorProto.EXTERNAL
+
+
+def _given(graph: GraphProto) -> set[str]:
+    """Names that a graph has before its first node."""
+    sparse = {tensor.values.name for tensor in graph.sparse_initializer}
+    return {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer} | sparse
+
+
+def _texts(graph: GraphProto) -> Iterator[str | bytes]:
+    """All names; where they are not UTF-8, protobuf gives bytes."""
+    values = (*graph.input, *graph.output, *graph.value_info)
+    yield from (item.name for item in (*values, *graph.initializer))
+    yield from (tensor.values.name for tensor in graph.sparse_initializer)
+    yield from (dim.dim_param for value in values for dim in value.type.tensor_type.shape.dim)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        yield from (attribute.name for attribute in node.attribute)
+
+
+def _check_names(graph: GraphProto, outer: set[str], path: str | Path) -> None:
+    """Every name is produced once, and before it is read."""
+    known = outer | _given(graph)
+    for node in graph.node:
+        place = f"{path}: node {node.op_type} '{node.name or ', '.join(node.output)}'"
+        for name in node.input:
+            if name and name not in known:
+                raise InputError(
+                    f"{place} reads '{name}', which nothing before it produces; nodes must be in topological order."
+                )
+        for body in subgraphs(node):
+            _check_names(body, known, path)
+        for name in node.output:
+            if name and name in known:
+                raise InputError(f"{place} produces '{name}', which is there already; names must be unique.")
+            known.add(name)
+    for value in graph.output:
+        if value.name not in known:
+            raise InputError(f"{path}: output '{value.name}' is produced by no node.")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:100] or type(error).__name__

@@ -1,0 +1,113 @@
+"""A process that finds shapes by means that may fail.
+
+Its arguments are the way, a model without weights, where to put the answer, the model itself, and dimensions. It
+writes the model with more types to OUT, or ends with an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto, ValueInfoProto
+
+from instances.readers.onnx.live_nodes import type_of
+from instances.readers.onnx.model_file import all_graphs, inputs_of, load_model, set_dims
+
+# What a process may take: this [bytes], and some copies of the weights.
+_MEMORY = 2**31
+_COPIES = 4
+
+
+def infer_symbolically(model: ModelProto) -> ModelProto:
+    """Types found by the symbolic inference of onnxruntime."""
+    from onnxruntime.tools.symbolic_shape_infer import SymbolicShapeInference
+
+    stripped = ModelProto()
+    stripped.CopyFrom(model)
+    del stripped.graph.initializer[:]
+    listed = {value.name for value in model.graph.input}
+    for tensor in model.graph.initializer:  # it wants to read them all; an input has no value to read
+        if _has_values(tensor):
+            stripped.graph.initializer.append(tensor)
+        elif tensor.name not in listed:
+            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            stripped.graph.input.append(value)
+    # As its function infer_shapes, which writes a file where it does not find all.
+    inference = SymbolicShapeInference(int_max=2**31 - 1, auto_merge=False, guess_output_rank=False, verbose=0)
+    inference._preprocess(stripped)
+    while inference.run_:
+        inference._infer_impl()
+    inference._update_output_from_vi()
+    model.graph.ClearField("value_info")
+    model.graph.value_info.extend(inference.out_mp_.graph.value_info)
+    for own, found in zip(model.graph.output, inference.out_mp_.graph.output, strict=True):
+        own.CopyFrom(found)
+    return model
+
+
+def _has_values(tensor: TensorProto) -> bool:
+    try:
+        return onnx.numpy_helper.to_array(tensor).size > 0
+    except ValueError:  # dropped
+        return False
+
+
+def run_once(model: ModelProto, weights: Path, dims: Mapping[str, int]) -> ModelProto:
+    """Types of what a run computes from inputs that are all one."""
+    values = (*model.graph.input, *model.graph.value_info, *model.graph.output)
+    known = {value.name for value in values if type_of(value) is not None}
+    wanted = [name for node in model.graph.node for name in node.output if name and name not in known]
+    full = load_model(weights)
+    set_dims(full, dims, weights)
+    onnx.external_data_helper.load_external_data_for_model(full, str(weights.parent))
+    for graph in all_graphs(full.graph):
+        graph.ClearField("value_info")
+    del full.graph.output[:]
+    full.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # each thread takes memory
+    session = onnxruntime.InferenceSession(full.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    feeds = {value.name: _ones(value) for value in inputs_of(full.graph)}
+    for name, array in zip(wanted, session.run(wanted, feeds), strict=True):
+        element = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, element, array.shape))
+    return model
+
+
+def _ones(value: ValueInfoProto) -> NDArray[Any]:
+    kind = value.type.tensor_type
+    shape = [dim.dim_value for dim in kind.shape.dim]
+    return np.ones(shape, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+
+
+def _size(weights: Path) -> int:
+    """Bytes of a model and of the files that it names."""
+    graph = onnx.load_model(str(weights), load_external_data=False).graph
+    entries = (entry for tensor in graph.initializer for entry in tensor.external_data if entry.key == "location")
+    files = {weights, *(weights.parent / entry.value for entry in entries)}
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def main(way: str, question: str, answer: str, weights: str, dims: str) -> None:
+    """Find the types of one model."""
+    model = onnx.load(question)
+    with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
+        import resource
+
+        room = _MEMORY + _COPIES * _size(Path(weights))
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    found = infer_symbolically(model) if way == "symbolic" else run_once(model, Path(weights), json.loads(dims))
+    Path(answer).write_bytes(found.SerializeToString())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,294 @@
+"""PyTorch modules by way of `torch.export`, with flops from torch's own counter and a roofline cost model.
+
+A module is exported and decomposed into core ATen operators. No tensor is computed: parameters may live on the meta
+device, so that the size of a network does not matter. Flops are those of `torch.utils.flop_counter`, that is of matrix
+products, convolutions and attention; all other operators are counted by the bytes that they move.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.graph.graph_file import read_graph
+from instances.graph.tensors import SharedParameter
+from instances.json_files import check_readable
+from instances.readers.isolation import run_module
+from instances.roofline import DEFAULT_DEVICE, Device
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+__all__ = [
+    "decompose",
+    "export",
+    "first_line",
+    "from_exported_program",
+    "quiet",
+    "read_torch",
+    "recognises_torch",
+    "trace",
+]
+
+_MISSING = "PyTorch is not installed; install the extra: pip install 'mtpp[torch]'."
+
+
+def recognises_torch(head: bytes) -> bool:
+    """Whether a file that begins like this may be an exported program: a ZIP archive with weights in it."""
+    return head.startswith(b"PK\x03\x04") and b"/data/weights/" in head
+
+
+def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> ComputationGraph:
+    """Graph of a file that `torch.export.save` has written.
+
+    The file may come from a stranger: nothing in it is run, see `instances.readers.pytorch.files`, and a process of its
+    own with limited time and memory reads it.
+
+    Parameters
+    ----------
+    path : path of a ``.pt2`` file
+    device : Device
+        What the operators run on.
+
+    Returns
+    -------
+    ComputationGraph
+        See `from_exported_program`.
+
+    Raises
+    ------
+    InputError
+        If torch is not installed, or the file cannot be read.
+    """
+    if find_spec("torch") is None:
+        raise InputError(_MISSING)
+    check_readable(path)
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path}: not a file of torch.export.save, or cut short.")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "graph.json")
+        costs = (repr(device.peak_flops), repr(device.memory_bandwidth))
+        done = run_module("instances.readers.pytorch.files", os.path.abspath(path), out, *costs)
+        if not out.exists():
+            said = done.stderr.decode(errors="replace").splitlines()
+            problem = "the program takes too much time or memory, or PyTorch fails on it"
+            if done.returncode == 2 and said:
+                problem = said[-1].removeprefix(f"{os.path.abspath(path)}").lstrip(":, ")
+            raise InputError(f"{path}: {problem}")
+        return read_graph(out)
+
+
+def trace(
+    module: torch.nn.Module | Callable[[], torch.nn.Module],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    device: Device = DEFAULT_DEVICE,
+    name: str = "module",
+) -> ComputationGraph:
+    """Graph of a PyTorch module.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or callable
+        The module, in the mode (`train` or `eval`) that is meant, or a function without arguments that builds it: then
+        its parameters take no memory.
+    args, kwargs : sequence and mapping
+        Example inputs; their shapes count, not their values.
+    device : Device
+        What the operators run on.
+    name : str
+        What the network is called.
+
+    Returns
+    -------
+    ComputationGraph
+        See `from_exported_program`.
+
+    Raises
+    ------
+    InputError
+        If torch is not installed or cannot export the module.
+    """
+    return from_exported_program(export(module, args, kwargs), device, name)
+
+
+def export(
+    module: torch.nn.Module | Callable[[], torch.nn.Module],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+) -> ExportedProgram:
+    """Export a module in core ATen operators.
+
+    A function that builds the module runs on the meta device and, if the module cannot be exported from there, with
+    fake tensors.
+
+    Parameters
+    ----------
+    module, args, kwargs
+        As for `trace`.
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+        Decomposed, as `from_exported_program` takes it.
+
+    Raises
+    ------
+    InputError
+        As `trace`.
+    """
+    torch = _torch()
+    if isinstance(module, torch.nn.Module):
+        return _export(module, tuple(args), dict(kwargs or {}))
+    from torch._subclasses import FakeTensorMode
+    from torch.utils._pytree import tree_map_only
+
+    def like(tensor: Any) -> Any:
+        return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+    problems = []
+    for place in (torch.device("meta"), FakeTensorMode(allow_non_fake_inputs=True)):
+        try:
+            with place:
+                return _export(module(), *tree_map_only(torch.Tensor, like, (tuple(args), dict(kwargs or {}))))
+        except Exception as error:  # whatever the user's function raises, as some modules do on the meta device
+            problems.append(error)
+    if isinstance(problems[0], InputError):
+        raise problems[0]
+    raise InputError(f"The module cannot be built: {first_line(problems[0])}") from problems[0]
+
+
+def from_exported_program(
+    program: ExportedProgram, device: Device = DEFAULT_DEVICE, name: str = "module"
+) -> ComputationGraph:
+    """Graph of an exported program.
+
+    Nodes are the operators that compute something, in the order of the program; views are part of the tensor that they
+    view, and inputs of the program are there for everyone. Tied parameters count once in each block that uses them;
+    buffers and constants count as parameters.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+    device : Device
+        What the operators run on.
+    name : str
+        What the network is called.
+
+    Returns
+    -------
+    ComputationGraph
+        Work in seconds. Its attributes hold `flops`, `parameter_count` and, if there are any, `unknown_operators`, of
+        which only the bytes count, and `unused_parameters`.
+
+    Raises
+    ------
+    InputError
+        If torch is not installed, a dimension has no value, or no operator computes anything.
+    """
+    _torch()
+    from instances.readers.pytorch.costs import bytes_moved, flops_of, is_unknown
+    from instances.readers.pytorch.dataflow import Dataflow, label
+
+    program = decompose(program)
+    flow = Dataflow(program)
+    flops = [flops_of(node, program.graph_module) for node in flow.operators]
+    work = [device.time(count, bytes_moved(node, flow)) for node, count in zip(flow.operators, flops, strict=True)]
+    outputs: list[list[float]] = [[] for _ in flow.operators]
+    edges = []
+    for output in flow.outputs:
+        edges += [(output.producer, reader, len(outputs[output.producer])) for reader in output.readers]
+        outputs[output.producer].append(output.bytes)
+    param_bytes = [0.0] * len(flow.operators)
+    shared = []
+    for weight in flow.weights:
+        if len(weight.readers) == 1:
+            param_bytes[weight.readers[0]] += weight.bytes
+        elif weight.readers:
+            shared.append(SharedParameter(weight.name, weight.bytes, tuple(weight.readers)))
+    unknown = Counter(str(node.target) for node in flow.operators if is_unknown(node))
+    unused = [weight.name for weight in flow.weights if weight.elements and not weight.readers]
+    notes = {"unknown_operators": dict(sorted(unknown.items())), "unused_parameters": unused}
+    return ComputationGraph.from_edges(
+        edges,
+        work,
+        outputs,
+        param_bytes,
+        names=tuple(label(node) for node in flow.operators),
+        parameters=tuple(shared),
+        name=name,
+        source=f"torch.export, {device.peak_flops:g} flop/s, {device.memory_bandwidth:g} bytes/s",
+        attributes={
+            "flops": sum(flops),
+            "parameter_count": sum(weight.elements for weight in flow.weights if weight.readers),
+            **{key: value for key, value in notes.items() if value},
+        },
+    )
+
+
+def decompose(program: ExportedProgram) -> ExportedProgram:
+    """The program in core ATen operators; itself if it is already.
+
+    Raises
+    ------
+    InputError
+        If torch cannot decompose it.
+    """
+    torch = _torch()
+    table = torch.export.default_decompositions()
+    if not any(node.target in table for node in program.graph.nodes if node.op == "call_function"):
+        return program
+    try:
+        with quiet():
+            return program.run_decompositions()
+    except Exception as error:
+        raise InputError(f"The program cannot be decomposed: {first_line(error)}") from error
+
+
+def _export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
+    torch = _torch()
+    try:
+        with quiet():
+            program = torch.export.export(module, args, kwargs, strict=False)
+    except Exception as error:
+        raise InputError(f"{type(module).__name__} cannot be exported: {first_line(error)}") from error
+    return decompose(program)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Neither warnings nor logs: what goes wrong is told by the exception."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(before)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+        import torch.export
+    except ImportError:
+        raise InputError(_MISSING) from None
+    return torch
+
+
+def first_line(error: Exception) -> str:
+    """Kind of an error, and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

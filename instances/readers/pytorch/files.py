@@ -1,0 +1,283 @@
+"""Files of `torch.export.save`, read as data alone: nothing in them is unpickled, compiled, imported or called.
+
+`torch.export.load` is not for files of strangers. It unpickles sample inputs, custom objects and weights, runs compiled
+code that a file brings along, evaluates symbolic sizes as Python, imports modules that a file names, takes any function
+below `torch` as an operator, and pastes names into source text. Here only the JSON text of the graph is read. Its
+weights are known by their shapes. Each string in it is checked before torch sees it: operators must be ATen operators
+whose shapes torch infers without computing them, names must be identifiers, and what else could be code is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._export.serde import schema
+from torch._export.serde.serialize import GraphModuleDeserializer, _dict_to_dataclass
+from torch._export.verifier import load_verifier
+from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.numbers import int_oo
+from torch.utils._sympy.value_ranges import ValueRanges
+
+from instances.errors import InputError
+from instances.json_files import LARGEST_TEXT, Value, parse_json
+
+__all__ = ["load_program"]
+
+_MOST_MEMBERS = 2**18
+_AGAIN = "save the program again with torch.export.save"
+_SYMBOL = r"Symbol\('([a-z]{1,4}\d{1,6})'(?:, \w{1,20}=True){0,3}\)"
+_OBJECTS = ("as_custom_obj", "as_operator", "custom_obj")
+_HIGHER_ORDER = ("cond", "while_loop", "wrap_with_set_grad_enabled", "wrap_with_autocast")
+_INFERRED = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+_ONLY_CHECKS = ("_assert_", "sym_constrain_range")
+
+
+def load_program(path: str | Path) -> ExportedProgram:
+    """The program of a file, with fake tensors for its weights.
+
+    Parameters
+    ----------
+    path : path of a ``.pt2`` file
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+        Its inputs are one flat tuple, and so are its outputs.
+
+    Raises
+    ------
+    InputError
+        If the file is damaged, holds what could run, or is not of the version of torch that is installed.
+    Exception
+        Whatever torch raises when the graph contradicts itself.
+    """
+    document = Value(_document(str(path)), str(path)).open_members(["graph_module", "schema_version"])
+    version = document["schema_version"].open_members(["major"])["major"].whole()
+    if version != schema.SCHEMA_VERSION[0]:
+        document["schema_version"].fail("another version of PyTorch wrote this; save the program with the one here.")
+    parts = document["graph_module"].open_members(["graph", "signature"])
+    _check_graph(parts["graph"])
+    _check(parts["signature"])
+    kept = {"graph": parts["graph"].data, "signature": parts["signature"].data, "module_call_graph": []}
+    module = _dict_to_dataclass(schema.GraphModule, kept)
+    dialects = document["verifiers"].items() if "verifiers" in document else []
+    return _program(module, _ranges(document), [load_verifier(dialect.text()) for dialect in dialects])
+
+
+def _document(path: str) -> Any:
+    """The JSON text of the graph, from an archive that holds nothing that could run."""
+    with zipfile.ZipFile(path) as archive:
+        members = {member.filename: member for member in archive.infolist()}
+        if len(members) != len(archive.infolist()) or len(members) > _MOST_MEMBERS:
+            raise InputError(f"{path}: the archive has too many members, or one of them twice; {_AGAIN}.")
+        root = next(iter(members), "").split("/")[0]
+        for name, member in members.items():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+                raise InputError(f"{path}: '{name}' is compressed; {_AGAIN}.")
+            if not name.startswith(f"{root}/") or ".." in name or "\\" in name:
+                raise InputError(f"{path}: not a file of torch.export.save ('{name}' is outside of its folder).")
+            if name.startswith(f"{root}/data/aotinductor/"):
+                raise InputError(f"{path}: '{name}' is compiled code, which is never run; save the program alone.")
+
+        def read(name: str) -> Value:
+            if name not in members:
+                raise InputError(f"{path}: not a file of torch.export.save (there is no '{name}' in it).")
+            if members[name].file_size > LARGEST_TEXT:
+                raise InputError(f"{path}: '{name}' has {members[name].file_size} bytes; {LARGEST_TEXT} are the most.")
+            return parse_json(archive.read(name).decode(), f"{path}, {name}")
+
+        for kind in ("weights", "constants"):
+            _check_payloads(read(f"{root}/data/{kind}/model_{kind}_config.json"))
+        return read(f"{root}/models/model.json").data
+
+
+def _check_payloads(config: Value) -> None:
+    """Tensors are raw bytes, which are not read; what would have to be unpickled is refused."""
+    for payload in config.open_members(["config"])["config"].open_members([]).values():
+        fields = payload.open_members(["path_name", "use_pickle"])
+        if fields["use_pickle"].data is not False:
+            payload.fail("this must be unpickled, which can run code; save plain tensors only.")
+        if not re.fullmatch(r"(weight|tensor)_\d{1,9}", fields["path_name"].text()):
+            payload.fail("this is an object of a program, not a tensor; save plain tensors only.")
+
+
+def _check_graph(graph: Value) -> None:
+    """Refuse what torch could run, and sizes without a value."""
+    parts = graph.open_members(["inputs", "outputs", "nodes", "tensor_values"])
+    for name, tensor in parts["tensor_values"].open_members([]).items():
+        elements = 1
+        for size in tensor.open_members(["sizes"])["sizes"].items():
+            fields = size.open_members([])
+            if "as_expr" in fields:
+                symbol = fields["as_expr"].open_members(["expr_str"])["expr_str"].text()
+                shown = match[1] if (match := re.fullmatch(_SYMBOL, symbol)) else symbol[:100]
+                raise InputError(
+                    f"{graph.file}: {name}: dimension '{shown}' has no value; export the module with fixed shapes."
+                )
+            elements *= size.open_members(["as_int"])["as_int"].whole()
+        if not 0 <= elements < 2**58:
+            tensor.fail("the tensor has an impossible size.")
+    for node in parts["nodes"].items():  # what a node is told about its origin is read for the names of modules alone
+        metadata = node.open_members(["target", "metadata"])["metadata"].open_members([])
+        stack = metadata["nn_module_stack"].text() if "nn_module_stack" in metadata else ""
+        node.data["metadata"] = {"nn_module_stack": stack} if stack else {}
+    _check(graph)
+
+
+def _check(value: Value, key: str = "") -> None:
+    """Check each string of the graph by the field that it is in."""
+    data = value.data
+    if isinstance(data, dict):
+        for name, item in value.open_members([]).items():
+            _as_name(Value(name, value.file, value.path))
+            if name in _OBJECTS:
+                item.fail("objects, and operators as arguments, are not read; export the module without them.")
+            if name == "as_graph":
+                body = item.open_members(["name", "graph"])
+                _check(body["name"])
+                _check_graph(body["graph"])
+            else:
+                _check(item, name)
+    elif isinstance(data, list):
+        for item in value.items():
+            _check(item, key)
+    elif isinstance(data, str):
+        _RULES.get(key, _as_name)(value)
+    elif isinstance(data, int) and abs(data) >= 2**63:
+        value.fail("the whole number is too large.")
+
+
+def _matching(pattern: str) -> Callable[[Value], None]:
+    allowed = re.compile(pattern)
+
+    def check(value: Value) -> None:
+        if not allowed.fullmatch(value.data):
+            value.fail(f"the text '{value.data[:100]}' is none that torch.export writes there; save the program again.")
+
+    return check
+
+
+def _as_operator(value: Value) -> None:
+    """Only operators of ATen that give tensors, and of which torch knows the shapes without computing them."""
+    match value.data.split("."):
+        case ["torch", "ops", "higher_order", name] if name in _HIGHER_ORDER:
+            return
+        case ["torch", "ops", "aten", name, overload] if not overload.endswith("out") and not overload.startswith("__"):
+            full = f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}"
+            if torch._C._dispatch_has_kernel(full) and any(
+                torch._C._dispatch_has_kernel_for_dispatch_key(full, way) for way in _INFERRED
+            ):
+                operator = getattr(getattr(torch.ops.aten, name), overload)
+                if operator._schema.returns or name.startswith(_ONLY_CHECKS):
+                    return
+    value.fail(f"the operator '{value.data[:100]}' is not read; export the module in ATen operators alone.")
+
+
+#: What becomes a part of source text is an identifier, or nothing.
+_as_name = _matching(r"(?:[A-Za-z_][A-Za-z0-9_]*)?")
+#: Modes, equations, and paths of parameters: no quotes, no line breaks.
+_as_words = _matching(r"[\w ,.>+/()-]{0,2000}")
+_WORDS = ("as_string", "as_strings", "parameter_name", "buffer_name", "tensor_constant_name", "user_input_name")
+_RULES: dict[str, Callable[[Value], None]] = {
+    **dict.fromkeys(_WORDS, _as_words),
+    "target": _as_operator,
+    "expr_str": _matching(_SYMBOL),
+    "as_float": _matching("NaN|-?Infinity"),
+    "nn_module_stack": lambda stack: None,  # only ever split into names
+}
+
+
+def _ranges(document: Mapping[str, Value]) -> dict[str, ValueRanges[Any]]:
+    """What torch knows about numbers that it does not know."""
+    result: dict[str, ValueRanges[Any]] = {}
+    if "range_constraints" not in document:
+        return result
+    for name, limits in document["range_constraints"].open_members([]).items():
+        if not re.fullmatch(r"[a-z]{1,4}\d{1,6}", name):
+            limits.fail("this is no symbol of torch; save the program again.")
+        low, high = (limits.open_members([key])[key] for key in ("min_val", "max_val"))
+        bounds = (-int_oo if low.data is None else low.whole(), int_oo if high.data is None else high.whole())
+        result[name] = ValueRanges(*bounds)
+    return result
+
+
+def _program(
+    module: schema.GraphModule, ranges: Mapping[str, ValueRanges[Any]], verifiers: list[Any]
+) -> ExportedProgram:
+    """The program of a graph that was checked, its weights those fake tensors that its inputs are."""
+    made = GraphModuleDeserializer().deserialize(module, {}, {}, None, dict(ranges))
+    values = {node.name: node.meta["val"] for node in made.graph_module.graph.nodes if node.op == "placeholder"}
+    states: dict[str, Any] = {}
+    constants: dict[str, Any] = {}
+    for spec in made.signature.input_specs:
+        if spec.kind is InputKind.PARAMETER:
+            states[spec.target] = torch.nn.Parameter(values[spec.arg.name], values[spec.arg.name].requires_grad)
+        elif spec.kind is InputKind.BUFFER and spec.persistent:
+            states[spec.target] = values[spec.arg.name]
+        elif spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            constants[spec.target] = values[spec.arg.name]
+    given: tuple[Any, ...] = (tuple(s.arg for s in made.signature.input_specs if s.kind is InputKind.USER_INPUT), {})
+    returned = tuple(s.arg for s in made.signature.output_specs if s.kind is OutputKind.USER_OUTPUT)
+    call = ModuleCallSignature([], [], pytree.tree_structure(given), pytree.tree_structure(returned))
+    known = made.names_to_symbols
+    return ExportedProgram(
+        root=made.graph_module,
+        graph=made.graph_module.graph,
+        graph_signature=made.signature,
+        state_dict=states,
+        range_constraints={known[name]: ranges[name] for name in ranges if name in known},
+        module_call_graph=[ModuleCallEntry("", call)],
+        constants=constants,
+        verifiers=verifiers,
+    )
+
+
+def _limit(path: str) -> None:
+    """End this process when it takes far more time or memory than the graph of a file needs."""
+    with zipfile.ZipFile(path) as archive:
+        size = max((member.file_size for member in archive.infolist() if "/models/" in member.filename), default=0)
+    size = min(size, LARGEST_TEXT)
+    for kind, most in ((resource.RLIMIT_CPU, 30 + size // 2**14), (resource.RLIMIT_DATA, 2**31 + 100 * size)):
+        hard = resource.getrlimit(kind)[1]
+        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def _main(path: str, out: str, peak_flops: str, memory_bandwidth: str) -> int:
+    """Write the graph of a file as `mtpp-graph/1`; complain in one line."""
+    from instances.graph.graph_file import save_graph
+    from instances.readers.pytorch.export import first_line, from_exported_program, quiet
+    from instances.roofline import Device
+
+    try:
+        _limit(path)
+        with quiet():
+            program = load_program(path)
+    except InputError as error:
+        return _complain(str(error))
+    except Exception as error:  # torch raises many kinds for what contradicts itself
+        return _complain(f"{path}: not a file of torch.export.save, or damaged ({first_line(error)}).")
+    try:
+        save_graph(
+            from_exported_program(program, Device(float(peak_flops), float(memory_bandwidth)), Path(path).stem), out
+        )
+    except Exception as error:
+        return _complain(f"{path}: {error if isinstance(error, InputError) else first_line(error)}")
+    return 0
+
+
+def _complain(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(_main(*sys.argv[1:]))

@@ -1,0 +1,218 @@
+"""Hand the blocks of a partition back to PyTorch: as modules, or as stages of `torch.distributed.pipelining`.
+
+Both put the calls of the program in the partition's order, block after block. A view of a tensor that crosses a cut is
+made anew in each block that reads it, so that what is sent is the tensor itself, once; a slice stays with the operator
+that produced the whole, and the slice is sent. This is what the cost of a partition counts.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.passes.split_module import split_module
+
+from instances.errors import InputError
+from instances.partitioning.partition import Partition
+from instances.readers.pytorch.dataflow import Dataflow, label
+from instances.readers.pytorch.export import decompose
+
+__all__ = ["arrange", "split", "split_policy"]
+
+
+def arrange(program: ExportedProgram, partition: Partition) -> tuple[GraphModule, dict[Node, int]]:
+    """The module of a program, its calls in the order of a partition.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The one that the graph of the partition was made from.
+    partition : Partition
+
+    Returns
+    -------
+    module : torch.fx.GraphModule
+    block : dict of Node to int
+        Block of each call, never falling in the order of the graph; ``block.__getitem__`` is the callback that
+        `torch.fx.passes.split_module.split_module` takes.
+
+    Raises
+    ------
+    InputError
+        If the graph of the partition was made from another program.
+    """
+    program = decompose(program)
+    flow = Dataflow(program)
+    names = partition.instance.graph.names
+    if names != tuple(label(node) for node in flow.operators):
+        raise InputError(
+            f"The partition is of a graph of {len(names)} nodes, and not of this program, of {len(flow.operators)} "
+            "operators; make the graph from the program by torch_export.from_exported_program."
+        )
+    with warnings.catch_warnings(action="ignore"):
+        module = program.module(check_guards=False)
+    arranged = _Arrangement(module, _calls_of(module, program, flow), partition)
+    return GraphModule(module, arranged.graph), arranged.block
+
+
+def split(program: ExportedProgram, partition: Partition) -> GraphModule:
+    """Split a program into one module per block that is not empty.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The one that the graph of the partition was made from.
+    partition : Partition
+
+    Returns
+    -------
+    torch.fx.GraphModule
+        Calls ``submod_<block>`` in order; each holds the parameters that it uses.
+
+    Raises
+    ------
+    InputError
+        As `arrange`.
+    """
+    module, block = arrange(program, partition)
+    whole = split_module(module, None, block.__getitem__, keep_original_order=True)
+    for call in whole.graph.nodes:
+        if call.op == "call_module":
+            _own_weights(whole, call)
+    whole.graph.eliminate_dead_code()
+    whole.delete_all_unused_submodules()
+    whole.recompile()
+    return whole
+
+
+def split_policy(block: dict[Node, int]) -> Callable[[GraphModule], GraphModule]:
+    """Policy with which `torch.distributed.pipelining.pipeline` cuts an arranged module.
+
+    Parameters
+    ----------
+    block : dict of Node to int
+        As `arrange` returns it, beside the module that `pipeline` is to be given.
+
+    Returns
+    -------
+    callable
+        To be given as ``split_policy``. It raises an `InputError` if the traced module is not the arranged one.
+
+    Examples
+    --------
+    >>> module, block = arrange(program, partition)  # doctest: +SKIP
+    >>> pipe = pipeline(module, mb_args, split_policy=split_policy(block))  # doctest: +SKIP
+    """
+    # The public pipe_split() is replaced by this operator while tracing; in a traced graph only the operator splits.
+    from torch.distributed.pipelining._IR import aten_pipe_split_alias
+
+    def policy(traced: GraphModule) -> GraphModule:
+        # Tracing again takes all items of a tuple, also those that nobody reads.
+        calls = [node for node in traced.graph.nodes if node.op == "call_function" and not _is_item(node)]
+        blocks = {node: own for node, own in block.items() if not _is_item(node)}
+        if [node.target for node in calls] != [node.target for node in blocks]:
+            raise InputError(
+                "The pipeline has traced another module than the arranged one; give it the one of arrange()."
+            )
+        before = None
+        for node, own in zip(calls, blocks.values(), strict=True):
+            if before is not None and own != before:
+                with traced.graph.inserting_before(node):
+                    cut = traced.graph.call_function(aten_pipe_split_alias)
+                    cut.meta["nn_module_stack"] = node.meta.get("nn_module_stack", {})
+            before = own
+        traced.recompile()
+        return traced
+
+    return policy
+
+
+def _is_item(node: Node) -> bool:
+    return node.target is operator.getitem
+
+
+def _own_weights(whole: GraphModule, call: Node) -> None:
+    """Move the weights that a block takes as arguments into it."""
+    block = whole.get_submodule(str(call.target))
+    placeholders = [node for node in block.graph.nodes if node.op == "placeholder"]
+    for source, placeholder in zip(call.args, placeholders, strict=True):
+        if source.op == "get_attr":
+            owner, _, attribute = source.target.rpartition(".")
+            weight = getattr(whole.get_submodule(owner), attribute)
+            if isinstance(weight, torch.nn.Parameter):
+                block.register_parameter(placeholder.name, weight)
+            else:
+                block.register_buffer(placeholder.name, weight)
+            with block.graph.inserting_before(placeholder):
+                placeholder.replace_all_uses_with(block.graph.get_attr(placeholder.name))
+            block.graph.erase_node(placeholder)
+    call.args = tuple(source for source in call.args if source.op != "get_attr")
+    block.recompile()
+
+
+def _calls_of(module: GraphModule, program: ExportedProgram, flow: Dataflow) -> dict[Node, int]:
+    """The calls of the module that lie with an operator, and its number; the module has the calls of the program."""
+    calls, original = (
+        [node for node in graph.nodes if node.op == "call_function"] for graph in (module.graph, program.graph)
+    )
+    if [node.target for node in calls] != [node.target for node in original]:
+        raise InputError("The program changes its buffers or inputs; export it in the mode for inference.")
+    return {call: flow.home[node] for call, node in zip(calls, original, strict=True) if node in flow.home}
+
+
+class _Arrangement:
+    """A new graph with the calls of a module, block after block."""
+
+    def __init__(self, module: GraphModule, home: dict[Node, int], partition: Partition) -> None:
+        self.graph = Graph()
+        self.block: dict[Node, int] = {}
+        self._home = home
+        self._blocks = partition.block.tolist()
+        self._copies: dict[tuple[Node, int | None], Node] = {}
+        position = np.argsort(partition.order).tolist()
+        output = next(node for node in module.graph.nodes if node.op == "output")
+        calls = []
+        for node in module.graph.nodes:
+            if node.op in _INPUTS:
+                self._copies[node, None] = self.graph.node_copy(node)
+            elif node in home or (node in output.all_input_nodes and self._root(node) is not None):
+                calls.append(node)
+        calls.sort(key=lambda node: (self._where(node), position[home[self._root(node)]]))  # parts follow their whole
+        for node in calls:
+            self._copy(node, self._where(node))
+        self.graph.node_copy(output, lambda source: self._in(source, self._where(source)))
+        self.graph.lint()
+
+    def _root(self, node: Node) -> Node | None:
+        """The call that a view is part of; None for a view of an input or a parameter."""
+        while node not in self._home and node.op not in _INPUTS:
+            node = node.args[0]
+        return node if node in self._home else None
+
+    def _where(self, node: Node) -> int:
+        """The block in which a node is computed, for all that this is told of; else the last."""
+        root = self._root(node)
+        return max(self._blocks) if root is None else self._blocks[self._home[root]]
+
+    def _in(self, node: Node, block: int) -> Node:
+        """What stands for a node in a block: inputs and what is sent there, or a view that is made there."""
+        if node.op in _INPUTS:
+            return self._copies[node, None]
+        if node in self._home:
+            return self._copies[node, self._where(node)]
+        return self._copy(node, block)
+
+    def _copy(self, node: Node, block: int) -> Node:
+        copy = self._copies.get((node, block))
+        if copy is None:
+            copy = self.graph.node_copy(node, lambda source: self._in(source, block))
+            self._copies[node, block], self.block[copy] = copy, block
+        return copy
+
+
+_INPUTS = ("placeholder", "get_attr")

@@ -1,0 +1,1 @@
+"""Bounds that need no solver."""

@@ -1,0 +1,1 @@
+"""Exact optima by dynamic programming over ideals."""

@@ -1,0 +1,246 @@
+r"""Exact optima without a solver: dynamic programming over ideals.
+
+A partition is a chain of ideals :math:`\emptyset = I_0 \subseteq I_1 \subseteq \dots \subseteq I_k = V`, and block b
+is :math:`I_b \setminus I_{b-1}`. So
+
+.. math:: \mathrm{best}[J, b] = \min_{I \subseteq J} \max(\mathrm{best}[I, b - 1], f(J \setminus I)).
+
+Networks are narrow: theirs have tens to some hundred thousand ideals, and one pass answers every k. Where they have
+many, the edges that no better partition cuts are contracted first, which leaves far fewer. A partition
+that is known bounds what is worth extending: a block whose work reaches its bottleneck is dropped, and an ideal
+from which the blocks left cannot hold the work left. Wide graphs have too many ideals; then there is no answer.
+
+With finite memory and no activation buffer the peak counts as 0, as in every model.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
+from instances.graph.tensors import FloatArray, IntArray
+from instances.interrupts import catch_interrupt
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.reductions import merge
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.ideals.dynamic_program import extend_chains, first_blocks
+from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
+from mtpp_models.cuts.joins import join
+from mtpp_models.simple import simple
+
+__all__ = ["IDEALS", "IdealLimits", "count_ideals", "ideals", "solve_ideals"]
+
+#: Name of the method in results.
+IDEALS = "ideals"
+
+# Costs are sums of at most some thousand terms; rounding stays far below this part of the largest term.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class IdealLimits:
+    """When to give up.
+
+    Parameters
+    ----------
+    ideals : int
+        Largest number of ideals.
+    seconds : float
+        Largest time for the dynamic program.
+    interrupted : threading.Event
+        Ends it when it is set.
+    """
+
+    ideals: int = 1_000_000
+    seconds: float = 60.0
+    interrupted: threading.Event = field(default_factory=threading.Event)
+
+
+# Than the start, for another program with smaller numbers.
+_MUCH_BETTER = 0.5
+# Few enough that looking for joins would take longer.
+_FEW_IDEALS = 20_000
+# Of a program that takes long.
+_IDEALS_A_SECOND = 25_000
+# Entries of the table of the dynamic program, 16 bytes each.
+_LARGEST_TABLE = 2**26
+# A second or so of work between looks at the clock.
+_STEPS = 20_000_000
+
+
+def count_ideals(graph: ComputationGraph, limit: int) -> int | None:
+    """Number of ideals of a graph, or None if there are more than `limit`."""
+    lattice = _enumerate(Instance(graph, Platform(1, bandwidth=math.inf)), limit, np.zeros(1))
+    return None if lattice is None else len(lattice.ideals)
+
+
+def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None) -> list[Result] | None:
+    """Prove the optimum for several k in one pass.
+
+    Parameters
+    ----------
+    starts : sequence of Partition
+        A partition for each k that is asked for, all of one graph on one kind of platform; the better they are,
+        the less there is to do.
+    limits : IdealLimits, optional
+
+    Returns
+    -------
+    list of Result or None
+        One per start, each with the optimal partition and a bound; None if a limit was reached.
+
+    Raises
+    ------
+    InputError
+        If the starts belong to different questions.
+
+    Examples
+    --------
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 1, 2], output_bytes=[9, 1, 0])
+    >>> start = Partition(Instance(graph, Platform(2, bandwidth=1)), [0, 1, 1])
+    >>> [result] = solve_ideals([start])
+    >>> start.bottleneck, result.partition.bottleneck, result.proved
+    (12.0, 3.0, True)
+    """
+    begin = time.monotonic()
+    limits = limits or IdealLimits()
+    instance = starts[0].instance
+    if any(start.instance.with_k(instance.k).key != instance.key for start in starts):
+        raise InputError("The starts belong to different questions; give one graph on one platform.")
+    upper = np.zeros(max(start.instance.k for start in starts) + 1)
+    for start in starts:
+        upper[start.instance.k] = start.bottleneck
+    most = min(limits.ideals, _LARGEST_TABLE // len(upper))
+    lattice = _enumerate(instance, min(_FEW_IDEALS, most), upper)
+    joined = merge(instance, np.arange(instance.graph.n))
+    if lattice is None and most > _FEW_IDEALS and upper.max() > 0:
+        joined = join(instance, float(upper.max()))
+        lattice = _enumerate(joined.instance, most, upper)
+    if lattice is None:
+        return None
+    chains = _cheapest_chains(joined.instance, lattice, upper, begin, limits)
+    if chains is None:
+        return None
+    best, before = chains
+    arrays = _arrays(instance, upper)
+    margin = _ROUNDING * float(arrays.work.sum() + arrays.tensor_time.sum() + _stream_time(instance))
+    seconds = {"solve": (time.monotonic() - begin) / len(starts)}
+    results = []
+    for start in starts:
+        k, partition = start.instance.k, start
+        if best[-1, k] < start.bottleneck:
+            chain = joined.expand(_read_chain(joined.instance.with_k(k), lattice, before))
+            partition = min(start, chain, key=lambda partition: partition.bottleneck)
+        found = float(min(upper[k], best[-1, k]))
+        value = max(simple(start.instance), found - margin)
+        most_possible = min(found + margin, partition.bottleneck)
+        bound = Bound(value, IDEALS, optimal=value >= most_possible * (1 - PROOF_TOLERANCE))
+        results.append(Result(IDEALS, start.instance, partition, bound, seconds))
+    return results
+
+
+def _cheapest_chains(
+    instance: Instance, lattice: Lattice, upper: FloatArray, begin: float, limits: IdealLimits
+) -> tuple[FloatArray, IntArray] | None:
+    arrays = _arrays(instance, upper)
+    _, readers, users = _node_sets(instance)
+    best, before = first_blocks(arrays, lattice, upper)
+    ideal, last = 1, len(lattice.ideals) - 1
+    while ideal < last:
+        if limits.interrupted.is_set() or time.monotonic() - begin > limits.seconds:
+            return None
+        ideal = extend_chains(arrays, readers, users, lattice, upper, ideal, _STEPS, best, before)
+    return best, before
+
+
+def ideals(start: Partition, time_limit: float | None = None) -> Result:
+    """The bound and partition of `solve_ideals` for one k; *simple*, not to its end, where a limit is reached.
+
+    Parameters
+    ----------
+    start : Partition
+    time_limit : float, optional
+        Seconds for the dynamic program.
+
+    Returns
+    -------
+    Result
+    """
+    begin = time.monotonic()
+    with catch_interrupt() as interrupted:
+        seconds = math.inf if time_limit is None else time_limit
+        # More ideals than that would take longer, and wide graphs shall not waste the time of others.
+        most = int(min(IdealLimits.ideals, max(_FEW_IDEALS, _IDEALS_A_SECOND * seconds)))
+        limits = IdealLimits(most, seconds, interrupted)
+        results = solve_ideals([start], limits)
+        while results is not None and _is_too_rough(results[0], start):
+            assert results[0].partition is not None
+            start = results[0].partition
+            results = solve_ideals([start], limits) or results
+    if results is not None:
+        return replace(results[0], interrupted=interrupted.is_set())
+    bound = Bound(simple(start.instance), IDEALS, optimal=False)
+    spent = {"solve": time.monotonic() - begin}
+    return Result(IDEALS, start.instance, start, bound, spent, interrupted=interrupted.is_set())
+
+
+def _is_too_rough(result: Result, start: Partition) -> bool:
+    """Whether rounding leaves a gap that would be smaller beside the better partition that is known now."""
+    assert result.bound is not None
+    assert result.partition is not None
+    return not result.bound.optimal and result.partition.bottleneck < _MUCH_BETTER * start.bottleneck
+
+
+def _stream_time(instance: Instance) -> float:
+    """Of all parameters and the buffer, if they can overflow."""
+    held, platform = instance.graph.parameter_total + (instance.platform.activation_buffer or 0.0), instance.platform
+    return held / platform.bandwidth if instance.has_overflow and held * (1 + _ROUNDING) > platform.memory else 0.0
+
+
+def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
+    """The instance, where tensors that nobody cuts below `upper` take twice as long: more would cost exactness."""
+    arrays = KernelArrays.of(instance)
+    return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * float(upper.max())))
+
+
+def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> Lattice | None:
+    salt = np.random.default_rng(0).integers(0, 2**64, instance.graph.n, dtype=np.uint64)
+    count, lattice = enumerate_ideals(_arrays(instance, upper), *_node_sets(instance), salt, limit)
+    return None if count == LIMIT_REACHED else lattice
+
+
+def _node_sets(instance: Instance) -> tuple[Words, Words, Words]:
+    """Predecessors of each node, readers of each tensor, users of each shared parameter."""
+    graph = instance.graph
+    uses = [(g, v) for g, parameter in enumerate(graph.parameters) for v in parameter.users]
+    shared, user = np.array(uses, dtype=np.int64).reshape(-1, 2).T
+    return (
+        _words(graph.edges[:, 1], graph.edges[:, 0], graph.n, graph.n),
+        _words(graph.edge_tensor, graph.tensors.consumers, len(graph.tensors.producer), graph.n),
+        _words(shared, user, len(graph.parameters), graph.n),
+    )
+
+
+def _words(rows: IntArray, nodes: IntArray, count: int, n: int) -> Words:
+    words = np.zeros((count, (n + 63) // 64), dtype=np.uint64)
+    np.bitwise_or.at(words, (rows, nodes >> 6), np.uint64(1) << (nodes & 63).astype(np.uint64))
+    return words
+
+
+def _read_chain(instance: Instance, lattice: Lattice, before: IntArray) -> Partition:
+    """Follow the chain backwards; each node lies in the first ideal that holds it."""
+    block = np.zeros(instance.graph.n, dtype=np.int64)
+    ideal, b = len(lattice.ideals) - 1, instance.k
+    while ideal > 0:
+        smaller = int(before[ideal, b])
+        added = lattice.ideals[ideal] & ~lattice.ideals[smaller]
+        nodes = np.unpackbits(added.view(np.uint8), bitorder="little")[: len(block)].nonzero()[0]
+        block[nodes] = b - 1
+        ideal, b = smaller, b - 1
+    return Partition(instance, block)

@@ -1,0 +1,211 @@
+"""The ideals of a graph, compiled by numba.
+
+An ideal is a node set that holds all predecessors of its nodes. Sets are rows of 64-bit words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
+
+__all__ = ["LIMIT_REACHED", "Lattice", "Words", "contains", "enumerate_ideals", "has", "meets"]
+
+Words = NDArray[np.uint64]
+LIMIT_REACHED = -1
+
+
+class Lattice(NamedTuple):
+    """The c ideals of a graph by size, so that the last one holds all nodes.
+
+    Parameters
+    ----------
+    ideals : (c, w) words
+    work, cut : floats
+        Work of each ideal, and time to send what is produced in it and read behind it.
+    held, rest : floats
+        Parameter bytes of each ideal, and of the nodes behind it.
+    start, node, above : integers
+        Compressed rows of the covers: the node that is added, and the index of the larger ideal.
+    """
+
+    ideals: Words
+    work: FloatArray
+    cut: FloatArray
+    held: FloatArray
+    rest: FloatArray
+    start: IntArray
+    node: IntArray
+    above: IntArray
+
+
+_ONE = np.uint64(1)
+_SIX = np.uint64(6)
+_LOW = np.uint64(63)
+
+
+@compiled(inline="always")
+def has(words: Words, v: int) -> bool:
+    """Whether the set holds node v."""
+    return (words[v >> 6] >> np.uint64(v & 63)) & _ONE == _ONE
+
+
+@compiled(inline="always")
+def contains(words: Words, other: Words) -> bool:
+    """Whether the set holds all of `other`."""
+    for i in range(len(words)):  # noqa: SIM110 - numba has no all() and any() of generators
+        if other[i] & ~words[i]:
+            return False
+    return True
+
+
+@compiled
+def enumerate_ideals(
+    arrays: KernelArrays, before: Words, readers: Words, users: Words, salt: Words, limit: int
+) -> tuple[int, Lattice]:
+    """All ideals by size, with their covers.
+
+    Parameters
+    ----------
+    arrays : KernelArrays
+    before : (n, w) words
+        Predecessors of each node.
+    readers : (t, w) words
+        Consumers of each tensor.
+    users : (g, w) words
+        Users of each shared parameter.
+    salt : (n,) words
+        Random words for hashing.
+    limit : int
+        Largest number of ideals.
+
+    Returns
+    -------
+    tuple
+        Their number, or `LIMIT_REACHED`, and the lattice, which is incomplete then.
+    """
+    n, w = before.shape
+    capacity = 1024
+    ideals = np.zeros((capacity, w), dtype=np.uint64)
+    ready = np.zeros((capacity, w), dtype=np.uint64)
+    hashes = np.zeros(capacity, dtype=np.uint64)
+    work, cut, held, rest = np.zeros(capacity), np.zeros(capacity), np.zeros(capacity), np.zeros(capacity)
+    slots = np.full(4 * capacity, -1)
+    start = np.zeros(capacity + 1, dtype=np.int64)
+    node = np.empty(4 * capacity, dtype=np.int64)
+    above = np.empty(4 * capacity, dtype=np.int64)
+    for v in range(n):
+        if arrays.indegree[v] == 0:
+            ready[0, v >> 6] |= _ONE << np.uint64(v & 63)
+    slots[0] = 0
+    rest[0] = arrays.param_bytes.sum() + arrays.shared_bytes.sum()
+    count, covers, i = 1, 0, 0
+    larger = np.empty(w, dtype=np.uint64)
+    while i < count:
+        for v in range(n):
+            if not has(ready[i], v):
+                continue
+            larger[:] = ideals[i]
+            larger[v >> 6] |= _ONE << np.uint64(v & 63)
+            key = hashes[i] ^ salt[v]
+            slot = _slot(slots, ideals, key, larger)
+            j = slots[slot]
+            if j < 0:
+                if count == limit:
+                    return LIMIT_REACHED, Lattice(ideals, work, cut, held, rest, start, node, above)
+                if count == capacity:
+                    capacity *= 2
+                    ideals, ready = _grown(ideals, capacity), _grown(ready, capacity)
+                    hashes, start = _longer(hashes, capacity), _longer(start, capacity + 1)
+                    work, cut = _longer(work, capacity), _longer(cut, capacity)
+                    held, rest = _longer(held, capacity), _longer(rest, capacity)
+                    slots = np.full(4 * capacity, -1)
+                    for other in range(count):
+                        slots[_slot(slots, ideals, hashes[other], ideals[other])] = other
+                    slot = _slot(slots, ideals, key, larger)
+                j = slots[slot] = count
+                count += 1
+                ideals[j] = larger
+                hashes[j] = key
+                work[j] = work[i] + arrays.work[v]
+                cut[j] = cut[i] + _cut_change(v, larger, arrays, readers)
+                held[j] = held[i] + arrays.param_bytes[v]
+                rest[j] = rest[i] - arrays.param_bytes[v]
+                for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
+                    g = arrays.shared[e]
+                    if not meets(users[g], ideals[i]):
+                        held[j] += arrays.shared_bytes[g]
+                    if contains(larger, users[g]):
+                        rest[j] -= arrays.shared_bytes[g]
+                ready[j] = ready[i]
+                ready[j, v >> 6] ^= _ONE << np.uint64(v & 63)
+                for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
+                    s = arrays.successor[e]
+                    if contains(larger, before[s]):
+                        ready[j, s >> 6] |= _ONE << np.uint64(s & 63)
+            if covers == len(node):
+                node, above = _longer(node, 2 * covers), _longer(above, 2 * covers)
+            node[covers] = v
+            above[covers] = j
+            covers += 1
+        i += 1
+        start[i] = covers
+    return count, Lattice(ideals[:count], work, cut, held, rest, start, node, above)
+
+
+@compiled
+def _slot(slots: IntArray, ideals: Words, key: np.uint64, words: Words) -> int:
+    """Where the hash table holds this ideal, or a free place for it."""
+    slot = np.int64(key & np.uint64(len(slots) - 1))
+    while slots[slot] >= 0 and not _equal(ideals[slots[slot]], words):
+        slot = (slot + 1) & (len(slots) - 1)
+    return int(slot)
+
+
+@compiled
+def _equal(a: Words, b: Words) -> bool:
+    for i in range(len(a)):  # noqa: SIM110 - numba has no all() and any() of generators
+        if a[i] != b[i]:
+            return False
+    return True
+
+
+@compiled
+def _grown(rows: Words, capacity: int) -> Words:
+    result = np.zeros((capacity, rows.shape[1]), dtype=rows.dtype)
+    result[: len(rows)] = rows
+    return result
+
+
+@compiled
+def _longer(values: NDArray[Any], capacity: int) -> NDArray[Any]:
+    result = np.zeros(capacity, dtype=values.dtype)
+    result[: len(values)] = values
+    return result
+
+
+@compiled
+def _cut_change(v: int, larger: Words, arrays: KernelArrays, readers: Words) -> float:
+    change = 0.0
+    for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
+        if arrays.readers[t] > 0:
+            change += arrays.tensor_time[t]
+    for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
+        t = arrays.input_tensor[e]
+        if contains(larger, readers[t]):
+            change -= arrays.tensor_time[t]
+    return change
+
+
+@compiled
+def meets(a: Words, b: Words) -> bool:
+    """Whether two sets have a node in common."""
+    for i in range(len(a)):  # noqa: SIM110 - numba has no all() and any() of generators
+        if a[i] & b[i]:
+            return True
+    return False

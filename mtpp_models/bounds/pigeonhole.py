@@ -1,0 +1,108 @@
+r"""Two of k + 1 nodes share a block.
+
+So for any set C of k + 1 nodes, with L as in `mtpp_models.cuts.conflicts`,
+
+.. math:: \mathrm{OPT} \ge \min_{u, v \in C} L(\{u, v\}).
+
+The best C is a clique of k + 1 nodes in the graph of all pairs with L ≥ T, for the largest T. Cliques are looked for
+by a greedy method, so a better C may exist. The bound is of interest only above *simple* and *pinned*; nodes that have
+too few partners above these are given up before their pairs are cut.
+
+The bound of an instance to which the reductions of `instances.partitioning.reductions` were applied holds for the
+anchors in the original graph: each step takes away one node without work, at the beginning or the end of all its paths.
+A set S without that node costs no more there than S did, and all that keeps blocks convex remains as it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+
+from instances import Bound, Partition, Result
+from instances.graph.tensors import IntArray
+from instances.interrupts import catch_interrupt
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.pinned import UNIT, BlockCuts, pinned
+from mtpp_models.cuts.cliques import core, find_clique
+from mtpp_models.cuts.pair_cuts import PairCuts
+from mtpp_models.simple import simple
+
+__all__ = ["PIGEONHOLE", "pigeonhole"]
+
+PIGEONHOLE = "pigeonhole"
+
+# Nodes whose pairs are cut between two looks for nodes without enough partners.
+_ROWS = 16
+
+
+def pigeonhole(start: Partition, time_limit: float | None = None) -> Result:
+    """The best of *simple*, *pinned* and what k + 1 nodes prove that cost a lot in pairs.
+
+    Parameters
+    ----------
+    start : Partition
+        A known partition; cuts stop at its bottleneck.
+    time_limit : float, optional
+        Seconds; after them, or at Ctrl-C, only the pairs so far count.
+
+    Returns
+    -------
+    Result
+        The bound's witness names the nodes. If they prove no more than *simple* or *pinned*, it is the result of that.
+    """
+    begin = time.monotonic()
+    instance, size = start.instance, start.instance.k + 1
+    with catch_interrupt() as interrupted:
+        alone = pinned(start, time_limit)
+        if alone.interrupted:
+            interrupted.set()
+        best = alone.bound
+        assert best is not None
+        if best.value <= (floor := simple(instance)):
+            best = Bound(floor, "simple", best.optimal)
+        if instance.graph.n >= size and start.bottleneck > best.value * (1 + PROOF_TOLERANCE):
+            cuts = BlockCuts(instance, start.bottleneck)
+
+            def stop() -> bool:
+                return interrupted.is_set() or (time_limit is not None and time.monotonic() - begin > time_limit)
+
+            least, finished = _costly_pairs(cuts, size, int(best.value / start.bottleneck * UNIT), stop)
+            nodes = _costliest_crowd(least, size)
+            if nodes is not None:
+                value = min(float(cuts.scaled(least[u, v])) for u, v in combinations(nodes.tolist(), 2))
+                closed = finished and value >= min(value + cuts.lost(), start.bottleneck) * (1 - PROOF_TOLERANCE)
+                best = Bound(value, PIGEONHOLE, closed, {"nodes": sorted(nodes.tolist())})
+            else:
+                best = replace(best, optimal=best.optimal and finished)
+    seconds = {"solve": time.monotonic() - begin}
+    return Result(best.method, instance, start, best, seconds, interrupted=interrupted.is_set())
+
+
+def _costly_pairs(cuts: BlockCuts, size: int, most: int, stop: Callable[[], bool]) -> tuple[IntArray, bool]:
+    """L of the pairs that cost more than `most` and may belong to a crowd, (n, n); and whether these are all."""
+    pairs = PairCuts(cuts, most)
+    for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
+        if i % _ROWS == 0:
+            hopeless = ~core(pairs.unclear | (pairs.least > 0), size - 1)
+            pairs.unclear[hopeless] = pairs.unclear[:, hopeless] = False
+        if not pairs.settle(u, stop):
+            return pairs.least, False
+    return pairs.least, True
+
+
+def _costliest_crowd(least: IntArray, size: int) -> IntArray | None:
+    """Nodes of which each two cost something, and as much as possible; None if none are found."""
+    found, costs = None, np.unique(least[least > 0])
+    low, high = 0, len(costs)  # bisection: found at all below `low`, at none from `high` on
+    while low < high:
+        middle = low if found is None else (low + high) // 2
+        nodes = find_clique(least >= costs[middle], size)
+        if nodes is None:
+            high = middle
+        else:
+            found, low = nodes, middle + 1
+    return found

@@ -1,0 +1,1 @@
+"""Bounds by prices of nodes."""

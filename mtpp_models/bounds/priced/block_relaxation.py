@@ -1,0 +1,175 @@
+r"""A lower bound on blocks that are worth their share, in the middle of a search for them.
+
+For any multiplier :math:`\lambda \ge 0`, a set S that is worth 1 costs
+
+.. math:: f(S) \ge \min_S \{ f(S) - \lambda\, \mathrm{price}(S) \} + \lambda,
+
+which is one minimum cut in the network of `mtpp_models.bounds.pinned`, where nodes with a negative balance of work and
+price are supplies. The best multiplier lies where a cheap set that is worth too little and a dear one that is worth
+enough are tied.
+
+Overflow is bounded from below by 0 and by what private parameters exceed the memory by; both are linear, and each has
+its cuts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances import Instance
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray
+from mtpp_models.bounds.pinned import UNIT, BlockCuts
+from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, Network, augment
+
+__all__ = ["IN", "OUT", "Question", "linear_costs", "relax"]
+
+#: Nodes that are in the block, and out of it.
+IN, OUT = 1, 2
+
+# Steps towards the best multiplier, and when it counts as found.
+_STEPS, _FOUND = 12, 1e-6
+# Where all sets are worth too little, the multiplier becomes this much larger, up to this many goals: products of a
+# price and a multiplier must be exact to a unit.
+_JUMP, _HIGHEST = 4.0, 2.0**8
+# Parameters count as this many goals at most, and do not overflow where more of them fit: differences must be exact.
+_MOST = 2.0**12
+# The share is short by this much: rounding must not exclude a block that is worth it exactly.
+_SHORT = 1e-12
+
+
+class Question(NamedTuple):
+    """What does not change during the search; times in 2^-36 of the goal.
+
+    Parameters
+    ----------
+    network : Network
+        With one more node, the last, from which supplies come.
+    supply : (n,) integers
+        The arc from there to each node.
+    work : (2, n) integers
+        Of each node, without and with what its parameters take when they overflow.
+    constant : (2,) integers
+        Cost of any block beside its nodes and tensors.
+    worth : (n,) floats
+        Prices; a block is worth 1.
+    apart : (n, n) booleans
+        Pairs of nodes that no block below the goal holds.
+    reach : (n, n) booleans
+        Whether a path leads from the row to the column.
+    """
+
+    network: Network
+    supply: IntArray
+    work: IntArray
+    constant: IntArray
+    worth: FloatArray
+    apart: BoolArray
+    reach: BoolArray
+
+
+def linear_costs(instance: Instance, cuts: BlockCuts, goal: float) -> tuple[IntArray, IntArray]:
+    """Work and constant of `Question`: without overflow, and with it if blocks can overflow."""
+    graph, platform = instance.graph, instance.platform
+    without = cuts.work[None], np.zeros(1, dtype=np.int64)
+    if not instance.has_overflow:
+        return without
+    with np.errstate(over="ignore"):
+        spare = (platform.memory - (platform.activation_buffer or 0.0)) / platform.bandwidth / goal
+        stream = graph.param_bytes / platform.bandwidth / goal
+        heavy = np.minimum(graph.work / goal + stream, _MOST)
+        # Only what surely can overflow, by amounts that are exact, has a case of its own.
+        if not (spare <= _MOST and stream.sum() > spare):
+            return without
+    constant = math.floor(-max(-_MOST, spare) * UNIT)
+    return np.stack((cuts.work, np.floor(heavy * UNIT).astype(np.int64))), np.array([0, constant])
+
+
+@compiled
+def relax(
+    state: NDArray[np.int8],
+    question: Question,
+    case: int,
+    before: BoolArray,
+    behind: BoolArray,
+    multiplier: float,
+    few: BoolArray,
+    many: BoolArray,
+) -> tuple[bool, float, float]:
+    """Whether a multiplier reaches the goal; else the best one, and the cost of the set that is worth enough.
+
+    `few` and `many` are set to the tied sets that are worth too little and enough.
+    """
+    network, worth = question.network, question.worth
+    n, source = len(state), len(network.drain) - 1
+    residual, drain = np.empty_like(network.capacity), np.empty_like(network.drain)
+    reached = np.zeros(len(drain), dtype=np.bool_)
+    sources = np.append(np.flatnonzero(state == IN), source)
+    few[:] = state == IN
+    many[:] = state != OUT
+    few_cost, few_worth, many_cost, many_worth = 0.0, -1.0, np.inf, -1.0
+    for _ in range(_STEPS):
+        supplied = _balance(state, question, case, multiplier, residual, drain)
+        fixed = math.floor(multiplier * (1.0 - _SHORT)) + question.constant[case] - supplied
+        if fixed >= UNIT:
+            return True, multiplier, many_cost
+        flow = augment(network, residual, drain, sources, before, behind, UNIT - fixed, reached)
+        if flow >= UNIT - fixed:
+            return True, multiplier, many_cost
+        value = 0.0
+        for v in range(n):
+            if reached[v]:
+                value += worth[v]
+        cost = flow + fixed + multiplier * (value - 1.0)
+        if value >= 1.0 - _SHORT:
+            again = value == many_worth
+            many_cost, many_worth = cost, value
+            many[:] = reached[:n]
+        else:
+            again = value == few_worth
+            few_cost, few_worth = cost, value
+            few[:] = reached[:n]
+        if few_worth < 0 or many_worth < 0:
+            # The cheapest set of all is worth enough, or all nodes are not.
+            if multiplier == 0.0 if few_worth < 0 else multiplier >= _HIGHEST * UNIT:
+                break
+            multiplier *= 0.0 if few_worth < 0 else _JUMP
+        elif again:
+            break
+        else:
+            tie = max(0.0, (many_cost - few_cost) / (many_worth - few_worth))
+            if abs(tie - multiplier) <= _FOUND * multiplier:
+                break
+            multiplier = min(tie, _HIGHEST * UNIT)
+    return False, multiplier, many_cost
+
+
+@compiled
+def _balance(
+    state: NDArray[np.int8],
+    question: Question,
+    case: int,
+    multiplier: float,
+    residual: IntArray,
+    drain: IntArray,
+) -> int:
+    """Set the capacities for a multiplier; all supplies together.
+
+    Prices are rounded up, so that no set seems to cost more than it does.
+    """
+    residual[:] = question.network.capacity
+    drain[:] = question.network.drain
+    supplied = 0
+    for v in range(len(state)):
+        if state[v] == OUT:
+            drain[v] = UNLIMITED
+            continue
+        balance = question.work[case, v] - math.ceil(multiplier * question.worth[v]) - 1
+        drain[v] = max(0, balance)
+        residual[question.supply[v]] = max(0, -balance)
+        supplied += max(0, -balance)
+    return supplied

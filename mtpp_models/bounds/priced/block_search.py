@@ -1,0 +1,206 @@
+"""Search for one block that is worth much and costs little, compiled by numba.
+
+A block is a convex set of nodes: whatever lies on a path between two of its nodes belongs to it. A move adds a node
+or takes one out. For each node the ancestors and the descendants that it has in the block are counted, and sets are
+kept as bits, so that whether a move leaves the set convex takes n / 64 steps; its cost takes time proportional to
+the degree.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances import ComputationGraph
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray
+from instances.partitioning.kernel_arrays import KernelArrays
+from mtpp_models.cuts.max_flow import BoolArray, reachability
+
+__all__ = ["Relations", "heaviest_block"]
+
+_WORD = 64
+_STEEP = 8.0
+
+
+class Relations(NamedTuple):
+    """Which nodes are connected by a path.
+
+    Parameters
+    ----------
+    reach : (n, n) booleans
+        Whether a path leads from the row to the column.
+    behind, before : (n, n / 64) words
+        The same as bits: what each node reaches, and what reaches it.
+    """
+
+    reach: BoolArray
+    behind: NDArray[np.uint64]
+    before: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, graph: ComputationGraph) -> Relations:
+        """Follow all paths of a graph; a node does not reach itself."""
+        reach = reachability(*graph.successors, graph.topological_order)
+        np.fill_diagonal(reach, False)
+        return cls(reach, _bits(reach), _bits(reach.T))
+
+
+def _bits(rows: BoolArray) -> NDArray[np.uint64]:
+    padded = np.zeros((len(rows), -(-rows.shape[1] // _WORD) * _WORD), dtype=bool)
+    padded[:, : rows.shape[1]] = rows
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+
+
+@compiled
+def heaviest_block(
+    inside: BoolArray,
+    price: FloatArray,
+    ceiling: float,
+    arrays: KernelArrays,
+    relations: Relations,
+    moves: int,
+    hot: float,
+    cold: float,
+    penalty: float,
+    seed: int,
+) -> tuple[float, BoolArray]:
+    """Look for a block of high price that costs at most `ceiling`, by annealing.
+
+    Parameters
+    ----------
+    inside : (n,) booleans
+        The convex set to begin with.
+    price : (n,) floats
+        Not negative.
+    ceiling : float
+        Positive; overflow is left out of the cost.
+    arrays : KernelArrays
+    relations : Relations
+    moves : int
+    hot, cold : float
+        Temperatures, in the unit of the prices, at the first move and at the last.
+    penalty : float
+        What a cost above the ceiling takes from the price, for each part of the ceiling.
+    seed : int
+
+    Returns
+    -------
+    tuple
+        The price of the best block seen and its nodes; -1 if all cost more than `ceiling`.
+    """
+    np.random.seed(seed)
+    n, words = len(inside), relations.behind.shape[1]
+    reads = np.zeros(len(arrays.tensor_time), dtype=np.int32)
+    ancestors, descendants = np.zeros(n, dtype=np.int32), np.zeros(n, dtype=np.int32)
+    # Bits: the block, what reaches into it, and what it reaches.
+    block, above, below = np.zeros(words, np.uint64), np.zeros(words, np.uint64), np.zeros(words, np.uint64)
+    given, inside = inside, np.zeros(n, dtype=np.bool_)
+    cost, value = 0.0, 0.0
+    for v in range(n):
+        if not given[v]:
+            continue
+        cost += _cost_of_joining(v, inside, reads, arrays, 0)
+        value += price[v]
+        _flip(v, inside, reads, ancestors, descendants, block, above, below, arrays, relations)
+    best, best_inside = -1.0, inside.copy()
+    if cost <= ceiling:
+        best = value
+    temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
+    for _ in range(moves):
+        temperature *= cooling
+        v = np.random.randint(n)
+        sign = -1.0 if inside[v] else 1.0
+        new_cost = cost + sign * _cost_of_joining(v, inside, reads, arrays, 1 if inside[v] else 0)
+        rise = sign * price[v] - _fine(new_cost / ceiling, penalty) + _fine(cost / ceiling, penalty)
+        if rise < 0 and np.random.random() >= math.exp(rise / temperature):
+            continue
+        if inside[v]:
+            if ancestors[v] > 0 and descendants[v] > 0:
+                continue
+        elif not _fits(v, block, above, below, relations):
+            continue
+        _flip(v, inside, reads, ancestors, descendants, block, above, below, arrays, relations)
+        cost, value = new_cost, value + sign * price[v]
+        if value > best and cost <= ceiling:
+            best = value
+            best_inside[:] = inside
+    return best, best_inside
+
+
+@compiled(inline="always")
+def _fine(cost: float, penalty: float) -> float:
+    """Linear close to the ceiling; it grows faster than any economy of scale, up to which all nodes would pay."""
+    over = max(0.0, cost - 1.0)
+    return penalty * over * (1.0 + _STEEP * over)
+
+
+@compiled
+def _fits(
+    v: int, block: NDArray[np.uint64], above: NDArray[np.uint64], below: NDArray[np.uint64], relations: Relations
+) -> bool:
+    """Whether nothing outside the block lies between v and a node of it."""
+    for w in range(len(block)):
+        between = (relations.behind[v, w] & above[w]) | (relations.before[v, w] & below[w])
+        if between & ~block[w]:
+            return False
+    return True
+
+
+@compiled
+def _flip(
+    v: int,
+    inside: BoolArray,
+    reads: NDArray[np.int32],
+    ancestors: NDArray[np.int32],
+    descendants: NDArray[np.int32],
+    block: NDArray[np.uint64],
+    above: NDArray[np.uint64],
+    below: NDArray[np.uint64],
+    arrays: KernelArrays,
+    relations: Relations,
+) -> None:
+    """Add v to the block, or take it out."""
+    inside[v] = not inside[v]
+    step = 1 if inside[v] else -1
+    one = np.uint64(1)
+    block[v // _WORD] ^= one << np.uint64(v % _WORD)
+    for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
+        reads[arrays.input_tensor[e]] += step
+    for u in range(len(inside)):
+        bit = one << np.uint64(u % _WORD)
+        if relations.reach[v, u]:
+            ancestors[u] += step
+            if ancestors[u] > 0:
+                below[u // _WORD] |= bit
+            else:
+                below[u // _WORD] &= ~bit
+        if relations.reach[u, v]:
+            descendants[u] += step
+            if descendants[u] > 0:
+                above[u // _WORD] |= bit
+            else:
+                above[u // _WORD] &= ~bit
+
+
+@compiled
+def _cost_of_joining(v: int, inside: BoolArray, reads: NDArray[np.int32], arrays: KernelArrays, counted: int) -> float:
+    """What the block costs more with v than without; `counted` is 1 where v is in `reads` already."""
+    cost = arrays.work[v]
+    for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
+        t = arrays.input_tensor[e]
+        others = reads[t] - counted
+        if inside[arrays.producer[t]]:
+            if others == arrays.readers[t] - 1:  # v is the last reader outside
+                cost -= arrays.tensor_time[t]
+        elif others == 0:
+            cost += arrays.tensor_time[t]
+    for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
+        if reads[t] < arrays.readers[t]:
+            cost += arrays.tensor_time[t]
+        if reads[t] > 0:
+            cost -= arrays.tensor_time[t]
+    return cost

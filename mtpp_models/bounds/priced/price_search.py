@@ -1,0 +1,176 @@
+r"""Node prices: how much of a block each node is worth.
+
+Any block of a partition with a bottleneck of at most T costs at most T. Give each node a price so that no convex set
+of cost at most T is worth more than 1. If all nodes together are worth more than k, then k blocks do not cover them
+and OPT > T. The best prices are the dual solution of the linear program that covers the nodes by such blocks, the
+*configuration* program
+
+.. math::
+
+    \max \sum_v \mathrm{price}(v) \quad \text{subject to} \quad
+    \sum_{v \in S} \mathrm{price}(v) \le 1 \;\; \forall S : f(S) \le T, \qquad \mathrm{price} \ge 0.
+
+Its rows are far too many; a search finds those that the prices violate (column generation), and the prices settle where
+it finds none. Here they are good guesses and need no proof: `mtpp_models.bounds.priced.priced` turns any prices into a
+bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import highspy
+import numpy as np
+from scipy.sparse import csr_array
+
+from instances import Partition
+from instances.graph.tensors import FloatArray
+from instances.partitioning.kernel_arrays import KernelArrays
+from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
+from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.simple import simple
+
+__all__ = ["PriceSearch"]
+
+# Searches of a round that begin with no block and with a known one: their number, moves for each node, and the
+# temperature at first in multiples of the mean price. Measured on REGAL-style graphs, as is the penalty.
+_FRESH, _FRESH_MOVES, _FRESH_HOT = 15, 200, 0.4
+_KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 50, 0.2
+_COLD, _PENALTY = 0.04, 1.3
+# The ceiling falls to no less than this in a round.
+_FALL = 0.95
+# Blocks worth less than this do not scale the prices: they might hold no node of any price.
+_LEAST = 1e-9
+
+
+class PriceSearch:
+    """Column generation for the configuration program of an instance.
+
+    Parameters
+    ----------
+    start : Partition
+        A known partition with a positive bottleneck; its blocks are the first that the prices must respect.
+    seed : int
+
+    Attributes
+    ----------
+    instance : Instance
+    prices : (n,) floats
+        Not negative and not all 0. Of the blocks known when they settled, none that costs at most T is worth more
+        than 1.
+    ceiling : float
+        T; falls until the nodes are worth k blocks, or to *simple*. Overflow is left out of all costs here.
+    """
+
+    def __init__(self, start: Partition, seed: int = 0) -> None:
+        instance = start.instance
+        self.instance, self._arrays = instance, KernelArrays.of(instance)
+        self._relations = Relations.of(instance.graph)
+        self._rng = np.random.default_rng(seed)
+        self._blocks: dict[bytes, BoolArray] = {}
+        self._costs: list[float] = []
+        self._k = min(instance.k, instance.graph.n)
+        self.ceiling = start.bottleneck
+        self._floor = simple(instance)
+        work = instance.graph.work / self.ceiling
+        self.prices: FloatArray = work if work.any() else np.full(len(work), 1 / len(work))
+        self._tried = self.prices
+        for b in range(instance.k):
+            self.add(start.block == b)
+
+    def add(self, inside: BoolArray) -> bool:
+        """Respect one more block, a convex set given by (n,) booleans; whether it is new."""
+        if inside.tobytes() in self._blocks:
+            return False
+        self._blocks[inside.tobytes()] = inside
+        self._costs.append(self.cost(inside))
+        return True
+
+    def cost(self, inside: BoolArray) -> float:
+        """What a block costs, without overflow."""
+        graph = self.instance.graph
+        tensor, producer = graph.edge_tensor, graph.tensors.producer
+        reads = np.bincount(tensor, inside[graph.tensors.consumers], len(producer))
+        readers = np.bincount(tensor, minlength=len(producer))
+        cut = np.where(inside[producer], reads < readers, reads > 0)
+        return float(graph.work[inside].sum() + self.instance.tensor_time[cut].sum())
+
+    def improve(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Find blocks that are worth too much and lower the prices, as long as that finds new ones.
+
+        Parameters
+        ----------
+        rounds : int
+            At most.
+        stop : callable
+            Asked after each search whether to stop.
+        """
+        for _ in range(rounds):
+            known = len(self._blocks)
+            self._search(stop)
+            self._settle()
+            if len(self._blocks) == known or stop():
+                break
+
+    def _search(self, stop: Callable[[], bool]) -> None:
+        blocks = np.array(list(self._blocks.values()))
+        dear = np.argsort(-(blocks @ self._tried), kind="stable")[:_KNOWN]
+        n = len(self.prices)
+        mean = self._k / n
+        tasks = [(np.zeros(n, dtype=bool), _FRESH_MOVES, _FRESH_HOT)] * _FRESH
+        tasks += [(blocks[i], _KNOWN_MOVES, _KNOWN_HOT) for i in self._rng.choice(dear, _KNOWN)]
+        for inside, moves, hot in tasks:
+            found, block = heaviest_block(
+                inside,
+                self._tried,
+                self.ceiling,
+                self._arrays,
+                self._relations,
+                moves * n,
+                hot * mean,
+                _COLD * mean,
+                _PENALTY,
+                int(self._rng.integers(2**31)),
+            )
+            if found > 0:
+                self.add(block)
+            if stop():
+                break
+
+    def _settle(self) -> None:
+        blocks = np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
+        scaled = [prices / (blocks @ prices).max(initial=_LEAST) for prices in (self.prices, self._tried)]
+        self.prices = max(scaled, key=lambda prices: float(prices.sum()))
+        covering = _covering_prices(blocks)
+        if covering is not None:
+            # Halfway to the best ones so far: prices that jump about find blocks that do not matter.
+            self._tried = (self.prices + covering) / 2
+            fall = min(1.0, max(_FALL, float(covering.sum()) / self._k))
+            self.ceiling = max(self._floor, self.ceiling * fall)
+
+
+def _covering_prices(inside: BoolArray) -> FloatArray | None:
+    """Prices of largest sum under which no row is worth more than 1; None if there is no answer.
+
+    An interior solution, not a vertex: prices in the middle of the optimal face settle in far fewer rounds.
+    """
+    rows, n = inside.shape
+    matrix = csr_array(inside.astype(np.float64))
+    highs = highspy.Highs()
+    options: dict[str, Any] = {"output_flag": False, "threads": 1, "presolve": "off"}
+    options |= {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-3}
+    for name, value in options.items():
+        highs.setOptionValue(name, value)
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = n, rows
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = -np.ones(n), np.zeros(n), np.ones(n)
+    lp.row_lower_, lp.row_upper_ = np.full(rows, -np.inf), np.ones(rows)
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
+    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
+    lp.a_matrix_.value_ = matrix.data
+    highs.passModel(lp)
+    highs.run()
+    prices = np.array(highs.getSolution().col_value)
+    return np.clip(prices, 0.0, 1.0) if len(prices) == n and prices.sum() > 0 else None

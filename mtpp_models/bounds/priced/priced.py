@@ -1,0 +1,179 @@
+r"""Lower bounds from node prices: the cheapest block that is worth its share.
+
+Give each node any price :math:`\ge 0`. In a partition into k blocks some block is worth at least a k-th of all
+prices together, so OPT is at least the cost of the cheapest convex set that is worth that much:
+
+.. math::
+
+    \mathrm{OPT} \ge \min \Big\{ f(S) : S \text{ convex}, \;
+    \sum_{v \in S} \mathrm{price}(v) \ge \tfrac1k \sum_v \mathrm{price}(v) \Big\}.
+
+With price = work this is the three-superblock relaxation of the paper, (14). The prices of
+`mtpp_models.bounds.priced.price_search` make every block of a good partition equally scarce, and the bound then comes
+close to the configuration program.
+
+The proof is destructive: `mtpp_models.bounds.priced.branch_and_bound` shows that no block which costs less than a goal
+T is worth its share, and then OPT >= T, or it finds one, which corrects the prices.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from instances import Bound, Partition, Result
+from instances.graph.tensors import FloatArray
+from instances.interrupts import catch_interrupt
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.price_search import PriceSearch
+from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.formulations.formulation import as_modelled
+from mtpp_models.simple import simple
+from mtpp_models.solvers.interface import Controls
+
+__all__ = ["PRICED", "priced"]
+
+PRICED = "priced"
+
+# Rounds of searches for prices, at first and after each block that corrects them, unless time runs out before that.
+_FIRST_ROUNDS, _MORE_ROUNDS = 200, 50
+# Of the time that is left: for these rounds, and for one proof.
+_FIRST, _MORE, _PROOF = 0.2, 0.05, 0.35
+# How far the first goal lies from *simple* to the cost at which the prices are worth k blocks, and the last one begins.
+_RISE, _NEARLY = 0.6, 0.998
+# How far it falls towards the bound after a proof that took too long.
+_RETREAT = 0.4
+# The part of all time that is too little for another proof after one that took too long.
+_LITTLE = 0.15
+# How far below the cost of a block the next goal lies.
+_ROUNDING = 1e-9
+# Attempts, that it may end without a clock.
+_PROOFS = 200
+# What counts as the goal reached.
+_CLOSE = 1e-6
+# Where *simple* is 0, goals below this part of the bottleneck are given up.
+_NEGLIGIBLE = 1e-3
+# Seconds that are not worth another proof.
+_SHORTEST = 0.05
+# Of the time of a proof, for the pairs of nodes that share no block.
+_PAIRS = 0.2
+
+
+def priced(start: Partition, controls: Controls) -> Result:
+    """Look for good prices and prove what they are worth.
+
+    Parameters
+    ----------
+    start : Partition
+        The better, the better the prices.
+    controls : Controls
+        Without a time limit, the same seed gives the same bound.
+
+    Returns
+    -------
+    Result
+        The bound's witness holds the prices, unless it is *simple*.
+    """
+    begin = time.monotonic()
+    instance = start.instance
+    floor = simple(instance)
+    # All nodes together are worth their share as well.
+    everything = Partition(as_modelled(instance), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck
+    bound = Bound(floor, PRICED, optimal=min(start.bottleneck, everything) <= floor)
+    if bound.optimal:
+        return Result(PRICED, instance, start, bound, {"solve": time.monotonic() - begin})
+    limit = math.inf if controls.time_limit is None else controls.time_limit
+    with catch_interrupt() as interrupted:
+
+        def left() -> float:
+            return 0.0 if interrupted.is_set() else limit - (time.monotonic() - begin)
+
+        search = PriceSearch(start, controls.seed)
+        search.improve(_FIRST_ROUNDS, _spent(_FIRST, left))
+        least = floor or _NEGLIGIBLE * start.bottleneck
+        goal = floor + _RISE * (search.ceiling - floor)
+        for _ in range(_PROOFS):
+            goal = max(bound.value, min(goal, search.ceiling))
+            if left() < _SHORTEST or bound.optimal:
+                break
+            if goal < least:  # without their overflow, blocks cost next to nothing
+                bound = replace(bound, optimal=True)
+                break
+            prices = search.prices
+            value, block = _prove_with(prices, goal, search, _spent(_PROOF, left), _PAIRS * left())
+            if value > bound.value:
+                closed = value >= start.bottleneck * (1 - PROOF_TOLERANCE)
+                bound = Bound(value, PRICED, closed, {"prices": prices.tolist(), "seed": controls.seed})
+                controls.report(time.monotonic() - begin, None, value, None)
+            if value >= goal * (1 - _CLOSE):
+                if goal >= search.ceiling:
+                    bound = replace(bound, optimal=True)
+                    break
+                goal += (search.ceiling - goal) * (0.5 if goal < _NEARLY * search.ceiling else 1.0)
+            elif block is not None:
+                cost, is_new = search.cost(block), search.add(block)
+                solved = value >= cost * (1 - _CLOSE)
+                if solved and not is_new:  # the search for prices has it in view and can do no better
+                    bound = replace(bound, optimal=True)
+                    break
+                search.improve(_MORE_ROUNDS, _spent(_MORE, left))
+                # What these prices were worth at most lies above the bound and below the goal.
+                goal = (goal + cost) / 2
+                goal += 0.0 if solved else (bound.value - goal) * _RETREAT
+            elif left() < _LITTLE * limit:
+                break
+            else:
+                goal += (bound.value - goal) * _RETREAT
+    seconds = {"solve": time.monotonic() - begin}
+    return Result(PRICED, instance, start, bound, seconds, interrupted=interrupted.is_set())
+
+
+def _spent(part: float, left: Callable[[], float]) -> Callable[[], bool]:
+    """Tells whether a part of the time that is left now has passed, or there is none."""
+    end = (1 - part) * left()
+    return lambda: left() < end or left() <= 0
+
+
+def _prove_with(
+    prices: FloatArray,
+    goal: float,
+    search: PriceSearch,
+    stop: Callable[[], bool],
+    seconds: float,
+) -> tuple[float, BoolArray | None]:
+    """What given prices prove, at most `goal`, and a block that stands in the way of more.
+
+    Parameters
+    ----------
+    prices : (n,) floats
+        Not negative, not all 0.
+    goal : float
+        Positive, at least *simple*.
+    search : PriceSearch
+        Knows the instance, and what its blocks cost.
+    stop : callable
+        Asked from time to time whether to stop.
+    seconds : float
+        How long to look for pairs of nodes that share no block.
+
+    Returns
+    -------
+    tuple
+        The bound in the time unit of the work, 0 if there was no time; and (n,) the nodes of the cheapest block found
+        that is worth its share and costs less than `goal`, or None.
+    """
+    cheapest = None
+    while goal > 0:
+        tree = BlockTree(search.instance, prices, goal, seconds)
+        proved, block = tree.explore(stop)
+        if proved:
+            return goal, cheapest
+        if block is None:
+            break
+        cheapest, goal = block, (1 - _ROUNDING) * min(goal, search.cost(block) + tree.overflow(block))
+    return 0.0, cheapest

@@ -1,0 +1,1 @@
+"""Minimum cuts around blocks, and what they say below a known bottleneck."""

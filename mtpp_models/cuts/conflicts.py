@@ -1,0 +1,53 @@
+r"""Pairs of nodes that no cheap partition puts into one block.
+
+A block that holds u and v is a convex set around both, so it costs at least :math:`L(\{u, v\})`, the minimum cut of
+`mtpp_models.bounds.pinned` around u, v and all nodes between them. If that is T or more, u and v lie in different
+blocks of every partition with a bottleneck below T.
+
+A convex set S that holds u and v and has f(S) < T shows that :math:`L(\{u, v\}) < T`: it satisfies whatever the cut
+asks for. So one such set clears all its pairs, and most pairs need no cut; see `mtpp_models.cuts.pair_cuts`.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from instances import Instance
+from instances.graph.tensors import IntArray
+from mtpp_models.bounds.pinned import UNIT, BlockCuts
+from mtpp_models.cuts.pair_cuts import PairCuts
+
+__all__ = ["conflicts"]
+
+
+def conflicts(instance: Instance, ceiling: float, seconds: float | None = None) -> IntArray:
+    """All pairs of nodes that partitions with a bottleneck below `ceiling` put into different blocks by this proof.
+
+    Parameters
+    ----------
+    instance : Instance
+    ceiling : float
+        T, positive.
+    seconds : float, optional
+        Soon after them, return the pairs that were found.
+
+    Returns
+    -------
+    (c, 2) integers
+        Pairs (u, v) with u < v, sorted.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 1, 3], output_bytes=[1, 1, 0])
+    >>> conflicts(Instance(graph, Platform(k=2, bandwidth=1)), ceiling=4.5).tolist()
+    [[0, 2], [1, 2]]
+    """
+    begin = time.monotonic()
+    pairs = PairCuts(BlockCuts(instance, ceiling), UNIT - 1)
+    for u in range(instance.graph.n):
+        if not pairs.settle(u, lambda: seconds is not None and time.monotonic() - begin > seconds):
+            break
+    return np.argwhere(np.triu(pairs.least) > 0)

@@ -1,0 +1,222 @@
+r"""Maximum flows around blocks, compiled by numba.
+
+The network of `mtpp_models.bounds.pinned` stands in compressed rows and is never rebuilt: a cut starts from a copy of
+the capacities. Arcs into the sink are numbers at their nodes, the drains. The arcs that keep blocks convex run along
+the edges of the graph and have no limit, so that two rows of booleans say which of them are there.
+
+The algorithm is Dinic's (1970): all shortest augmenting paths, then longer ones. Its flow is feasible whenever it
+stops, so its value is never above a cut.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances.compiled import compiled
+from instances.graph.tensors import IntArray
+
+__all__ = ["UNLIMITED", "BoolArray", "Network", "augment", "reachability"]
+
+BoolArray = NDArray[np.bool_]
+
+#: Capacity of what must not be cut; sums of a few of them stay below 2^63.
+UNLIMITED = 2**60
+
+_FORWARD, _BACKWARD = 1, 2
+
+
+class Network(NamedTuple):
+    """Arcs in compressed rows, each beside its reverse; the nodes of the graph come first.
+
+    Parameters
+    ----------
+    start : (N + 1,) integers
+        The arcs of node v are ``start[v]`` to ``start[v + 1]``.
+    head, mate : (a,) integers
+        Where each arc leads, and its reverse.
+    along : (a,) integers
+        1 where an edge of the graph leads the same way, 2 where one leads back, else 0.
+    capacity : (a,) integers
+    drain : (N,) integers
+        Capacity from each node to the sink.
+    """
+
+    start: IntArray
+    head: IntArray
+    mate: IntArray
+    along: NDArray[np.int8]
+    capacity: IntArray
+    drain: IntArray
+
+    @classmethod
+    def of(
+        cls, tail: IntArray, head: IntArray, there: IntArray, back: IntArray, edges: int, drain: IntArray
+    ) -> Network:
+        """Sort arcs from `tail` to `head` with their capacities there and back; the first `edges` are edges."""
+        count = len(tail)
+        tails, heads = np.concatenate((tail, head)), np.concatenate((head, tail))
+        along = np.zeros(2 * count, dtype=np.int8)
+        along[:edges], along[count : count + edges] = _FORWARD, _BACKWARD
+        by_tail = np.argsort(tails, kind="stable")
+        place = np.argsort(by_tail)
+        return cls(
+            np.searchsorted(tails[by_tail], np.arange(len(drain) + 1)),
+            heads[by_tail],
+            np.roll(place, count)[by_tail],
+            along[by_tail],
+            np.concatenate((there, back))[by_tail],
+            drain,
+        )
+
+    def with_supplies(self, n: int) -> tuple[Network, IntArray]:
+        """The same network with one more node, the last, and (n,) its arcs of capacity 0 to the first n nodes."""
+        size = len(self.drain)
+        arc, tail = np.arange(len(self.head)), np.repeat(np.arange(size), np.diff(self.start))
+        edges = np.flatnonzero(self.along == _FORWARD)
+        kept = np.concatenate((edges, np.flatnonzero((self.along == 0) & (arc < self.mate))))
+        nothing = np.zeros(n, dtype=np.int64)
+        larger = Network.of(
+            np.concatenate((tail[kept], np.full(n, size))),
+            np.concatenate((self.head[kept], np.arange(n))),
+            np.concatenate((self.capacity[kept], nothing)),
+            np.concatenate((self.capacity[self.mate[kept]], nothing)),
+            len(edges),
+            np.append(self.drain, 0),
+        )
+        arcs = np.arange(larger.start[size], larger.start[size + 1])
+        return larger, arcs[np.argsort(larger.head[arcs])]
+
+
+@compiled
+def augment(
+    network: Network,
+    residual: IntArray,
+    drain: IntArray,
+    sources: IntArray,
+    before: BoolArray,
+    behind: BoolArray,
+    limit: int,
+    reached: BoolArray,
+) -> int:
+    """Push up to `limit` from the sources to the sink.
+
+    Parameters
+    ----------
+    network : Network
+    residual, drain : integers
+        What the arcs and the ways to the sink still carry; updated.
+    sources : integers
+    before, behind : (n,) booleans
+        Nodes from which the way to a source, or to which the way from a source, must stay within the block.
+    limit : int
+    reached : (N,) booleans
+        Set to the source side of the smallest minimum cut, if less than `limit` was pushed.
+
+    Returns
+    -------
+    int
+    """
+    start, head, mate, along = network.start, network.head, network.mate, network.along
+    level = np.full(len(drain), -1, dtype=np.int64)
+    cursor = np.empty(len(drain), dtype=np.int64)
+    queue = np.empty(len(drain), dtype=np.int64)
+    path = np.empty(len(drain), dtype=np.int64)
+    total = 0
+    while total < limit:
+        size = 0
+        for v in sources:
+            level[v], queue[size] = 0, v
+            size += 1
+        last, i = -1, 0
+        while i < size and last < 0:
+            v = queue[i]
+            i += 1
+            if drain[v] > 0:
+                last = level[v]
+                break
+            for a in range(start[v], start[v + 1]):
+                w = head[a]
+                if level[w] < 0 and _is_open(a, w, residual, along, before, behind):
+                    level[w], queue[size] = level[v] + 1, w
+                    size += 1
+        if last < 0:
+            reached[:] = level >= 0
+            return total
+        for i in range(size):
+            cursor[queue[i]] = start[queue[i]]
+        for source in sources:
+            v, depth = source, 0
+            while total < limit:
+                if drain[v] > 0 and depth == last:
+                    amount = min(drain[v], limit - total)
+                    for i in range(depth):
+                        a = path[i]
+                        if not _is_unlimited(a, head[a], along, before, behind):
+                            amount = min(amount, residual[a])
+                    drain[v] -= amount
+                    total += amount
+                    for i in range(depth - 1, -1, -1):
+                        a = path[i]
+                        residual[a] -= amount
+                        residual[mate[a]] += amount
+                        if not _is_open(a, head[a], residual, along, before, behind):
+                            depth, v = i, head[mate[a]]
+                    continue
+                advanced = False
+                while depth < last and cursor[v] < start[v + 1]:
+                    a = cursor[v]
+                    w = head[a]
+                    if level[w] == depth + 1 and _is_open(a, w, residual, along, before, behind):
+                        path[depth] = a
+                        depth += 1
+                        v = w
+                        advanced = True
+                        break
+                    cursor[v] += 1
+                if advanced:
+                    continue
+                if depth == 0:
+                    break
+                depth -= 1
+                v = head[mate[path[depth]]]
+                cursor[v] += 1
+        for i in range(size):
+            level[queue[i]] = -1
+    return total
+
+
+@compiled(inline="always")
+def _is_unlimited(a: int, w: int, along: NDArray[np.int8], before: BoolArray, behind: BoolArray) -> bool:
+    """Whether arc a to w keeps the block convex."""
+    return (along[a] == _FORWARD and before[w]) or (along[a] == _BACKWARD and behind[w])
+
+
+@compiled(inline="always")
+def _is_open(a: int, w: int, residual: IntArray, along: NDArray[np.int8], before: BoolArray, behind: BoolArray) -> bool:
+    return residual[a] > 0 or _is_unlimited(a, w, along, before, behind)
+
+
+@compiled
+def reachability(start: IntArray, after: IntArray, order: IntArray) -> BoolArray:
+    """(n, n) booleans: whether a path, maybe of no edge, leads from the row to the column.
+
+    Parameters
+    ----------
+    start, after : integers
+        Compressed rows of the successors.
+    order : (n,) integers
+        A topological order.
+    """
+    n = len(order)
+    reach = np.zeros((n, n), dtype=np.bool_)
+    for i in range(n - 1, -1, -1):
+        v = order[i]
+        reach[v, v] = True
+        for a in range(start[v], start[v + 1]):
+            w = after[a]
+            if not reach[v, w]:
+                reach[v] |= reach[w]
+    return reach

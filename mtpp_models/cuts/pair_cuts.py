@@ -1,0 +1,257 @@
+r"""What two nodes in one block cost, for all pairs of nodes; compiled by numba.
+
+L({u, v}) is the minimum cut of `mtpp_models.bounds.pinned` around u, v and all between them. Most pairs need no cut of
+their own: a convex set S with f(S) ≤ T satisfies the arcs of every pair inside, so that L ≤ T for all of them at once.
+Such sets are segments of topological orders, and the source sides of the cuts themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from instances import ComputationGraph
+from instances.compiled import compiled
+from instances.graph.tensors import IntArray
+from mtpp_models.bounds.pinned import UNIT, BlockCuts
+from mtpp_models.cuts.max_flow import BoolArray, Network, augment
+
+__all__ = ["PairCuts"]
+
+# Cuts between looks at the clock.
+_CUTS = 200
+
+
+class PairCuts:
+    """Minimum cuts around all pairs of nodes.
+
+    Parameters
+    ----------
+    cuts : BlockCuts
+    most : int
+        Pairs that cost at most this, as a whole number of `cuts`, are of no interest.
+
+    Attributes
+    ----------
+    least : (n, n) integers
+        L of each pair where it is known to be above `most`, else 0; `UNIT` stands for the ceiling and all above.
+    unclear : (n, n) booleans
+        Pairs of which nothing is known yet; whoever does not want to know may clear them.
+    """
+
+    def __init__(self, cuts: BlockCuts, most: int) -> None:
+        self._cuts, self._most = cuts, most
+        n = cuts.graph.n
+        # The work of u, v and what lies between them; sums of whole numbers below 2^53 are exact.
+        path = (cuts.reach * cuts.work.astype(np.float64)) @ cuts.reach
+        heavy = (path + path.T >= UNIT) & ~np.eye(n, dtype=bool)
+        self.least = np.where(heavy, UNIT, 0)
+        self.unclear = ~heavy & ~np.eye(n, dtype=bool)
+        segments, rng = Segments.of(cuts.graph, cuts.work, cuts.time), np.random.default_rng(0)
+        cleared = n
+        while cleared > n // 8:  # beyond that, cuts are faster
+            keys = rng.integers(0, 2**40, (2, n))
+            cleared = sum(_clear_segments(segments, keys[i], i == 0, most, self.unclear) for i in range(2))
+
+    def settle(self, u: int, stop: Callable[[], bool]) -> bool:
+        """Leave no pair of node u unclear, unless `stop` says so; whether it came to the end."""
+        cuts, v = self._cuts, 0
+        while v < cuts.graph.n and self.unclear[u, v:].any():
+            if stop():
+                return False
+            v = _settle(
+                cuts.network, cuts.reach, cuts.reach_back, u, v, _CUTS, self._most, UNIT, self.unclear, self.least
+            )
+        return True
+
+
+class Segments(NamedTuple):
+    """What costs of segments need, as plain arrays; compressed rows are pairs (start, values).
+
+    Parameters
+    ----------
+    work, time : integers
+        Of nodes and tensors, as whole numbers.
+    """
+
+    work: IntArray
+    time: IntArray
+    readers: IntArray
+    producer: IntArray
+    output_start: IntArray
+    input_start: IntArray
+    input_tensor: IntArray
+    successor_start: IntArray
+    successor: IntArray
+    indegree: IntArray
+
+    @classmethod
+    def of(cls, graph: ComputationGraph, work: IntArray, time: IntArray) -> Segments:
+        """Flatten `graph`."""
+        return cls(
+            work,
+            time,
+            np.diff(graph.tensors.start),
+            graph.tensors.producer,
+            graph.output_start,
+            *graph.inputs,
+            *graph.successors,
+            np.bincount(graph.edges[:, 1], minlength=graph.n),
+        )
+
+
+@compiled
+def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, unclear: BoolArray) -> int:
+    """Clear the pairs within all segments of a random topological order that cost at most `most`.
+
+    Parameters
+    ----------
+    arrays : Segments
+    keys : (n,) integers
+        Random numbers.
+    newest : bool
+        Take mostly the node that became ready last, so that paths stay together.
+    most : int
+    unclear : (n, n) booleans
+        Symmetric; updated.
+
+    Returns
+    -------
+    int
+        Number of pairs cleared.
+    """
+    n = len(keys)
+    order, ready, size = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), 0
+    missing = arrays.indegree.copy()
+    for i in range(n):
+        v = (i + keys[0]) % n
+        if missing[v] == 0:
+            ready[size] = v
+            size += 1
+    for i in range(n):
+        pick = keys[i] % size
+        if newest:
+            pick = max(pick, size - 1 - (keys[i] >> 8) % 2)
+        v = ready[pick]
+        size -= 1
+        ready[pick] = ready[size]
+        order[i] = v
+        for a in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
+            w = arrays.successor[a]
+            missing[w] -= 1
+            if missing[w] == 0:
+                ready[size] = w
+                size += 1
+    position = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        position[order[i]] = i
+    left = np.zeros(len(arrays.time), dtype=np.int64)
+    seen = np.full(len(arrays.time), -1, dtype=np.int64)
+    cleared, furthest, done = 0, 0, 0
+    for first in range(n):
+        cost = work = np.int64(0)
+        for last in range(first, n):
+            v = order[last]
+            work += arrays.work[v]
+            if work > most:
+                break
+            cost += arrays.work[v]
+            for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
+                t = arrays.input_tensor[f]
+                if position[arrays.producer[t]] >= first:
+                    left[t] -= 1
+                    if left[t] == 0:
+                        cost -= arrays.time[t]
+                elif seen[t] != first:
+                    seen[t] = first
+                    cost += arrays.time[t]
+            for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
+                left[t] = arrays.readers[t]
+                if left[t] > 0:
+                    cost += arrays.time[t]
+            if cost <= most and last > furthest:
+                furthest = last
+        for i in range(first, furthest + 1):
+            # Pairs up to `done` were cleared with an earlier segment.
+            for j in range(max(i, done) + 1, furthest + 1):
+                u, v = order[i], order[j]
+                if unclear[u, v]:
+                    unclear[u, v] = unclear[v, u] = False
+                    cleared += 1
+        done = max(done, furthest)
+    return cleared
+
+
+@compiled
+def _settle(
+    network: Network,
+    reach: BoolArray,
+    reach_back: BoolArray,
+    u: int,
+    first: int,
+    budget: int,
+    most: int,
+    limit: int,
+    unclear: BoolArray,
+    least: IntArray,
+) -> int:
+    """Cut around the unclear pairs of u with `first` and later nodes.
+
+    Parameters
+    ----------
+    network : Network
+    reach, reach_back : (n, n) booleans
+    u, first : int
+    budget : int
+        Number of cuts.
+    most : int
+        Pairs that cost at most this are of no interest.
+    limit : int
+        Costs above this count as it.
+    unclear : (n, n) booleans
+        Symmetric; pairs that were cut or that lie in a set that costs at most `most` are cleared.
+    least : (n, n) integers
+        Symmetric; receives the costs above `most`.
+
+    Returns
+    -------
+    int
+        The node to go on with, n at the end.
+    """
+    n, size = len(reach), len(network.drain)
+    reached = np.empty(size, dtype=np.bool_)
+    start_residual, start_drain = network.capacity.copy(), network.drain.copy()
+    start = augment(network, start_residual, start_drain, np.array([u]), reach_back[u], reach[u], limit, reached)
+    residual, drain = np.empty_like(start_residual), np.empty_like(start_drain)
+    for v in range(first, n):
+        if not unclear[u, v] or u == v:
+            continue
+        if budget == 0:
+            return v
+        budget -= 1
+        unclear[u, v] = unclear[v, u] = False
+        before, behind = reach_back[u] | reach_back[v], reach[u] | reach[v]
+        sources = np.flatnonzero(before & behind)
+        # A flow around u is one around both, since capacities only grow.
+        residual[:], drain[:] = start_residual, start_drain
+        flow = start + augment(network, residual, drain, sources, before, behind, limit - start, reached)
+        if flow > most:
+            least[u, v] = least[v, u] = flow
+        else:
+            _clear(np.flatnonzero(reached[:n]), reach, reach_back, unclear)
+    return n
+
+
+@compiled
+def _clear(nodes: IntArray, reach: BoolArray, reach_back: BoolArray, unclear: BoolArray) -> None:
+    """Clear all pairs of a set if it is convex."""
+    before, behind = np.zeros(len(reach), dtype=np.bool_), np.zeros(len(reach), dtype=np.bool_)
+    for v in nodes:
+        before |= reach_back[v]
+        behind |= reach[v]
+    if (before & behind).sum() == len(nodes):
+        for u in nodes:
+            for v in nodes:
+                unclear[u, v] = False

@@ -1,0 +1,85 @@
+r"""The blocks that a node can lie in.
+
+If node v lies in one of the first s blocks, these hold an ideal I, a set without edges into it, around v. Merging them
+saves tensors, so that in a partition with a bottleneck below T
+
+.. math:: \mathrm{work}(I) + \mathrm{out}(I) \le \sum_{b \le s} \mathrm{block}_b < s\, T,
+
+where out(I) is the time of all tensors that leave I; overflow only adds to it. The least of the left sides over all
+ideals around v is a minimum cut, and so is that over the sets without edges out of them, for the last s blocks. Of two
+nodes that cannot share a block, the later one lies at least one block behind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from instances import Instance
+from instances.graph.tensors import IntArray
+from mtpp_models.bounds.pinned import UNIT, BlockCuts
+from mtpp_models.cuts.max_flow import augment
+from mtpp_models.formulations.constraints import Windows
+
+__all__ = ["windows"]
+
+#: More than the rounding of a sum of floats.
+_ROUNDING = 1e-12
+
+
+def windows(instance: Instance, ceiling: float, apart: IntArray | None = None) -> Windows:
+    """First and last block of each node in all partitions with a bottleneck below `ceiling`.
+
+    Parameters
+    ----------
+    instance : Instance
+        With any number of blocks up to its k, empty ones anywhere.
+    ceiling : float
+        T, positive.
+    apart : (c, 2) integers, optional
+        Pairs of nodes that cannot share a block; see `mtpp_models.cuts.conflicts`.
+
+    Returns
+    -------
+    Windows
+        The first block is behind the last one where there is no such partition.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 2, 2], output_bytes=[1, 1, 0])
+    >>> first, last = windows(Instance(graph, Platform(k=3, bandwidth=1)), ceiling=4.9)
+    >>> first.tolist(), last.tolist()
+    ([1, 2, 2], [2, 2, 3])
+    """
+    n, k, work = instance.graph.n, instance.k, instance.graph.work
+    cuts = BlockCuts(instance, k * ceiling)
+    before = np.zeros((n, n), dtype=bool)
+    if apart is not None:
+        before[tuple(apart.T)] = before[tuple(apart.T[::-1])] = True
+    before &= cuts.reach  # u before v, and not in one block
+    first, last = np.ones(n, dtype=np.int64), np.full(n, k)
+    order = instance.graph.topological_order
+    for v in order:
+        ahead = max(float(work @ cuts.reach_back[v]), _least(cuts, v, ideal=True))
+        first[v] = max(_blocks(ahead, ceiling), first[cuts.reach_back[v]].max(), first[before[:, v]].max(initial=0) + 1)
+    for v in order[::-1]:
+        behind = max(float(work @ cuts.reach[v]), _least(cuts, v, ideal=False))
+        last[v] = min(
+            k + 1 - _blocks(behind, ceiling), last[cuts.reach[v]].min(), last[before[v]].min(initial=k + 1) - 1
+        )
+    return Windows(first, last)
+
+
+def _blocks(cost: float, ceiling: float) -> int:
+    """Fewest blocks below the ceiling that can cost so much together."""
+    return int(cost / ceiling * (1 - _ROUNDING)) + 1
+
+
+def _least(cuts: BlockCuts, v: int, *, ideal: bool) -> float:
+    """Least work and time of tensors of the ideals around v, or of the sets without edges out of them."""
+    network, n = cuts.network, len(cuts.reach)
+    every, none = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
+    before, behind = (none, every) if ideal else (every, none)
+    reached = np.zeros(len(network.drain), dtype=bool)
+    flow = augment(network, network.capacity.copy(), network.drain.copy(), np.array([v]), before, behind, UNIT, reached)
+    return float(cuts.scaled(flow))

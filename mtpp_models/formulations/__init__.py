@@ -1,0 +1,1 @@
+"""Models as published, one a file, and their stronger forms."""

@@ -1,0 +1,61 @@
+"""From pairs of nodes that cannot share a block to few strong rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from instances.graph.tensors import IntArray
+from mtpp_models.cuts.max_flow import BoolArray
+
+__all__ = ["cliques", "successions"]
+
+
+def successions(apart: BoolArray, reach: BoolArray) -> IntArray:
+    """Pairs (u, v), u before v, that are apart and between which there is no other such pair.
+
+    Parameters
+    ----------
+    apart : (n, n) booleans
+        Symmetric: which nodes cannot share a block.
+    reach : (n, n) booleans
+        Whether a path, maybe of no edge, leads from the row to the column.
+
+    Returns
+    -------
+    (c, 2) integers
+        If u before a before v, and a and v are apart, then so are u and v, and the rows of (a, v) and of the edges
+        from u to a are as strong together as that of (u, v).
+    """
+    ordered = apart & reach
+    strictly = (reach & ~np.eye(len(reach), dtype=bool)).astype(np.float32)
+    pairs = ordered.astype(np.float32)
+    return np.argwhere(ordered & (strictly @ pairs == 0) & (pairs @ strictly == 0))
+
+
+def cliques(apart: BoolArray, wanted: BoolArray) -> list[tuple[int, ...]]:
+    """Cliques that together hold the wanted pairs, as far as a greedy search of at most n cliques gets.
+
+    Parameters
+    ----------
+    apart, wanted : (n, n) booleans
+        Symmetric; wanted pairs are apart.
+
+    Returns
+    -------
+    list of tuple of int
+        Each sorted, of two nodes or more.
+    """
+    found: list[tuple[int, ...]] = []
+    left = wanted.copy()
+    while left.any() and len(found) < len(apart):
+        clique = [int(left.sum(axis=1).argmax())]
+        gain, fits = left[clique[0]].astype(np.int64), apart[clique[0]].copy()
+        degree = apart.sum(axis=1) / len(apart)
+        while fits.any():
+            v = int(np.where(fits, gain + degree, -1.0).argmax())
+            clique.append(v)
+            gain += left[v]
+            fits &= apart[v]
+        left[np.ix_(clique, clique)] = False
+        found.append(tuple(sorted(clique)))
+    return found

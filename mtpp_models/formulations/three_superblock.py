@@ -1,0 +1,100 @@
+r"""The three-superblock relaxation and its two relaxations (MTPP, Section 4.2).
+
+Some block has work at least L of eq. (13). All blocks before it are merged into one superblock and all
+behind it into another, and only the middle one pays:
+
+.. math::
+
+    \min\; & \mathrm{block}_2 \\
+    & \sum_v \mathrm{work}(v)\, x_{v2} \ge L                               & (14)
+
+subject to (7) and (9) to (10) for b = 2, (8), and (12) with k = 3. The variant *no-dag* drops (8), so that
+edges may point backwards; *no-cut-io* drops the tensors.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyomo.environ as pyo
+
+from instances import Partition
+from instances.graph.tensors import IntArray
+from mtpp_models.formulations.constraints import (
+    add_assignment,
+    add_block_costs,
+    add_dag,
+    add_overflow,
+    add_tensor_cuts,
+    x,
+)
+from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance, block_ranks
+from mtpp_models.simple import simple
+
+__all__ = ["BOTTLENECK", "BOTTLENECK_NO_CUT_IO", "BOTTLENECK_NO_DAG", "around", "bottleneck"]
+
+# Weights in (14) below this part of L.
+_TINY = 1e-8
+
+
+def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> pyo.ConcreteModel:
+    """Build the three-superblock relaxation, or one of its two relaxations.
+
+    Parameters
+    ----------
+    name : str
+        Name of the model.
+    data : ScaledInstance
+    dag : bool
+        Whether to keep (8).
+    cut_io : bool
+        Whether to keep the tensors.
+
+    Returns
+    -------
+    pyomo.environ.ConcreteModel
+    """
+    m = pyo.ConcreteModel(name)
+    add_assignment(m, data, k=3)
+    if dag:
+        add_dag(m, data)
+    if cut_io:
+        add_tensor_cuts(m, data, [2])
+    add_overflow(m, data, [2])
+    add_block_costs(m, data, [2])
+    m.objective = pyo.Objective(expr=m.block[2])
+    share = simple(data.instance) / data.unit
+    if share > 0:
+        weight = [work / share for work in data.work]
+        # Solvers drop coefficients that are next to nothing, so those count as if they always lay in the block.
+        middle = sum(weight[v] * x(m, v, 2) for v in m.V if weight[v] >= _TINY)
+        dropped = math.fsum(w for w in weight if w < _TINY)
+        # Rounding must not cut off a block whose work is exactly L.
+        m.share = pyo.Constraint(expr=middle >= 1 - 1e-7 - dropped, doc="(14), over L")
+    return m
+
+
+def around(partition: Partition, middle: int) -> IntArray:
+    """Superblock 1, 2 or 3 of each node, where the non-empty block number `middle`, from 1, is superblock 2."""
+    return 2 + np.sign(block_ranks(partition) - middle)
+
+
+def _around_most_work(partition: Partition) -> IntArray:
+    return 2 + np.sign(partition.block - partition.costs.work.argmax())
+
+
+def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, cut_io: bool = True) -> Formulation:
+    def cases(data: ScaledInstance) -> tuple[Case, ...]:
+        return (Case(name, lambda: bottleneck(name, data, dag=dag, cut_io=cut_io), _around_most_work),)
+
+    return Formulation(name, summary, reference, cases)
+
+
+BOTTLENECK = _formulation("bottleneck", "cheapest block with its share of the work", "MTPP, Section 4.2, eq. (14)")
+BOTTLENECK_NO_DAG = _formulation(
+    "bottleneck-no-dag", "bottleneck, where edges may point backwards", "MTPP, Section 5.4", dag=False
+)
+BOTTLENECK_NO_CUT_IO = _formulation(
+    "bottleneck-no-cut-io", "bottleneck, without communication", "MTPP, Section 5.4", cut_io=False
+)

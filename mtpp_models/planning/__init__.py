@@ -1,0 +1,1 @@
+"""Models and bounds of pipelined training."""

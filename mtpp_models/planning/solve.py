@@ -1,0 +1,223 @@
+"""Solve the replication problem along an order of the devices with any solver, and keep only what is proved."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from instances import Bound, FalseCertificateError, InputError
+from instances.graph.tensors import IntArray
+from instances.interrupts import catch_interrupt
+from instances.planning import Plan, TrainingInstance
+from instances.planning.link_speeds import windows_along
+from instances.planning.makespan_bound import z_points
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.planning.arc_flow import FORMS, ReplicationForm
+from mtpp_models.planning.costs import ScaledTraining, Stage
+from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, Termination
+from mtpp_models.solvers.registry import Solver, find_solver
+
+__all__ = ["Replication", "solve_replication"]
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Replication:
+    """The best plan along an order that is known, and what is proved about all of them.
+
+    Parameters
+    ----------
+    form : str
+    plan : Plan
+    cost : float
+        Of the plan, computed anew: W, or Z in the makespan form [s].
+    bound : Bound
+        No plan on all devices along the order costs less.
+    seconds : mapping of str to float
+        Wall time of each phase.
+    solver : str
+        Name and version.
+    log : str
+        What the solver printed.
+    interrupted : bool
+        Whether Ctrl-C ended the run early.
+
+    Raises
+    ------
+    FalseCertificateError
+        If the bound exceeds the cost.
+    """
+
+    form: str
+    plan: Plan
+    cost: float
+    bound: Bound
+    seconds: Mapping[str, float]
+    solver: str
+    log: str = ""
+    interrupted: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bound.value > self.cost * (1 + _ROUNDING):
+            raise FalseCertificateError(
+                f"{self.plan.instance.chain.name}: bound {self.bound.value!r} of {self.form} exceeds the cost "
+                f"{self.cost!r}; please report this as a bug."
+            )
+
+    @property
+    def ratio(self) -> float:
+        """Cost over bound, at least 1 up to rounding; infinite if the bound is 0 and the cost is not."""
+        if self.bound.value > 0:
+            return max(1.0, self.cost / self.bound.value)
+        return 1.0 if self.cost == 0 else math.inf
+
+    @property
+    def proved(self) -> bool:
+        """Whether the plan is optimal within `PROOF_TOLERANCE`."""
+        return self.ratio <= 1 + PROOF_TOLERANCE
+
+
+def solve_replication(
+    instance: TrainingInstance,
+    order: Sequence[int] | IntArray,
+    *,
+    form: str = "arc-flow",
+    solver: str = "highs",
+    time_limit: float | None = None,
+    start: Plan | None = None,
+    slack: float = 1.0,
+    threads: int = 1,
+    seed: int = 0,
+) -> Replication:
+    """Cut the chain and replicate its stages at least cost, along an order of all devices.
+
+    Memory counts as in `Plan`, with one microbatch in flight.
+
+    Parameters
+    ----------
+    instance : TrainingInstance
+    order : (V,) integers
+        Stages take their devices from it, one after the other.
+    form : str
+        A name of `FORMS`: "arc-flow" and "compact" minimise W, "makespan" minimises Z.
+    solver : str
+        A name of `SOLVERS` or one that Pyomo knows.
+    time_limit : float, optional
+        Seconds, of which the solver has what building the model leaves.
+    start : Plan, optional
+        Warm start; by default the plan of least Z. To minimise W of a large instance, give one of small W.
+    slack : float
+        Stages and channels that cost more than this times what the start costs are left out; 1 or more.
+    threads, seed : int
+
+    Returns
+    -------
+    Replication
+        Its bound is the solver's dual bound less its margin, and no less than an even share of the work. Ctrl-C
+        returns what is known by then.
+
+    Raises
+    ------
+    InputError
+        If an option is out of its range, no plan along the order fits into memory, or the start is not along it.
+    SolverNotAvailableError
+        If the solver cannot run here.
+    SolverFaultError
+        If the solver fails, or states what the plan of its start or solution contradicts.
+    """
+    begin = time.monotonic()
+    chosen = _form(form)
+    if time_limit is not None and not 0 < time_limit < math.inf:
+        raise InputError(f"The time limit is {time_limit}; it must be positive and finite.")
+    if not 1 <= slack < math.inf:
+        raise InputError(f"The slack is {slack}; it must be 1 or more, and finite.")
+    driver = find_solver(solver)
+    places = np.asarray(order, dtype=np.int64).tolist()
+    windows = windows_along(instance.cluster, places)
+    if len(places) < instance.cluster.n:
+        raise InputError(f"The order names {len(places)} of {instance.cluster.n} devices; name all of them.")
+    if start is None:
+        points = z_points(instance, windows, math.inf, np.ones(1))
+        if not len(points.first):
+            raise InputError("No plan along this order fits into memory, or links are missing; use another order.")
+        cuts, replicas, _ = points.stages(int(points.first[0]))
+        start = Plan.along(instance, cuts, replicas, places)
+    stages = _stages_along(instance, start, places)
+    work, ceiling = _work(instance), slack * chosen.cost(start)
+    unit = max(work, ceiling / _FAR) or 1.0
+    data = ScaledTraining(instance, windows, unit, ceiling / unit)
+    with catch_interrupt() as interrupted:
+        model = chosen.build(data)
+        chosen.start(model, stages)
+        built = time.monotonic()
+        controls = Controls(time_limit, threads=threads, seed=seed, interrupted=interrupted).since(begin)
+        outcome = Outcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(model, controls)
+        stopped = interrupted.is_set()
+    found = None if outcome.objective is None else _plan(instance, chosen.stages(model), places)
+    best = min(filter(None, (start, found)), key=chosen.cost)
+    stated = _proved(outcome, driver) * unit
+    if stated > chosen.cost(best) * (1 + _ROUNDING):
+        symptom = f"states the bound {stated:.6g} of {form}, against a plan of cost {chosen.cost(best):.6g}"
+        raise SolverFaultError(driver.name, symptom)
+    proved = max(work * (1 - _ROUNDING), stated)
+    closed = outcome.termination is Termination.OPTIMAL and proved >= chosen.cost(best) * (1 - PROOF_TOLERANCE)
+    return Replication(
+        form,
+        best,
+        chosen.cost(best),
+        Bound(proved, form, closed),
+        {"build": built - begin, "solve": time.monotonic() - built},
+        f"{driver.name} {driver.version()}",
+        outcome.log,
+        stopped,
+    )
+
+
+def _form(name: str) -> ReplicationForm:
+    if name not in FORMS:
+        raise InputError(f"There is no form {name!r}; choose one of {', '.join(FORMS)}.")
+    return FORMS[name]
+
+
+def _work(instance: TrainingInstance) -> float:
+    """Work of each device in an iteration if all have the same, which neither W nor Z goes below [s]."""
+    forward, backward = instance.scaled
+    layers = np.diff(forward + backward, axis=1).min(axis=0)  # where few replicas waste least
+    return float(instance.microbatches * layers.sum() / instance.cluster.n)
+
+
+_FAR = 20.0
+
+
+def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) -> list[Stage]:
+    """Stages of the start; refused if it answers another question or has another order."""
+    if start.instance.key != instance.key:
+        raise InputError("The start belongs to another instance; give a plan of this one.")
+    ends = np.cumsum([0, *start.replicas]).tolist()
+    along = [set(places[i:j]) for i, j in pairwise(ends)]
+    if ends[-1] < len(places) or along != [set(stage) for stage in start.devices]:
+        raise InputError("The start does not take all devices along the order; give a plan that does.")
+    return [
+        Stage(k, e, i, r) for (k, e), i, r in zip(pairwise(start.cuts), ends[:-1], start.replicas.tolist(), strict=True)
+    ]
+
+
+def _plan(instance: TrainingInstance, stages: list[Stage], places: list[int]) -> Plan | None:
+    """The plan of a solution, if it is one; its cost is computed anew."""
+    with contextlib.suppress(InputError):
+        return Plan.along(instance, (0, *(stage.e for stage in stages)), (stage.r for stage in stages), places)
+    return None
+
+
+def _proved(outcome: Outcome, solver: Solver) -> float:
+    """What the solver states as its dual bound, less its margin."""
+    if outcome.termination is Termination.INFEASIBLE:
+        raise SolverFaultError(solver.name, "says that there is no plan, against one that is known")
+    return 0.0 if outcome.bound is None else outcome.bound - solver.margin * max(1.0, abs(outcome.bound))

@@ -1,0 +1,1 @@
+"""Solvers by name, and how they are driven."""

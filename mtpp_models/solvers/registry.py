@@ -1,0 +1,217 @@
+"""The solvers by name. `highs` is always there; the others run where their packages are installed."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib.metadata
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyomo.environ as pyo
+
+from instances import InputError
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.solvers import classic_solvers, highs, pyomo_solvers
+from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
+
+__all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
+
+
+@dataclass(frozen=True)
+class Solver:
+    """A mixed-integer solver.
+
+    Parameters
+    ----------
+    name : str
+        What ``--solver`` takes.
+    package : str
+        What to install.
+    version : callable
+        Its version, or None where it cannot run.
+    run : callable
+        Solves a Pyomo model.
+    margin : float
+        Relative amount by which its dual bound may be too high; it is subtracted. The tolerances that the
+        solver prunes with, on models whose objective is near 1, stay below it.
+    """
+
+    name: str
+    package: str
+    version: Callable[[], str | None]
+    run: Callable[[pyo.ConcreteModel, Controls], Outcome]
+    margin: float
+
+    def solve(self, model: pyo.ConcreteModel, controls: Controls) -> Outcome:
+        """Run, and refuse an answer that no sound solver gives.
+
+        Raises
+        ------
+        SolverFaultError
+            If it fails, or its answer contradicts itself.
+        """
+        begin = time.monotonic()
+        try:
+            outcome = self.run(model, controls)
+        except (InputError, MemoryError, SolverNotAvailableError):
+            raise
+        except Exception as error:
+            raise SolverFaultError(self.name, f"failed ({type(error).__name__}: {error})") from error
+        limit = controls.time_limit
+        had_time = limit is None or time.monotonic() - begin < _MOST * limit
+        symptom = _symptom(outcome, max(self.margin, PROOF_TOLERANCE), had_time and not controls.interrupted.is_set())
+        if symptom is not None:
+            raise SolverFaultError(self.name, symptom)
+        return outcome
+
+
+# Of its time limit, what a solver may leave when it stops because of it.
+_MOST = 0.9
+
+
+def _symptom(outcome: Outcome, tolerance: float, had_time: bool) -> str | None:
+    """What is wrong with an answer; costs are never negative and near 1."""
+    bound, objective = outcome.bound, outcome.objective
+    for label, value in (("bound", bound), ("objective", objective)):
+        if value is not None and not math.isfinite(value):
+            return f"states the {label} {value}"
+    if objective is None:
+        if outcome.termination is Termination.OPTIMAL:
+            return "says that it is done, but gives no solution"
+        nothing = outcome.termination is Termination.STOPPED and bound is None
+        return "ended before its time without an answer" if nothing and had_time else None
+    if objective < -tolerance:
+        return f"states the objective {objective:.6g}, but costs are never negative"
+    if bound is not None and bound > objective + tolerance * max(1.0, objective):
+        return f"states the bound {bound:.6g} above its own objective {objective:.6g}"
+    return None
+
+
+def find_solver(name: str) -> Solver:
+    """The solver called `name`, ready to run.
+
+    Parameters
+    ----------
+    name : str
+        A key of `SOLVERS`, or the name of a plugin of `pyomo.environ.SolverFactory`. Pyomo itself also takes paths
+        and runs them; here they are refused.
+
+    Returns
+    -------
+    Solver
+
+    Raises
+    ------
+    InputError
+        If this cannot be a name.
+    SolverNotAvailableError
+        If there is none of this name, or it is not installed; the message says what to install.
+    """
+    if name in SOLVERS:
+        return _ready(SOLVERS[name])
+    is_name = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None
+    if is_name and name in pyo.SolverFactory:
+        return _ready(_classic(name, f"what Pyomo needs for {name}", name))
+    close = difflib.get_close_matches(name, SOLVERS, n=1)
+    hint = f"did you mean {close[0]}? Choose" if close else "choose"
+    message = f"There is no solver called {name!r}; {hint} one of {', '.join(available_solvers())}."
+    raise SolverNotAvailableError(message) if is_name else InputError(message)
+
+
+def _ready(solver: Solver) -> Solver:
+    if solver.version() is None:
+        known = ", ".join(available_solvers())
+        raise SolverNotAvailableError(
+            f"Solver {solver.name} is not available: install {solver.package}, or choose one of {known}."
+        )
+    return solver
+
+
+def available_solvers() -> dict[str, str]:
+    """Versions of the solvers that can run here, by name."""
+    found = {}
+    for name, solver in SOLVERS.items():
+        with contextlib.suppress(SolverFaultError):
+            version = solver.version()
+            if version is not None:
+                found[name] = version
+    return found
+
+
+def _classic(
+    name: str, package: str, plugin: str, options: Callable[[Controls], Mapping[str, Any]] | None = None
+) -> Solver:
+    """A solver behind Pyomo's classic interface, where it goes by `plugin`."""
+    run = partial(classic_solvers.run_classic, plugin, options)
+    return Solver(name, package, partial(_classic_version, plugin), run, _MARGIN if options else _UNKNOWN_MARGIN)
+
+
+def _classic_version(name: str) -> str | None:
+    try:
+        with classic_solvers.quiet():  # about each executable that is not found
+            solver = classic_solvers.classic_solver(name)
+            if not solver.available(exception_flag=False):
+                return None
+            version = solver.version()
+    except SolverFaultError:
+        raise
+    except Exception:  # a plugin that is no solver of models by itself
+        return None
+    return ".".join(map(str, version)) if version else "unknown"
+
+
+def _package_version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _limit(option: str, controls: Controls, *, whole: bool = False) -> dict[str, float]:
+    """The option that carries the time limit, if there is one; Pyomo's own keyword is ignored by some solvers."""
+    if controls.time_limit is None:
+        return {}
+    return {option: max(1, math.ceil(controls.time_limit)) if whole else controls.time_limit}
+
+
+def _cbc(controls: Controls) -> dict[str, Any]:
+    # By default CBC calls a solution optimal that may be 1e-5 from it.
+    options = {"ratio": controls.gap, "allow": 0, "increment": 1e-9, "threads": controls.threads}
+    return {**options, "randomCbcSeed": controls.seed, "timeMode": "elapsed", **_limit("sec", controls)}
+
+
+def _glpk(controls: Controls) -> dict[str, Any]:
+    return {"mipgap": controls.gap, "seed": controls.seed, **_limit("tmlim", controls, whole=True)}
+
+
+def _cplex(controls: Controls) -> dict[str, Any]:
+    options = {"mip_tolerances_mipgap": controls.gap, "threads": controls.threads, "randomseed": controls.seed}
+    return {**options, **_limit("timelimit", controls)}
+
+
+def _xpress(controls: Controls) -> dict[str, Any]:
+    options = {"miprelstop": controls.gap, "threads": controls.threads, "randomseed": controls.seed}
+    return {**options, **_limit("timelimit", controls)}
+
+
+#: Of solvers that run with tolerances and gaps below it, and of those that keep their own.
+_MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
+
+_ALL = (
+    Solver("highs", "highspy", highs.version, highs.run_highs, _MARGIN),
+    Solver("scip", "pyscipopt", partial(_package_version, "pyscipopt"), pyomo_solvers.run_scip, _MARGIN),
+    Solver("gurobi", "gurobipy", partial(_package_version, "gurobipy"), pyomo_solvers.run_gurobi, _MARGIN),
+    _classic("cbc", "coinor-cbc (Debian) or another build of CBC", "cbc", _cbc),
+    _classic("glpk", "glpk-utils (Debian) or another build of GLPK", "glpk", _glpk),
+    _classic("cplex", "cplex", "cplex_direct", _cplex),
+    _classic("xpress", "xpress", "xpress_direct", _xpress),
+)
+
+#: Name to solver.
+SOLVERS = {solver.name: solver for solver in _ALL}
