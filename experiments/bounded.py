@@ -51,6 +51,7 @@ def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **o
         if not receiver.poll(seconds):
             raise NotBoundedError(f"it did not end within {seconds:g} s and was stopped")
         succeeded, result = receiver.recv()
+        process.join(_GRACE)
     except EOFError:
         raise NotBoundedError("it took too much memory, or was ended from outside") from None
     finally:
@@ -66,13 +67,16 @@ def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **o
 
 def _call(sender: Connection, function: Callable[..., T], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
-    outcome: tuple[bool, Any]
     try:
-        outcome = True, function(*arguments, **options)
-    except KeyboardInterrupt:  # the one who asked has heard it too
+        sender.send(_outcome(function, arguments, options))
+    except KeyboardInterrupt:  # the one who asked has heard it too, or has told it
         os._exit(1)
+
+
+def _outcome(function: Callable[..., T], arguments: tuple[Any, ...], options: dict[str, Any]) -> tuple[bool, Any]:
+    try:
+        return True, function(*arguments, **options)
     except MemoryError:
-        outcome = False, NotBoundedError(f"it needs more than {_MEMORY >> 30} GiB of memory")
+        return False, NotBoundedError(f"it needs more than {_MEMORY >> 30} GiB of memory")
     except Exception as error:
-        outcome = False, error
-    sender.send(outcome)
+        return False, error
