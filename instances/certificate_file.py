@@ -27,9 +27,10 @@ _RECHECKS = {
     "carried": "trusted",
     "priced": "trusted",
 }
-_PART = "(all|cuts|windows|conflicts|joins|cutoff)"
+_PART = "(cuts|windows|conflicts|joins|cutoff)"
+_PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
 _OF_SOLVERS = re.compile(
-    rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck|(exact|coarse-\d{{1,9}})(\+{_PART}(-{_PART})*)*)(-lp)?"
+    rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
 )
 
 #: What the parameters of a bound may hold.
@@ -67,8 +68,6 @@ class Claim:
         One of `SOLVER_NAMES`.
     version : str, optional
         Of the solver.
-    seconds : float
-        What the bound took.
     recheck : str
         What is said to check it again.
     """
@@ -79,7 +78,6 @@ class Claim:
     parameters: Value
     solver: str | None
     version: str | None
-    seconds: float
     recheck: str
 
 
@@ -150,6 +148,8 @@ def read_certificate(path: str | Path) -> Certificate:
     document.check_format(CERTIFICATE_FORMAT)
     names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
     fields = document.members(names)
+    if fields["partition"].data is None and not fields["bounds"].items():
+        document.fail("it holds neither a partition nor a bound; there is nothing to check.")
     question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"))
     graph = graph_from_document(question["graph"])
     return Certificate(
@@ -181,6 +181,7 @@ def read_claim(value: Value) -> Claim:
     if solver is not None and solver not in SOLVER_NAMES:
         fields["solver"].fail(f"there is no solver {solver!r}; known are {', '.join(SOLVER_NAMES)}.")
     fields["parameters"].members((), _PARAMETERS)
+    fields["seconds"].number()
     return Claim(
         place=value.path,
         method=method,
@@ -188,7 +189,6 @@ def read_claim(value: Value) -> Claim:
         parameters=fields["parameters"],
         solver=solver,
         version=_optional_text(fields["version"]),
-        seconds=fields["seconds"].number(),
         recheck=fields["recheck"].text(),
     )
 

@@ -16,6 +16,10 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+# Characters of a message.
+_LONGEST = 1000
+
+
 class InputError(ValueError):
     """What the caller gave cannot be used.
 
@@ -24,7 +28,8 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(printable(" ".join(message.split())))  # a name from a file may hold anything
+        line = printable(" ".join(message.split()))  # a name from a file may hold anything
+        super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
 
 
 class InputWarning(UserWarning):

@@ -118,6 +118,12 @@ class Value:
             return self.data
         return [item.whole() for item in self.items()]  # finds what is wrong
 
+    def numbers(self) -> list[float]:
+        """A list of finite numbers."""
+        if isinstance(self.data, list) and all(type(item) is float and math.isfinite(item) for item in self.data):
+            return self.data
+        return [item.number() for item in self.items()]  # whole numbers become floats, and what is wrong is found
+
     def text(self) -> str:
         """A string."""
         if not isinstance(self.data, str):

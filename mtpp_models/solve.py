@@ -186,7 +186,11 @@ def _solve_cases(
     most_possible = min((question.ceiling, *(answer.found for answer in answers)))
     # What the solver found may be this much more: far below the unit it says nothing.
     surely = most_possible + solver.margin * data.unit
-    closed = finished and (proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely)
+    closed = (
+        finished
+        and not data.leaves_out_overflow
+        and (proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely)
+    )
     bound = Bound(max(floor, proved), name, closed, options) if model.is_bound else None
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
     seconds["build"] += posed

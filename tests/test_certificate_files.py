@@ -15,6 +15,8 @@ from experiments.certificates.writing import certificate_document
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.certificate_file import read_certificate, recheck
 from instances.json_files import write_json
+from mtpp_models import MODELS
+from mtpp_models.registry import find_model
 
 
 def answer(k: int = 2, memory: float = math.inf) -> Result:
@@ -38,7 +40,7 @@ def test_a_certificate_survives_the_file(tmp_path: Path) -> None:
     assert read.partition.block == (0, 1, 1)
     assert read.partition.platform == known.instance.platform
     [claim] = read.claims
-    assert (claim.place, claim.method, claim.value, claim.seconds) == ("bounds[0]", "pinned", 3.0, 0.25)
+    assert (claim.place, claim.method, claim.value) == ("bounds[0]", "pinned", 3.0)
     assert (claim.parameters.data, claim.solver, claim.recheck) == ({"nodes": [0]}, None, "minimum cuts")
 
 
@@ -78,6 +80,23 @@ def test_every_partition_can_be_written(partition: Partition) -> None:
 )
 def test_methods_know_what_rechecks_them(method: str, kind: str) -> None:
     assert recheck(method) == kind
+
+
+@pytest.mark.parametrize("model", [*MODELS, "exact+all", "exact+all-joins-cuts", "coarse-4+cuts+windows", "exact-lp"])
+def test_every_model_may_stand_in_a_certificate(model: str) -> None:
+    """Of solvers and without, strengthened and relaxed."""
+    assert recheck(model) is not None
+    assert find_model(model.removesuffix("-lp")) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["coarse-8", "coarse-٣", "coarse-2+cuts+all-all", "exact+", "exact+magic", "simple+all", "", "exact-lp-lp"]
+)
+def test_what_is_no_model_may_not(name: str) -> None:
+    """Neither here nor there."""
+    assert recheck(name) is None
+    with pytest.raises(InputError):
+        find_model(name)
 
 
 def misspell(document: dict[str, Any]) -> None:

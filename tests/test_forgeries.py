@@ -129,6 +129,22 @@ def carried_from_nothing(document: Document) -> None:
     settle(document)
 
 
+def carried_without_proof(document: Document) -> None:
+    document["bounds"] = [bound for bound in document["bounds"] if bound["method"] != "ideals"]
+    value = document["bottleneck"]
+    entry(document, "carried").update(value=value, parameters={"from_k": 4, "value": value})
+    settle(document)
+
+
+def nothing_at_all(document: Document) -> None:
+    document.update(partition=None, bottleneck=None, bound=None, ratio=None, bounds=[])
+
+
+def below_the_digits_of_a_solver(document: Document) -> None:
+    document["bounds"] = [entry(document, "exact")]
+    settle(document)
+
+
 def carried_from_a_solver(document: Document) -> None:
     carried_from_nothing(document)
     proof = entry(document, "exact") | {"value": 4 * document["bottleneck"]}
@@ -215,7 +231,10 @@ def many_bounds(document: Document) -> None:
     ("forge", "codes"),
     [
         (memory_that_swallows, {1}),
-        (carried_from_nothing, {4}),
+        (carried_from_nothing, {1}),
+        (carried_without_proof, {4}),
+        (nothing_at_all, {2}),
+        (below_the_digits_of_a_solver, {4}),
         (carried_from_a_solver, {1}),
         (carried_from_itself, {1}),
         (carried_from_another_value, {1}),
@@ -246,7 +265,7 @@ def test_named_forgeries(forge: Forgery, codes: set[int], tmp_path: Path, capsys
 def test_a_false_trusted_bound_is_never_called_proved(tmp_path: Path) -> None:
     """Its ratio stands apart, and the exit code says so."""
     forged = copy.deepcopy(PLAIN)
-    carried_from_nothing(forged)
+    carried_without_proof(forged)
     verdict = check(forged, tmp_path, ideals=False)
     assert verdict.stated_ratio == 1
     assert verdict.proved_ratio is not None

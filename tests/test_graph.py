@@ -16,6 +16,14 @@ from strategies import graphs
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 
 
+def test_bug_a_cycle_behind_a_long_path_is_told_at_once() -> None:
+    """Looking for it took time by the square of the nodes around it."""
+    n = 60_000
+    edges = [(u, u - 1) for u in range(1, n - 2)] + [(n - 2, n - 1), (n - 1, n - 2), (n - 2, n - 3)]
+    with pytest.raises(InputError, match=rf"cycle: {n - 2} .* -> {n - 1} "):
+        ComputationGraph.from_edges(edges, [1.0] * n)
+
+
 @pytest.mark.parametrize(
     ("edges", "work", "rest", "message"),
     [

@@ -60,7 +60,7 @@ def test_a_missing_sibling_is_named(tmp_path: Path) -> None:
     """A copy of `instances` alone says which package it lacks."""
     (tmp_path / "instances").mkdir()
     (tmp_path / "instances" / "__init__.py").touch()
-    shutil.copy(ROOT / "instances" / "siblings.py", tmp_path / "instances")
+    shutil.copy(ROOT / "instances" / "import_guard.py", tmp_path / "instances")
     guard = "from instances.import_guard import check_siblings; check_siblings()"
     run = python("-S", "-c", guard, path=[tmp_path], cwd=tmp_path)  # -S: without installed packages
     message = run.stderr.strip().splitlines()[-1]

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 
 from experiments.verification.verdict import Check, Verdict
 from instances import Instance, Partition
 from instances.certificate_file import Certificate, Claim
+from instances.errors import printable
 from instances.interrupts import catch_interrupt
-from mtpp_models import solve
+from mtpp_models import SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.formulations.formulation import as_modelled
 
@@ -23,17 +23,21 @@ __all__ = ["rerun"]
 
 #: Two runs of a solver to the end may prove bounds that differ by this part: 1e-6 is its tolerance, 1e-6 our margin.
 _SOLVER = 4e-6
+#: What a stated number may be above a cost that is known here.
+_ROUNDING = 1e-9
+# Seconds that are worth another run.
+_SHORTEST = 0.05
 
 
 def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
-    """Run again what the trusted bounds of a certificate come from.
+    """Run again what the trusted bounds of a certificate come from, as far as they are above what is proved.
 
     Parameters
     ----------
     verdict : Verdict
         Of `verify`; what is proved or false there stays so.
     time_limit : float
-        Seconds for each bound.
+        Seconds for all of them together, the best bound first.
 
     Returns
     -------
@@ -42,19 +46,22 @@ def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
 
     Raises
     ------
-    SolverNotAvailableError
-        If a solver cannot run here.
     KeyboardInterrupt
         At Ctrl-C.
     """
-    known = _partition(verdict)
-    checks, faults = [], list(verdict.faults)
-    for check in verdict.checks:
-        again = check
-        if check.proved is None and not check.fault:
-            again = _again(verdict.certificate, check, known, time_limit)
-            faults += [f"{check.claim.place} ({check.claim.method}): {again.fault}"] if again.fault else []
-        checks.append(again)
+    end = time.monotonic() + time_limit
+    known, proved = _partition(verdict), verdict.proved_bound or 0
+    checks, faults = list(verdict.checks), list(verdict.faults)
+    for i in sorted(range(len(checks)), key=lambda i: -checks[i].claim.value):
+        check, left = checks[i], end - time.monotonic()
+        if check.proved is not None or check.fault or check.claim.value <= proved:
+            continue
+        if left < _SHORTEST:
+            checks[i] = check._replace(how=f"{check.how}; not confirmed, no time was left")
+            continue
+        checks[i] = _again(verdict.certificate, check, known, left)
+        if checks[i].fault:
+            faults.append(f"{check.claim.place} ({check.claim.method}): {checks[i].fault}")
     return replace(verdict, checks=tuple(checks), faults=tuple(faults))
 
 
@@ -65,25 +72,23 @@ def _partition(verdict: Verdict) -> Partition | None:
     return Partition(verdict.certificate.instance, stated.block, stated.order)
 
 
-def _again(certificate: Certificate, check: Check, known: Partition | None, time_limit: float) -> Check:
+def _again(certificate: Certificate, check: Check, known: Partition | None, seconds: float) -> Check:
     claim, instance = check.claim, certificate.instance
     if claim.method == "priced":
-        return _search_again(instance, check, time_limit)
+        return _search_again(instance, check, seconds)
     if claim.method == "carried" or claim.solver is None:
         return check
     name = claim.method.removesuffix("-lp")
-    result = solve(
-        instance,
-        name,
-        solver=claim.solver,
-        time_limit=time_limit,
-        start=known,
-        relaxation=name != claim.method,
-    )
+    try:
+        result = solve(
+            instance, name, solver=claim.solver, time_limit=seconds, start=known, relaxation=name != claim.method
+        )
+    except SolverNotAvailableError as error:
+        return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
     if result.interrupted:
         raise KeyboardInterrupt
     assert result.bound is not None
-    if result.partition is not None and claim.value > result.partition.bottleneck * (1 + _SOLVER):
+    if result.partition is not None and claim.value > result.partition.bottleneck * (1 + _ROUNDING):
         fault = f"value {claim.value!r} is claimed, a partition of {result.partition.bottleneck!r} exists"
         return check._replace(how="false", fault=fault)
     if claim.value <= result.bound.value * (1 + _SOLVER):
@@ -94,12 +99,12 @@ def _again(certificate: Certificate, check: Check, known: Partition | None, time
     return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
 
 
-def _search_again(instance: Instance, check: Check, time_limit: float) -> Check:
+def _search_again(instance: Instance, check: Check, seconds: float) -> Check:
     """Look once more for a block that is worth its share of the stated prices and costs too little."""
     claim = check.claim
-    end = time.monotonic() + time_limit
+    end = time.monotonic() + seconds
     with catch_interrupt() as interrupted:
-        tree = BlockTree(instance, _prices(claim), claim.value * (1 - _SOLVER), time_limit / 4)
+        tree = BlockTree(instance, _prices(claim), claim.value * (1 - _ROUNDING), seconds / 4)
         proved, block = tree.explore(lambda: interrupted.is_set() or time.monotonic() > end)
     if interrupted.is_set():
         raise KeyboardInterrupt
@@ -112,13 +117,13 @@ def _search_again(instance: Instance, check: Check, time_limit: float) -> Check:
     for v in reversed(order):  # what leads to the block lies before it
         if not block[v] and (superblock[after[start[v] : start[v + 1]]] < 2).any():
             superblock[v] = 0
-    cost = Partition(as_modelled(instance).with_k(3), superblock).block_costs[1]
-    if Fraction(claim.value) <= Fraction(float(cost)) * Fraction(1 + _SOLVER):
-        return check._replace(how=f"{check.how}; confirmed by another search", confirmed=True)
+    cost = float(Partition(as_modelled(instance).with_k(3), superblock).block_costs[1])
+    if claim.value <= cost * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; not confirmed, it is beyond the digits of the search")
     return check._replace(
-        how="false", fault=f"value {claim.value!r} is claimed, a block of {float(cost)!r} is worth its share"
+        how="false", fault=f"value {claim.value!r} is claimed, a block of {cost!r} is worth its share"
     )
 
 
 def _prices(claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.array([price.number() for price in claim.parameters.open_members(("prices",))["prices"].items()])
+    return np.array(claim.parameters.open_members(("prices",))["prices"].numbers())

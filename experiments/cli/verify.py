@@ -20,6 +20,8 @@ __all__ = ["verify"]
 
 #: From good to bad; what several files come to is the worst.
 _SEVERITY = (DONE, TRUSTED, WRONG, FALSE)
+# Seconds to read a file, beside its limits.
+_PATIENCE = 20.0
 
 
 def verify(
@@ -35,7 +37,7 @@ def verify(
     ] = False,
     time_limit: Annotated[
         float,
-        typer.Option(metavar="SECONDS", help="For each certificate, and for each bound that --rerun runs again."),
+        typer.Option(metavar="SECONDS", help="For each certificate, and as much again for --rerun."),
     ] = 60.0,
     graph: Annotated[
         str | None,
@@ -48,11 +50,13 @@ def verify(
     """Check certificates without the programs that made them.
 
     Costs and combinatorial bounds are computed anew in code of their own, in exact numbers. What only a solver can say
-    is listed as trusted. Exit codes: 0 all of it is proved again, 4 the ratio rests on trusted bounds, 1 a number is
-    false, 2 the file is no certificate.
+    is listed as trusted. Exit codes: 0 the ratio is proved again, or confirmed by --rerun; 4 it rests on trusted
+    bounds; 1 a number is false, or nothing came out in time; 2 the file is no certificate.
 
     Example: mtpp verify certificate.json --ideals --graph model.onnx
     """
+    from experiments.progress import LiveLine
+    from experiments.runs.bounded import NotBoundedError, run_bounded
     from experiments.text_tables import left_aligned
 
     if not 0 < time_limit < float("inf"):
@@ -60,10 +64,14 @@ def verify(
     own = None if graph is None else _own_graph(graph, dim or [], level, training)
     code = DONE
     for number, file in enumerate(certificates):
+        words = {"own": own, "spec": graph, "ideals": ideals, "rerun": rerun, "time_limit": time_limit}
         try:
-            verdict = _verdict(file, own, graph, ideals=ideals, rerun=rerun, time_limit=time_limit)
+            with LiveLine(str(file)):
+                verdict = run_bounded(_verdict, file, seconds=2 * time_limit + _PATIENCE, **words)
         except InputError as error:
             found = _complain(str(error), WRONG)
+        except NotBoundedError as error:
+            found = _complain(f"{file}: not checked: {error}; give more --time-limit, or do not trust it.", FALSE)
         else:
             print("\n" * bool(number) + left_aligned(verdict.headlines()), left_aligned(verdict.table()), sep="\n\n")
             found = TRUSTED if verdict.rests_on_trust else DONE
@@ -74,23 +82,21 @@ def verify(
 
 
 def _verdict(
-    file: Path, own: ComputationGraph | None, spec: str | None, *, ideals: bool, rerun: bool, time_limit: float
+    file: Path, *, own: ComputationGraph | None, spec: str | None, ideals: bool, rerun: bool, time_limit: float
 ) -> Verdict:
     from dataclasses import replace
 
-    from experiments.progress import LiveLine
     from experiments.verification.verify import verify as check
     from instances.certificate_file import read_certificate
 
-    with LiveLine(str(file)):
-        certificate = read_certificate(file)
-        verdict = check(certificate, ideals=ideals, time_limit=time_limit)
-        if own is not None and (fault := _difference(certificate.instance.graph, own)):
-            verdict = replace(verdict, faults=(*verdict.faults, f"instance.graph: it is not {spec}: {fault}"))
-        if rerun and not verdict.faults:
-            from experiments.certificates.rerun import rerun as run_again
+    certificate = read_certificate(file)
+    verdict = check(certificate, ideals=ideals, time_limit=time_limit)
+    if own is not None and (fault := _difference(certificate.instance.graph, own)):
+        verdict = replace(verdict, faults=(*verdict.faults, f"instance.graph: it is not {spec}: {fault}"))
+    if rerun and not verdict.faults:
+        from experiments.certificates.rerun import rerun as run_again
 
-            verdict = run_again(verdict, time_limit=time_limit)
+        verdict = run_again(verdict, time_limit=time_limit)
     return verdict
 
 

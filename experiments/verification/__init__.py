@@ -1,1 +1,1 @@
-"""The second opinion: certificates checked again with code that shares nothing with what made them."""
+"""The second opinion: certificates checked again; of the project, only records of graph and platform are shared."""

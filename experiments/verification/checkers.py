@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from itertools import combinations
 
 from experiments.verification.clock import Clock
-from experiments.verification.costs import bottleneck
 from experiments.verification.cuts import Network
 from experiments.verification.exact_instance import ExactInstance, as_float
 from experiments.verification.ideals import TooManyIdealsError, some_chain_is_below
 from experiments.verification.verdict import ROUNDING, Check
 from instances.certificate_file import Claim, read_claim
 from instances.errors import printable
-from instances.partitioning.problem import Instance
 
 __all__ = ["CHECKERS", "Checker", "Task"]
 
@@ -30,10 +27,10 @@ class Task:
 
     Parameters
     ----------
-    instance : Instance
-        The question as the file states it.
     exact : ExactInstance
-        The same in whole numbers.
+        The question in whole numbers.
+    one_block : Fraction
+        What all nodes in one block cost, in some order: no bound for any k is above it.
     clock : Clock
     pairs : int, optional
         Most pairs of ideals to look at; None if the program over ideals shall not run.
@@ -41,18 +38,11 @@ class Task:
         How many bounds for other k rest on this one.
     """
 
-    instance: Instance
     exact: ExactInstance
+    one_block: Fraction
     clock: Clock
     pairs: int | None
     depth: int = 0
-
-    def proved(self, claim: Claim, proved: Fraction, how: str) -> Check:
-        """Compare a claim with what is proved here."""
-        value = Fraction(claim.value)
-        if value > proved * (1 + ROUNDING):
-            return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
-        return Check(claim, min(value, proved), how)
 
     def check(self, claim: Claim) -> Check:
         """Prove a claim again by the checker of its method, or find that it cannot be true.
@@ -61,47 +51,44 @@ class Task:
         ------
         OutOfTimeError
         """
+        self.clock.raise_if_late()
         if claim.value <= 0:
             return Check(claim, Fraction(0), "nothing to prove")
-        if self.one_block is not None and Fraction(claim.value) > self.one_block * (1 + ROUNDING):
+        if Fraction(claim.value) > self.one_block * (1 + ROUNDING):
             most = as_float(self.one_block)
             return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {most!r}")
-        return CHECKERS.get(claim.method, Task.trusted)(self, claim)
+        by_work = self.by_work_alone(claim)
+        return by_work or CHECKERS.get(claim.method, Task.trusted)(self, claim)
 
-    @cached_property
-    def one_block(self) -> Fraction | None:
-        """What all nodes in one block cost, whatever k is; None where that depends on an order."""
-        if self.exact.memory is not None and self.exact.buffer is None:
+    def by_work_alone(self, claim: Claim) -> Check | None:
+        """Prove a claim that says no more than the work does, whatever its method; None if it says more."""
+        bound = self.exact.work_bound
+        if claim.method == "simple":
+            return self.compare(claim, bound, "re-proved by its formula")
+        if Fraction(claim.value) > bound * (1 + ROUNDING):
             return None
-        nodes = range(self.exact.n)
-        return bottleneck(self.exact, [0] * self.exact.n, nodes)
+        return self.compare(claim, bound, "re-proved by the formula of simple")
+
+    def compare(self, claim: Claim, proved: Fraction, how: str) -> Check:
+        """Hold a claim against what its method proves here."""
+        value = Fraction(claim.value)
+        if value > proved * (1 + ROUNDING):
+            return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
+        return Check(claim, min(value, proved), how)
 
     def trusted(self, claim: Claim) -> Check:
         """Take the word of a solver."""
-        floor = self.floor(claim)
-        if floor is not None:
-            return floor
         if claim.solver is None:
             return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
-        return Check(claim, None, f"trusted from {_solver(claim)}")
-
-    def floor(self, claim: Claim) -> Check | None:
-        """A claim that says no more than the work does, whatever its method."""
-        bound = self.exact.work_bound
-        if Fraction(claim.value) > bound * (1 + ROUNDING):
-            return None
-        return self.proved(claim, bound, "re-proved by the formula of simple")
+        version = f" {printable(claim.version)}" if claim.version else ""
+        return Check(claim, None, f"trusted from {claim.solver}{version}")
 
 
 Checker = Callable[[Task, Claim], Check]
 
 
-def _simple(task: Task, claim: Claim) -> Check:
-    return task.proved(claim, task.exact.work_bound, "re-proved by its formula")
-
-
 def _pinned(task: Task, claim: Claim) -> Check:
-    """Every node lies in some block."""
+    """Cut around the one node of the claim: it lies in some block."""
     nodes, fault = _nodes(task, claim)
     if not fault and len(nodes) != 1:
         fault = f"parameters.nodes has {len(nodes)} nodes; it takes 1"
@@ -109,7 +96,7 @@ def _pinned(task: Task, claim: Claim) -> Check:
 
 
 def _pigeonhole(task: Task, claim: Claim) -> Check:
-    """Two of k + 1 nodes share a block; with fewer nodes each may have its own."""
+    """Cut around all pairs of k + 1 nodes of the claim: two of them share a block."""
     nodes, fault = _nodes(task, claim)
     if not fault and len(nodes) <= task.exact.k:
         fault = f"parameters.nodes has {len(nodes)} nodes; it takes {task.exact.k + 1}"
@@ -128,18 +115,21 @@ def _nodes(task: Task, claim: Claim) -> tuple[list[int], str]:
 
 
 def _cuts(task: Task, claim: Claim, pins: Iterable[tuple[int, ...]]) -> Check:
-    """The cheapest block that holds one of the sets."""
+    """Hold the claim against the cheapest block that holds one of the sets."""
     ceiling = 2 * Fraction(claim.value)
     network, least, count = Network(task.exact, ceiling, task.clock), ceiling, 0
-    for count, pin in enumerate(pins, start=1):  # noqa: B007 - the last one is their number
+    for pin in pins:
         least = min(least, network.least_cost(pin))
-    return task.proved(claim, least, f"re-proved by {count} minimum cut{'s' if count > 1 else ''}")
+        count += 1
+    how = f"re-proved by {count} minimum cut{'s' if count > 1 else ''}"
+    value = Fraction(claim.value)
+    if least < value <= least + network.lost:  # beyond the digits of the cut, which is no fault of the claim
+        return Check(claim, least, f"{how}, to {as_float(least)!r}")
+    return task.compare(claim, least, how)
 
 
 def _ideals(task: Task, claim: Claim) -> Check:
-    floor = task.floor(claim)
-    if floor is not None:
-        return floor
+    """Look for k blocks below the claim among all chains of ideals."""
     if task.pairs is None:
         return Check(claim, None, "not re-checked (--ideals does)")
     value = Fraction(claim.value)
@@ -149,11 +139,15 @@ def _ideals(task: Task, claim: Claim) -> Check:
                 return Check(claim, proved, "re-proved by all ideals")
     except TooManyIdealsError as error:
         return Check(claim, None, f"not re-checked: {error}")
-    return Check(claim, None, "false", f"{claim.value!r} is claimed, but {task.exact.k} blocks below it exist")
+    peaks = ", without their peaks" if task.exact.memory is not None and task.exact.buffer is None else ""
+    return Check(claim, None, "false", f"{claim.value!r} is claimed, but {task.exact.k} blocks below it{peaks} exist")
 
 
 def _carried(task: Task, claim: Claim) -> Check:
-    """Merging each ceil(k / j) consecutive blocks leaves at most j, each at most as many bottlenecks long."""
+    """Prove the bound for other k that the claim follows from.
+
+    Merging each ceil(k / j) consecutive blocks leaves at most j, each of which costs at most as many bottlenecks.
+    """
     fields = claim.parameters.open_members(("from_k", "value"))
     k, j, value = task.exact.k, fields["from_k"].whole(), Fraction(fields["value"].number())
     if j < 1:
@@ -161,30 +155,28 @@ def _carried(task: Task, claim: Claim) -> Check:
     if j < k and task.exact.memory is not None:
         return Check(claim, None, "false", "with finite memory no bound holds for more blocks")
     blocks = -(-k // j)
-    check = task.proved(claim, value / blocks, f"carried from k = {j}")
-    if check.fault or (floor := task.floor(claim)) is not None:
-        return check if check.fault else floor or check
+    check = task.compare(claim, value / blocks, f"carried from k = {j}")
+    if check.fault:
+        return check
     if "proof" not in fields:
+        if value > task.one_block * (1 + ROUNDING):
+            return Check(claim, None, "false", f"parameters.value is {as_float(value)!r}; one block costs less")
         return Check(claim, None, f"trusted, {check.how}, whose proof is not in the file")
     if task.depth >= _DEEPEST:
         return Check(claim, None, "false", f"its proof rests on more than {_DEEPEST} others")
     source = read_claim(fields["proof"])
     if source.value != value:
         return Check(claim, None, "false", f"parameters.value is not that of its proof, {source.value!r}")
-    there = replace(task, instance=task.instance.with_k(j), exact=replace(task.exact, k=j), depth=task.depth + 1)
-    found = there.check(source)
+    found = replace(task, exact=replace(task.exact, k=j), depth=task.depth + 1).check(source)
     if found.fault:
         return Check(claim, None, "false", f"its proof ({source.method}): {found.fault}")
-    how = f"{check.how}, {found.how}"
     proved = None if found.proved is None else min(Fraction(claim.value), found.proved / blocks)
-    return Check(claim, proved, how)
+    return Check(claim, proved, f"{check.how}, {found.how}")
 
 
 def _priced(task: Task, claim: Claim) -> Check:
-    floor = task.floor(claim)
-    if floor is not None:
-        return floor
-    prices = [price.number() for price in claim.parameters.open_members(("prices",))["prices"].items()]
+    """Look whether the prices are prices; what they prove is trusted."""
+    prices = claim.parameters.open_members(("prices",))["prices"].numbers()
     fault = "" if any(prices) else "parameters.prices are all 0"
     if len(prices) != task.exact.n:
         fault = f"parameters.prices has {len(prices)} prices for {task.exact.n} nodes"
@@ -194,16 +186,11 @@ def _priced(task: Task, claim: Claim) -> Check:
     return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
 
 
-#: Method to what checks it; all others are trusted from their solver.
+#: Method to what checks it, beside *simple*; all others are trusted from their solver.
 CHECKERS: dict[str, Checker] = {
-    "simple": _simple,
     "pinned": _pinned,
     "pigeonhole": _pigeonhole,
     "ideals": _ideals,
     "carried": _carried,
     "priced": _priced,
 }
-
-
-def _solver(claim: Claim) -> str:
-    return f"{claim.solver} {printable(claim.version)}" if claim.version else f"{claim.solver}"

@@ -23,7 +23,7 @@ class Clock:
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
-    def check(self) -> None:
+    def raise_if_late(self) -> None:
         """Raise `OutOfTimeError` where time is up."""
         if time.monotonic() > self._end:
             raise OutOfTimeError

@@ -56,6 +56,8 @@ class Network:
         most = 1 << digits
         scale = most / (ceiling / exact.unit)
         self._nodes, self._unit = place, ceiling / most
+        #: By how much a minimum cut may be above what `least_cost` says: each arc is rounded down.
+        self.lost = self._unit * len(arcs)
         limits = [min(most, time * scale.numerator // scale.denominator) for _, _, time in arcs] + [most] * len(free)
         ends = [arc[:2] for arc in arcs] + free
         self._tail, self._head = np.array(ends, dtype=np.int64).T
@@ -122,7 +124,7 @@ def _flow_value(tail: IntArray, head: IntArray, capacity: IntArray, source: int,
     residual, arcs = matrix.data.copy(), matrix.nnz
     total, left = 0, int(capacity[head == 0].sum())
     while left > 0:
-        clock.check()
+        clock.raise_if_late()
         # With all capacities divided, what is lost is less than the divisor on every arc of some cut.
         shift = max(0, left.bit_length() - _TURN)
         part = (np.minimum(residual, left) >> shift).astype(np.int32)

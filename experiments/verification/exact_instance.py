@@ -69,32 +69,31 @@ class ExactInstance:
     buffer: int | None
 
     @classmethod
-    def of(cls, instance: Instance, k: int | None = None) -> ExactInstance:
-        """Read an instance; `k` stands for another number of blocks."""
+    def of(cls, instance: Instance) -> ExactInstance:
+        """Read an instance."""
         graph, platform = instance.graph, instance.platform
-        rate = Fraction(0) if math.isinf(platform.bandwidth) else 1 / Fraction(platform.bandwidth)
-        limited = math.isfinite(platform.memory) and rate > 0
-        work = [Fraction(x) for x in graph.work.tolist()]
-        sizes = [Fraction(x) * rate for x in graph.tensors.bytes.tolist()]
-        held = [Fraction(x) * rate for x in graph.param_bytes.tolist()]
-        shared = [Fraction(parameter.bytes) * rate for parameter in graph.parameters]
-        memory = Fraction(platform.memory) * rate if limited else Fraction(0)
-        buffer = Fraction(platform.activation_buffer or 0.0) * rate
-        scale = math.lcm(*{x.denominator for x in (*work, *sizes, *held, *shared, memory, buffer)})
+        columns = [graph.work.tolist(), graph.tensors.bytes.tolist(), graph.param_bytes.tolist()]
+        columns += [[p.bytes for p in graph.parameters], [platform.memory, platform.activation_buffer or 0.0]]
+        finite = [[x if math.isfinite(x) else 0.0 for x in column] for column in columns]
+        # Floats are whole numbers over powers of two, so that the largest of these divides them all.
+        scale = max(x.as_integer_ratio()[1] for column in finite for x in column)
+        work, sizes, held, shared, (memory, buffer) = ([_times(x, scale) for x in column] for column in finite)
+        rate, per = (1, 0) if math.isinf(platform.bandwidth) else platform.bandwidth.as_integer_ratio()
+        limited = math.isfinite(platform.memory) and per > 0
         start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
         return cls(
             n=len(work),
-            k=platform.k if k is None else k,
-            unit=Fraction(1, scale),
-            work=[int(x * scale) for x in work],
+            k=platform.k,
+            unit=Fraction(1, scale * rate),
+            work=[x * rate for x in work],
             tensors=[
-                Tensor(producer, frozenset(readers[start[t] : start[t + 1]]), int(size * scale))
+                Tensor(producer, frozenset(readers[start[t] : start[t + 1]]), size * per)
                 for t, (producer, size) in enumerate(zip(graph.tensors.producer.tolist(), sizes, strict=True))
             ],
-            held=[int(x * scale) for x in held],
-            shared=[(frozenset(p.users), int(x * scale)) for p, x in zip(graph.parameters, shared, strict=True)],
-            memory=int(memory * scale) if limited else None,
-            buffer=None if platform.activation_buffer is None else int(buffer * scale),
+            held=[x * per for x in held],
+            shared=[(frozenset(p.users), x * per) for p, x in zip(graph.parameters, shared, strict=True)],
+            memory=memory * per if limited else None,
+            buffer=None if platform.activation_buffer is None else buffer * per,
         )
 
     @cached_property
@@ -122,3 +121,20 @@ class ExactInstance:
     def work_bound(self) -> Fraction:
         """The larger of the heaviest node and the work per block, eq. (13), in the time unit of the work."""
         return max(Fraction(max(self.work)), Fraction(sum(self.work), self.k)) * self.unit
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Some topological order."""
+        missing = [len(nodes) for nodes in self.before]
+        order = [v for v in range(self.n) if not missing[v]]
+        for u in order:  # grows
+            for v in self.after[u]:
+                missing[v] -= 1
+                if not missing[v]:
+                    order.append(v)
+        return order
+
+
+def _times(x: float, scale: int) -> int:
+    top, bottom = x.as_integer_ratio()
+    return top * (scale // bottom)

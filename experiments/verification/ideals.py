@@ -50,7 +50,7 @@ def some_chain_is_below(exact: ExactInstance, value: Fraction, clock: Clock, pai
         If there are more pairs, or too many nodes.
     OutOfTimeError
     """
-    merged = merge(exact)
+    merged = merge(exact, clock)
     if merged.n > _NODES:
         raise TooManyIdealsError(f"more than {_NODES} nodes")
     question = _Bits.of(merged, value)
@@ -59,16 +59,15 @@ def some_chain_is_below(exact: ExactInstance, value: Fraction, clock: Clock, pai
     looked = 0
     for left in reversed(range(min(exact.k, len(question.work)))):  # more blocks than nodes never help
         for ideal, _ in level:
-            clock.check()
+            clock.raise_if_late()
             if question.cost(everything & ~ideal) < question.limit:
                 return True
         following = []
         for ideal, done in level if left else ():
-            for larger, work, cost in question.extensions(ideal):
+            for larger, work, cost in question.extensions(ideal, clock):
                 looked += 1
                 if looked > pairs:
                     raise TooManyIdealsError(f"more than {pairs} pairs of ideals")
-                clock.check()
                 rest = total - done - work
                 if cost < question.limit and larger not in reached and rest <= left * question.limit:
                     reached.add(larger)
@@ -133,7 +132,7 @@ class _Bits:
             total += max(0, self.base + params)
         return total
 
-    def extensions(self, ideal: int) -> Iterator[tuple[int, int, int]]:
+    def extensions(self, ideal: int, clock: Clock) -> Iterator[tuple[int, int, int]]:
         """Each larger ideal whose new nodes stay below the limit before cuts, with their work and their cost."""
         seen = {ideal}
         ready = _mask(v for v, before in enumerate(self.before) if not before & ~ideal and not ideal >> v & 1)
@@ -141,6 +140,7 @@ class _Bits:
         while stack:
             filled, ready, work, cut, params = stack.pop()
             for v in _members(ready):
+                clock.raise_if_late()
                 larger = filled | 1 << v
                 if larger in seen:
                     continue

@@ -16,22 +16,28 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from experiments.verification.clock import Clock
 from experiments.verification.exact_instance import ExactInstance, Tensor
 
 __all__ = ["merge"]
 
 
-def merge(exact: ExactInstance) -> ExactInstance:
+def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
     """A smaller question with the same optimum, as long as peaks do not count.
 
     Parameters
     ----------
     exact : ExactInstance
+    clock : Clock
 
     Returns
     -------
     ExactInstance
         Nodes are numbered anew; tensors that nobody reads are gone.
+
+    Raises
+    ------
+    OutOfTimeError
     """
     home = list(range(exact.n))  # where each node has gone
     work, held = list(exact.work), list(exact.held)
@@ -63,6 +69,7 @@ def merge(exact: ExactInstance) -> ExactInstance:
 
     waiting = list(range(exact.n))
     while waiting:
+        clock.raise_if_late()
         v = waiting.pop()
         if home[v] != v or (u := target(v)) is None:
             continue

@@ -7,6 +7,7 @@ are the caller's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -55,7 +56,8 @@ def verify(certificate: Certificate, *, ideals: bool = False, time_limit: float 
             faults += _faults_of_copies(certificate, stated, cost)
         else:
             faults.append(f"partition: {fault}")
-    task = Task(instance, exact, Clock(time_limit), pairs if ideals else None)
+    one_block = bottleneck(exact, [0] * exact.n, exact.order)
+    task = Task(exact, one_block, Clock(time_limit), pairs if ideals else None)
     checks = tuple(_check(task, claim, time_limit) for claim in certificate.claims)
     faults += [f"{check.claim.place} ({check.claim.method}): {check.fault}" for check in checks if check.fault]
     if stated is None or cost is not None:  # else the numbers below mean nothing
@@ -107,9 +109,11 @@ def _faults_of_sum(certificate: Certificate, cost: Fraction | None) -> Iterator[
         yield _unequal("bound", certificate.bound, best)
     ratio = ratio_of(cost, None if best is None else Fraction(best))
     claimed = certificate.ratio
-    if (claimed is None) != (ratio is None) or (
-        claimed is not None and ratio is not None and abs(Fraction(claimed) - ratio) > 2 * ROUNDING * ratio
-    ):
+    if claimed is None:  # files have no number for a ratio beyond the largest
+        same = ratio is None or math.isinf(as_float(ratio))
+    else:
+        same = ratio is not None and abs(Fraction(claimed) - ratio) <= 2 * ROUNDING * ratio
+    if not same:
         yield _unequal("ratio", claimed, None if ratio is None else as_float(ratio))
 
 

@@ -281,7 +281,19 @@ class ComputationGraph:
             raise InputError(f"Edge {u} -> {u} ({self.names[u]}) is a self-loop; remove it.")
 
     def _describe_cycle(self) -> str:
-        cycle = [u for u, *_ in nx.find_cycle(nx.DiGraph(self.edges.tolist()))]
+        # Each node that has no place in an order has a predecessor that has none: some walk backwards comes round.
+        start, before = (rows.tolist() for rows in self.predecessors)
+        left = set(range(self.n)) - set(self.topological_order.tolist())
+        walk: list[int] = []
+        place: dict[int, int] = {}
+        u = min(left)
+        while u not in place:
+            place[u] = len(walk)
+            walk.append(u)
+            u = next(p for p in before[start[u] : start[u + 1]] if p in left)
+        cycle = walk[place[u] :][::-1]
+        first = cycle.index(min(cycle))
+        cycle = cycle[first:] + cycle[:first]
         shown = [f"{u} ({self.names[u]})" for u in cycle[:_CYCLE_SHOWN]]
         if len(cycle) > _CYCLE_SHOWN:
             shown.append(f"… {len(cycle) - _CYCLE_SHOWN} more")

@@ -111,7 +111,7 @@ def read_graph(path: str | Path) -> ComputationGraph:
 
 
 def _sizes(value: Value) -> list[float]:
-    return [item.number() for item in value.items()] if isinstance(value.data, list) else [value.number()]
+    return value.numbers() if isinstance(value.data, list) else [value.number()]
 
 
 def _edge(value: Value) -> list[int]:

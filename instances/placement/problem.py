@@ -1,7 +1,7 @@
 """Device placement: which device runs each node of one training step, and how long the step takes.
 
 - `PlacementInstance`: one question; `Placement`: one answer, its step time and its peak memory
-- `instances.placement.timeline`: when each node runs and each transfer moves, event by event; the only definition of time
+- `instances.placement.timeline`: when each node runs and each transfer moves; the only definition of time
 
 Unlike a `Partition`, a placement may send data back and forth between devices. Source: Addanki et al., "Learning
 generalizable device placement algorithms for distributed machine learning", NeurIPS 2019 (Placeto).

@@ -96,6 +96,12 @@ class ScaledInstance:
         total = self._byte_time(self.instance.graph.parameter_total)
         return self.instance.has_overflow and self.spare_time < total < _OUT_OF_REACH**2
 
+    @property
+    def leaves_out_overflow(self) -> bool:
+        """Whether a block can overflow, but by times that solvers cannot tell from the work."""
+        total = self._byte_time(self.instance.graph.parameter_total)
+        return self.instance.has_overflow and self.spare_time < total and not self.has_overflow
+
     @cached_property
     def param_time(self) -> list[float]:
         """param_bytes / B of each node."""

@@ -131,6 +131,10 @@ def _read(highs: highspy.Highs, columns: list[Any], is_mip: bool, log: str) -> O
     # The objective of a linear program is a bound at its optimum alone.
     has_bound = is_mip or termination is Termination.OPTIMAL
     bound = info.mip_dual_bound if is_mip else info.objective_function_value
+    status = highs.getModelStatus()
+    is_doubtful = status == highspy.HighsModelStatus.kOptimal and not has_solution
+    if is_doubtful or status == highspy.HighsModelStatus.kUnknown:
+        return Outcome(Termination.STOPPED, 0.0, None, log)  # numbers too hard for it, but no cost is below 0
     objective = info.objective_function_value if has_solution else None
     if has_solution:
         for variable, value in zip(columns, highs.getSolution().col_value, strict=True):
