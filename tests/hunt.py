@@ -34,6 +34,7 @@ from subset_oracle import Case
 
 from instances import InputError
 from instances.graph.graph_file import graph_document
+from mtpp_models import SolverFaultError
 
 __all__ = ["Fault", "Tally", "again", "hunt", "try_seeds", "write_fault"]
 
@@ -128,7 +129,7 @@ def _outcome(method: Method, question: Any) -> float | str | None:
         with _patience(), warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             return float(method.check(question))
-    except InputError:
+    except (InputError, SolverFaultError):  # a solver may fail on such numbers, as long as it says so
         return None
     except Exception as error:  # whatever it is, no user shall see it
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

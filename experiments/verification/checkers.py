@@ -19,6 +19,8 @@ __all__ = ["CHECKERS", "Checker", "Task"]
 
 # A bound for one k may rest on another, which rests on another.
 _DEEPEST = 8
+# Methods whose nodes have to carry the value, however weak it is.
+_BY_NODES = ("pinned", "pigeonhole")
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Task:
         if Fraction(claim.value) > self.one_block * (1 + ROUNDING):
             most = as_float(self.one_block)
             return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {most!r}")
-        by_work = self.by_work_alone(claim)
+        by_work = None if claim.method in _BY_NODES else self.by_work_alone(claim)
         return by_work or CHECKERS.get(claim.method, Task.trusted)(self, claim)
 
     def by_work_alone(self, claim: Claim) -> Check | None:
