@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from heuristics import kahn, slice_order
-from heuristics.learned import packing, sweeps
+from heuristics.learned import block_filling, sweeps
 from heuristics.learned.policies import PROPOSERS, Proposer
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.graph.tensors import FloatArray
@@ -53,7 +53,7 @@ class TestPacking:
         instance = whole_numbers(rng)
         noise, weights = drawn(PROPOSERS["orders"], instance.graph.n, seed)
         room = rng.integers(5, 40) + 1 / 7  # no sum of whole numbers
-        order = packing.pack(noise, weights, room, instance.k, KernelArrays.of(instance))
+        order = block_filling.pack(noise, weights, room, instance.k, KernelArrays.of(instance))
         assert order.tolist() == packed(instance, noise, weights, room)
 
     def test_compares_some_of_many(self) -> None:
@@ -61,7 +61,7 @@ class TestPacking:
         graph = ComputationGraph.from_edges([], np.ones(400))
         instance = Instance(graph, Platform(4, bandwidth=1))
         noise = np.arange(400.0)
-        order = packing.pack(noise, np.zeros(len(packing.FEATURES)), 100.0, 4, KernelArrays.of(instance))
+        order = block_filling.pack(noise, np.zeros(len(block_filling.FEATURES)), 100.0, 4, KernelArrays.of(instance))
         assert order[0] == 255
         assert sorted(order.tolist()) == list(range(400))
 

@@ -157,19 +157,19 @@ def _planner(job: PlacementJob) -> dict[str, Any]:
     """The recurrent planner: trained on the family, and on each test graph alone."""
     import torch
 
-    from heuristics.placement.placeto import planner
+    from heuristics.placement.placeto import recurrent_planner
 
     test = job.instances("test")[: job.options["graphs"]]
     updates = 2 * job.options["updates"]
     with torch.random.fork_rng():
         torch.manual_seed(job.seed)
-        made = planner.Planner(job.devices)
-        planner.train_planner(made, job.instances("train"), updates=updates, seed=job.seed)
-        zero_shot = [planner.plan(made, instance, None) for instance in test]
+        made = recurrent_planner.Planner(job.devices)
+        recurrent_planner.train_planner(made, job.instances("train"), updates=updates, seed=job.seed)
+        zero_shot = [recurrent_planner.plan(made, instance, None) for instance in test]
         best = []
         for instance in test:
-            alone = planner.Planner(job.devices)
-            best += planner.train_planner(alone, [instance], updates=updates, seed=job.seed)
+            alone = recurrent_planner.Planner(job.devices)
+            best += recurrent_planner.train_planner(alone, [instance], updates=updates, seed=job.seed)
     return {"zero-shot": _measured(zero_shot), "best": _measured(best, [16 * updates] * len(best))}
 
 
