@@ -21,7 +21,7 @@ from instances.placement.problem import Placement, PlacementInstance
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from heuristics.placement.placeto import mixture, planner, policy, training  # noqa: E402 - they need PyTorch
+from heuristics.placement.placeto import policy, recurrent_planner, shipped_training, training  # noqa: E402 - they need PyTorch
 
 OPTIONS = {"fast": {}, "device-pool": {"width": 4, "rounds": 2}, "placeto": {"devices": 2, "width": 4, "rounds": 2}}
 
@@ -155,16 +155,18 @@ class TestPlanner:
         answers = []
         for _ in range(2):
             torch.manual_seed(0)
-            made = planner.Planner(2, hidden=8)
-            answers.append([p.device.tolist() for p in planner.train_planner(made, [twins(), diamond()], updates=4)])
-            answers[-1].append(planner.plan(made, twins(), None).device.tolist())
+            made = recurrent_planner.Planner(2, hidden=8)
+            answers.append(
+                [p.device.tolist() for p in recurrent_planner.train_planner(made, [twins(), diamond()], updates=4)]
+            )
+            answers[-1].append(recurrent_planner.plan(made, twins(), None).device.tolist())
         assert answers[0] == answers[1]
         assert [len(devices) for devices in answers[0]] == [10, 4, 10]
 
     def test_learns_on_one_graph(self) -> None:
         torch.manual_seed(0)
-        made, means = planner.Planner(2, hidden=16), []
-        (best,) = planner.train_planner(
+        made, means = recurrent_planner.Planner(2, hidden=16), []
+        (best,) = recurrent_planner.train_planner(
             made, [twins()], updates=60, rate=1e-2, on_progress=lambda _, mean: means.append(mean)
         )
         assert np.mean(means[-5:]) < np.mean(means[:5])
@@ -198,14 +200,14 @@ class TestShipped:
 
     def test_is_what_training_again_would_make(self) -> None:
         """As far as it says so itself; to repeat the weights takes minutes."""
-        short = mixture.retrain(dataclasses.replace(mixture.TRAINING, updates=1))
+        short = shipped_training.retrain(dataclasses.replace(shipped_training.TRAINING, updates=1))
         stated = json.loads(json.dumps(dict(short.about)))
-        assert dict(shipped().about) == stated | {"updates": mixture.TRAINING.updates}
+        assert dict(shipped().about) == stated | {"updates": shipped_training.TRAINING.updates}
         shapes, again = ({key: weight.shape for key, weight in c.weights.items()} for c in (shipped(), short))
         assert shapes == again
 
     def test_was_trained_where_memory_binds_too(self) -> None:
-        instances = mixture.mixture()
+        instances = shipped_training.mixture()
         alone = [Placement(instance, np.zeros(instance.graph.n, dtype=np.int64)) for instance in instances]
         assert {instance.devices for instance in instances} == {2, 4, 8}
         assert sum(placement.fits for placement in alone) == len(instances) // 2
