@@ -21,7 +21,7 @@ from heuristics import HEURISTICS, Limits
 from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
 from instances import Instance, Partition, Result
-from instances.placement.problem import Placement
+from instances.placement.placement import Placement
 from instances.results import PROOF_TOLERANCE
 from mtpp_models import MODELS, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree

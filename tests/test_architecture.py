@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grimp
+import networkx as nx
 import pytest
 
 from instances.import_guard import SIBLINGS, check_siblings
@@ -79,6 +81,26 @@ def test_public_names_exist(name: str) -> None:
     public = getattr(module, "__all__", [])
     assert [entry for entry in public if not hasattr(module, entry)] == []
     assert len(set(public)) == len(public)
+
+
+@pytest.mark.parametrize(
+    ("package", "most"), [("instances", 18), ("heuristics", 10), ("mtpp_models", 11), ("experiments", 11)]
+)
+def test_rooms_seen_at_once(package: str, most: int) -> None:
+    """Files and folders of a package: as many as a reader takes in at a glance."""
+    rooms = {
+        path.stem for path in (ROOT / package).iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert len(rooms - {"__init__"}) <= most, sorted(rooms)
+
+
+def test_no_file_imports_itself_in_a_circle() -> None:
+    """Also not inside of functions."""
+    graph = grimp.build_graph(*SIBLINGS, cache_dir=None)
+    imports = nx.DiGraph(
+        (name, other) for name in graph.modules for other in graph.find_modules_directly_imported_by(name)
+    )
+    assert [circle for circle in nx.strongly_connected_components(imports) if len(circle) > 1] == []
 
 
 def test_files_are_short() -> None:

@@ -14,7 +14,6 @@ from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.random_graphs import regal_style
 from mtpp_models import Case, Formulation, ScaledInstance, solve
-from mtpp_models.formulations.formulation import as_modelled
 from mtpp_models.formulations.superblocks import coarse, equal_sizes, merged, superblocks
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
@@ -42,7 +41,7 @@ def objective(instance: Instance, sizes: list[int], unit: float = 1.0) -> float:
 
 
 def optimum(instance: Instance) -> float:
-    return best_partition(as_modelled(instance)).bottleneck
+    return best_partition(instance.without_peaks()).bottleneck
 
 
 @settings(max_examples=80)
@@ -69,7 +68,7 @@ def test_superblocks_are_a_lower_bound_beside_a_huge_overflow(instance: Instance
 @given(partitions(max_nodes=6, huge_ratio=False), st.data())
 def test_merging_the_blocks_of_a_partition_raises_no_cost(partition: Partition, data: st.DataObject) -> None:
     """The optimum with y fixed to the merged partition is at most the bottleneck."""
-    partition = Partition(as_modelled(partition.instance), partition.block)
+    partition = Partition(partition.instance.without_peaks(), partition.block)
     platform = partition.instance.platform
     assume((platform.activation_buffer or 0.0) <= platform.memory)  # else the model charges empty blocks
     sizes = data.draw(compositions(partition.instance.k))

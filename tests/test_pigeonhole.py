@@ -24,7 +24,8 @@ from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import FAMILIES, TOYS, regal_style
 from mtpp_models import solve
 from mtpp_models.bounds.pigeonhole import pigeonhole
-from mtpp_models.bounds.pinned import UNIT, BlockCuts, pinned
+from mtpp_models.bounds.pinned import pinned
+from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.cliques import core, find_clique
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.pair_cuts import PairCuts

@@ -17,7 +17,8 @@ from strategies import graphs, heavy_overflows, instances, partitions
 from heuristics import HEURISTICS, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.random_graphs import FAMILIES, TOYS, regal_style
-from mtpp_models.bounds.pinned import UNIT, BlockCuts, pinned
+from mtpp_models.bounds.pinned import pinned
+from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.joins import join
 from mtpp_models.simple import simple
 

@@ -25,8 +25,9 @@ from heuristics.placement.simulator import (
     workspace,
 )
 from instances import ComputationGraph, InputError, SharedParameter
+from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document, read_placement, save_placement
-from instances.placement.problem import MEASURED_GAPS, Placement, PlacementInstance
+from instances.placement.problem import MEASURED_GAPS, PlacementInstance
 
 EXACT = pytest.approx
 

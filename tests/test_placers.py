@@ -23,7 +23,8 @@ from heuristics.placement.rivals import expert
 from heuristics.placement.simulator import SimulatorArrays, peak_memory, simulate, step_times, workspace
 from instances import ComputationGraph, InputError
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 NMT = PLACEMENT_FAMILIES["nmt"].graph(1)
 

@@ -11,7 +11,8 @@ from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, FEATURES
 from heuristics.placement.placeto.rollout import sampled
 from instances import ComputationGraph, InputError
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 
 def diamond(k: int = 2, **platform: float) -> PlacementInstance:

@@ -17,7 +17,8 @@ from heuristics.placement.placeto.environment import Environment, Question
 from heuristics.placement.placeto.zero_shot import explore
 from instances import ComputationGraph, InputError
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -28,7 +28,6 @@ from mtpp_models.cuts.max_flow import reachability
 from mtpp_models.cuts.windows import windows
 from mtpp_models.formulations.clique_rows import cliques, successions
 from mtpp_models.formulations.exact import EXACT
-from mtpp_models.formulations.formulation import as_modelled
 from mtpp_models.formulations.parts import ablation
 from mtpp_models.formulations.strengthened import pose, strengthened
 from mtpp_models.formulations.superblocks import coarse, merged, superblocks
@@ -41,7 +40,7 @@ FACTORS = st.sampled_from([1.0, 1.0, 1.0, 1.05, 1.3, 2.0])
 
 def below(instance: Instance, ceiling: float) -> Iterator[Partition]:
     """All partitions with a bottleneck below the ceiling; peaks count as 0."""
-    edges, modelled = instance.graph.edges.tolist(), as_modelled(instance)
+    edges, modelled = instance.graph.edges.tolist(), instance.without_peaks()
     for block in itertools.product(range(instance.k), repeat=instance.graph.n):
         if all(block[u] <= block[v] for u, v in edges):
             partition = Partition(modelled, block)
@@ -51,7 +50,7 @@ def below(instance: Instance, ceiling: float) -> Iterator[Partition]:
 
 def ceiling_of(partition: Partition, factor: float) -> float:
     """A bottleneck, so that sums which equal it occur, or more."""
-    ceiling = Partition(as_modelled(partition.instance), partition.block).bottleneck * factor
+    ceiling = Partition(partition.instance.without_peaks(), partition.block).bottleneck * factor
     assume(ceiling > 0)
     return ceiling
 
@@ -63,7 +62,7 @@ def test_no_partition_below_the_ceiling_leaves_its_windows(partition: Partition,
     ceiling = ceiling_of(partition, factor)
     pairs = conflicts(partition.instance, ceiling)
     for apart in (None, pairs):
-        first, last = windows(as_modelled(partition.instance), ceiling, apart)
+        first, last = windows(partition.instance.without_peaks(), ceiling, apart)
         for other in below(partition.instance, ceiling):
             assert (first <= other.block + 1).all()
             assert (other.block + 1 <= last).all()
@@ -127,7 +126,7 @@ def test_only_the_nearest_pairs_of_a_chain_are_kept() -> None:
 @given(partitions(max_nodes=5, huge_ratio=False), st.sampled_from(NAMES), st.integers(0, 3))
 def test_every_row_holds_for_every_partition_below_the_start(start: Partition, name: str, j: int) -> None:
     """Of the contracted instance, whose groups none of them cuts; j = 0 is the exact model."""
-    assume(Partition(as_modelled(start.instance), start.block).bottleneck > 0)
+    assume(Partition(start.instance.without_peaks(), start.block).bottleneck > 0)
     model = strengthened(coarse(j) if j else EXACT, Strengthening.of(name.removeprefix("exact+")))
     assert isinstance(model, Formulation)
     assert model.sizes is not None
@@ -210,7 +209,7 @@ def test_bounds_hold_for_numbers_of_any_size(instance: Instance) -> None:
 @settings(max_examples=30)
 @given(heavy_overflows())
 def test_bounds_hold_beside_a_huge_overflow(instance: Instance) -> None:
-    best = best_partition(as_modelled(instance))
+    best = best_partition(instance.without_peaks())
     for start in starts(instance):
         bound = solve(instance, "exact+all", start=start).bound
         assert bound is not None

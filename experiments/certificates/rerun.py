@@ -17,7 +17,6 @@ from instances.errors import printable
 from instances.interrupts import catch_interrupt
 from mtpp_models import SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.formulations.formulation import as_modelled
 
 __all__ = ["rerun"]
 
@@ -117,7 +116,7 @@ def _search_again(instance: Instance, check: Check, seconds: float) -> Check:
     for v in reversed(order):  # what leads to the block lies before it
         if not block[v] and (superblock[after[start[v] : start[v + 1]]] < 2).any():
             superblock[v] = 0
-    cost = float(Partition(as_modelled(instance).with_k(3), superblock).block_costs[1])
+    cost = float(Partition(instance.without_peaks().with_k(3), superblock).block_costs[1])
     if claim.value <= cost * (1 + _ROUNDING):
         return check._replace(how=f"{check.how}; not confirmed, it is beyond the digits of the search")
     return check._replace(

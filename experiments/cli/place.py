@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from instances import ComputationGraph
-    from instances.placement.problem import Placement
+    from instances.placement.placement import Placement
 
 __all__ = ["load_step", "place", "placement_row"]
 
@@ -94,8 +94,9 @@ def place(
     from heuristics.placement import PLACERS
     from instances.interrupts import catch_interrupt
     from instances.placement.grouping import GROUPS, group_nodes
+    from instances.placement.placement import Placement
     from instances.placement.placement_file import save_placement
-    from instances.placement.problem import Placement, PlacementInstance
+    from instances.placement.problem import PlacementInstance
 
     if method not in PLACERS:
         raise InputError(f"--method {method}: choose one of {', '.join(PLACERS)}.")

@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from experiments.text_tables import drawn
-from instances.placement.problem import Placement
+from instances.placement.placement import Placement
 
 __all__ = ["placement_figure", "plot_placement", "plot_timeline"]
 

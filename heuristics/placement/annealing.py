@@ -10,7 +10,8 @@ from heuristics.limits import Limits
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["anneal", "climb"]
 

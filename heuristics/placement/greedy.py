@@ -14,7 +14,8 @@ from heuristics.placement.heft import rank_order
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["greedy"]
 

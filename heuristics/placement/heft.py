@@ -11,7 +11,8 @@ import numpy as np
 
 from heuristics.limits import Limits
 from instances.graph.tensors import FloatArray, IntArray
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["heft", "rank_order", "upward_rank"]
 

@@ -13,7 +13,8 @@ from scipy.sparse import coo_array, csr_array
 from heuristics.limits import Limits
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["has_scotch", "metis", "scotch"]
 

@@ -14,7 +14,8 @@ from heuristics.placement.heft import heft
 from heuristics.placement.partitioners import metis, scotch
 from heuristics.placement.placeto import zero_shot
 from heuristics.placement.rivals import best_random, expert, single
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["PLACERS", "Placer", "PlacerSpec"]
 

@@ -8,7 +8,8 @@ from heuristics.limits import Limits
 from heuristics.placement.simulator import penalised_times
 from instances.graph.tensors import IntArray
 from instances.placement.grouping import node_layers
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["best_random", "expert", "random_placements", "single"]
 

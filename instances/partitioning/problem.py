@@ -153,3 +153,8 @@ class Instance:
     def with_k(self, k: int) -> Instance:
         """The same question for another number of blocks."""
         return self if k == self.k else replace(self, platform=replace(self.platform, k=k))
+
+    def without_peaks(self) -> Instance:
+        """The question that bounds and models speak of: without a fixed buffer the peak counts as 0."""
+        buffer = self.platform.activation_buffer or 0.0
+        return replace(self, platform=replace(self.platform, activation_buffer=buffer))

@@ -8,7 +8,8 @@ from typing import Any
 
 from instances.errors import InputError
 from instances.json_files import read_json, write_json
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["PLACEMENT_FORMAT", "placement_document", "read_placement", "save_placement"]
 

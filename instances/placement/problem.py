@@ -1,7 +1,7 @@
 """Device placement: which device runs each node of one training step, and how long the step takes.
 
-- `PlacementInstance`: one question; `Placement`: one answer, its step time and its peak memory
-- `instances.placement.timeline`: when each node runs and each transfer moves; the only definition of time
+`PlacementInstance` is one question. `instances.placement.timeline` says when each node runs and each transfer moves; it
+is the only definition of time.
 
 Unlike a `Partition`, a placement may send data back and forth between devices. Source: Addanki et al., "Learning
 generalizable device placement algorithms for distributed machine learning", NeurIPS 2019 (Placeto).
@@ -13,18 +13,15 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import FloatArray, IntArray, freeze
+from instances.graph.tensors import FloatArray
 from instances.partitioning.problem import Platform
-from instances.placement.timeline import Timeline, peak_activations, run
 
-__all__ = ["MEASURED_GAPS", "OVERFLOW_WEIGHT", "Placement", "PlacementInstance"]
+__all__ = ["MEASURED_GAPS", "OVERFLOW_WEIGHT", "PlacementInstance"]
 
 #: Gaps that Placeto's authors fitted to measurements on Tesla K80 devices [s]; they belong to work in seconds.
 MEASURED_GAPS = {"node_gap": 5.7e-6, "transfer_gap": 25e-6}
@@ -119,89 +116,3 @@ class PlacementInstance:
         """(t,) time of one transfer of each tensor: bytes over bandwidth."""
         with np.errstate(over="ignore"):  # an infinite one is refused
             return self.graph.tensors.bytes / self.bandwidth
-
-
-@dataclass(frozen=True, eq=False)
-class Placement:
-    """One answer: a device for every node; all costs are computed from `timeline`.
-
-    Parameters
-    ----------
-    instance : PlacementInstance
-    device : (n,) integers
-        Device of each node, 0 to `devices` - 1; devices may be idle.
-
-    Raises
-    ------
-    InputError
-        If there is not one device per node, or it does not exist.
-
-    Examples
-    --------
-    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[6, 6, 0])
-    >>> Placement(PlacementInstance(graph, devices=2, bandwidth=3), [0, 1, 0]).step_time
-    13.0
-    """
-
-    instance: PlacementInstance
-    device: IntArray
-
-    def __init__(self, instance: PlacementInstance, device: ArrayLike) -> None:
-        try:
-            places = np.array([operator.index(d) for d in np.asarray(device).tolist()], dtype=np.int64)
-        except (TypeError, ValueError, OverflowError):
-            raise InputError("The devices of a placement must be a plain list of whole numbers.") from None
-        n, k = instance.graph.n, instance.devices
-        if len(places) != n:
-            raise InputError(f"There are {n} nodes but {len(places)} devices in the placement; give one per node.")
-        for v in np.flatnonzero((places < 0) | (places >= k))[:1]:
-            raise InputError(f"Node {v} ({instance.graph.names[v]}) is on device {places[v]}; use 0 to {k - 1}.")
-        freeze(places)
-        object.__setattr__(self, "instance", instance)
-        object.__setattr__(self, "device", places)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        freeze(self.device)  # pickling forgets it
-
-    @cached_property
-    def timeline(self) -> Timeline:
-        """When each node runs and each transfer moves."""
-        return run(self.instance, self.device)
-
-    @property
-    def step_time(self) -> float:
-        """Time from the start of the first node to the end of the last one."""
-        return float(self.timeline.end.max())
-
-    @property
-    def relative_time(self) -> float:
-        """Step time over the time of all nodes on one device without gaps."""
-        return self.step_time / self.instance.total_work
-
-    @cached_property
-    def param_bytes(self) -> FloatArray:
-        """(k,) parameters on each device [bytes]; a shared one counts once on each device that uses it."""
-        graph, k = self.instance.graph, self.instance.devices
-        total = np.bincount(self.device, graph.param_bytes, minlength=k).astype(np.float64)
-        for parameter in graph.parameters:
-            total[np.unique(self.device[list(parameter.users)])] += parameter.bytes
-        return total
-
-    @cached_property
-    def peak_memory(self) -> FloatArray:
-        """(k,) largest memory in use on each device, parameters included [bytes]."""
-        return self.param_bytes + peak_activations(self.instance, self.device, self.timeline)
-
-    @property
-    def fits(self) -> bool:
-        """Whether no device needs more than its memory."""
-        return bool((self.peak_memory <= self.instance.memory).all())
-
-    @property
-    def penalised_time(self) -> float:
-        """What searches minimise: relative time, and `OVERFLOW_WEIGHT` for each memory's worth of overflow."""
-        if math.isinf(self.instance.memory):
-            return self.relative_time
-        overflow = np.maximum(0.0, self.peak_memory / self.instance.memory - 1)
-        return self.relative_time + OVERFLOW_WEIGHT * float(overflow.sum())

@@ -22,14 +22,12 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from instances.graph.tensors import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from instances.placement.problem import PlacementInstance
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["Timeline", "Transfer", "peak_activations", "run"]
 

@@ -26,7 +26,8 @@ from instances import Bound, Partition, Result
 from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.bounds.pinned import UNIT, BlockCuts, pinned
+from mtpp_models.bounds.pinned import pinned
+from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.cliques import core, find_clique
 from mtpp_models.cuts.pair_cuts import PairCuts
 from mtpp_models.simple import simple

@@ -1,7 +1,7 @@
 r"""Pairs of nodes that no cheap partition puts into one block.
 
 A block that holds u and v is a convex set around both, so it costs at least :math:`L(\{u, v\})`, the minimum cut of
-`mtpp_models.bounds.pinned` around u, v and all nodes between them. If that is T or more, u and v lie in different
+`mtpp_models.cuts.block_cuts` around u, v and all nodes between them. If that is T or more, u and v lie in different
 blocks of every partition with a bottleneck below T.
 
 A convex set S that holds u and v and has f(S) < T shows that :math:`L(\{u, v\}) < T`: it satisfies whatever the cut
@@ -16,7 +16,7 @@ import numpy as np
 
 from instances import Instance
 from instances.graph.tensors import IntArray
-from mtpp_models.bounds.pinned import UNIT, BlockCuts
+from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.pair_cuts import PairCuts
 
 __all__ = ["conflicts"]

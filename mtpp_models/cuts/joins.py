@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from instances import Instance
 from instances.graph.tensors import IntArray
 from instances.partitioning.reductions import Contraction, merge
-from mtpp_models.bounds.pinned import BlockCuts
+from mtpp_models.cuts.block_cuts import BlockCuts
 
 __all__ = ["join"]
 

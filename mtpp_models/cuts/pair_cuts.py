@@ -1,8 +1,8 @@
 r"""What two nodes in one block cost, for all pairs of nodes; compiled by numba.
 
-L({u, v}) is the minimum cut of `mtpp_models.bounds.pinned` around u, v and all between them. Most pairs need no cut of
-their own: a convex set S with f(S) ≤ T satisfies the arcs of every pair inside, so that L ≤ T for all of them at once.
-Such sets are segments of topological orders, and the source sides of the cuts themselves.
+L({u, v}) is the minimum cut of `mtpp_models.cuts.block_cuts` around u, v and all between them. Most pairs need no cut
+of their own: a convex set S with f(S) ≤ T satisfies the arcs of every pair inside, so that L ≤ T for all of them at
+once. Such sets are segments of topological orders, and the source sides of the cuts themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from instances import ComputationGraph
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
-from mtpp_models.bounds.pinned import UNIT, BlockCuts
+from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import BoolArray, Network, augment
 
 __all__ = ["PairCuts"]

@@ -12,21 +12,29 @@ nodes that cannot share a block, the later one lies at least one block behind.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from instances import Instance
 from instances.graph.tensors import IntArray
-from mtpp_models.bounds.pinned import UNIT, BlockCuts
+from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import augment
-from mtpp_models.formulations.constraints import Windows
 
-__all__ = ["windows"]
+__all__ = ["BlockWindows", "windows"]
 
 #: More than the rounding of a sum of floats.
 _ROUNDING = 1e-12
 
 
-def windows(instance: Instance, ceiling: float, apart: IntArray | None = None) -> Windows:
+class BlockWindows(NamedTuple):
+    """First and last (super)block of each node, from 1; two (n,) arrays."""
+
+    first: IntArray
+    last: IntArray
+
+
+def windows(instance: Instance, ceiling: float, apart: IntArray | None = None) -> BlockWindows:
     """First and last block of each node in all partitions with a bottleneck below `ceiling`.
 
     Parameters
@@ -40,7 +48,7 @@ def windows(instance: Instance, ceiling: float, apart: IntArray | None = None) -
 
     Returns
     -------
-    Windows
+    BlockWindows
         The first block is behind the last one where there is no such partition.
 
     Examples
@@ -67,7 +75,7 @@ def windows(instance: Instance, ceiling: float, apart: IntArray | None = None) -
         last[v] = min(
             k + 1 - _blocks(behind, ceiling), last[cuts.reach[v]].min(), last[before[v]].min(initial=k + 1) - 1
         )
-    return Windows(first, last)
+    return BlockWindows(first, last)
 
 
 def _blocks(cost: float, ceiling: float) -> int:

@@ -48,12 +48,11 @@ from typing import NamedTuple
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
 
-from instances.graph.tensors import IntArray
+from mtpp_models.cuts.windows import BlockWindows
 from mtpp_models.formulations.formulation import ScaledInstance
 
 __all__ = [
     "Crowd",
-    "Windows",
     "add_assignment",
     "add_block_costs",
     "add_conflicts",
@@ -62,13 +61,6 @@ __all__ = [
     "add_tensor_cuts",
     "x",
 ]
-
-
-class Windows(NamedTuple):
-    """First and last (super)block of each node, from 1; two (n,) arrays."""
-
-    first: IntArray
-    last: IntArray
 
 
 class Crowd(NamedTuple):
@@ -84,7 +76,7 @@ def x(m: pyo.ConcreteModel, v: int, b: int) -> NumericExpression:
     return m.y[v, b] - m.y[v, b - 1]
 
 
-def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int, windows: Windows | None = None) -> None:
+def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int, windows: BlockWindows | None = None) -> None:
     """Sets, the variables y with their two fixed columns, and their order in b; y outside windows is fixed."""
     m.V = pyo.RangeSet(0, data.n - 1, doc="nodes v")
     m.B = pyo.RangeSet(1, k, doc="blocks b")

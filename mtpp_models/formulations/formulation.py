@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.simple import simple
 from mtpp_models.solvers.interface import Controls
 
-__all__ = ["Algorithm", "Case", "Formulation", "ScaledInstance", "as_modelled", "block_ranks"]
+__all__ = ["Algorithm", "Case", "Formulation", "ScaledInstance", "block_ranks"]
 
 _OUT_OF_REACH = 1e3
 
@@ -39,7 +39,7 @@ class ScaledInstance:
     def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
         """Scale by what `start` costs in the models, else by a time that is near the optimum."""
         if start is not None:
-            costs = Partition(as_modelled(instance), start.block, start.order)
+            costs = Partition(instance.without_peaks(), start.block, start.order)
             return cls(instance, costs.bottleneck or 1.0)
         return cls(instance, max(simple(instance), _one_block(instance) / instance.k) or 1.0)
 
@@ -225,12 +225,6 @@ class Formulation:
     is_bound: bool = True
 
 
-def as_modelled(instance: Instance) -> Instance:
-    """The instance that the models speak of: without a fixed buffer the peak counts as 0."""
-    buffer = instance.platform.activation_buffer or 0.0
-    return replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
-
-
 def block_ranks(partition: Partition) -> IntArray:
     """(n,) block of each node counted from 1, with the empty blocks at the end, so that none is above n."""
     return np.unique(partition.block, return_inverse=True)[1] + 1
@@ -238,4 +232,4 @@ def block_ranks(partition: Partition) -> IntArray:
 
 def _one_block(instance: Instance) -> float:
     """Bottleneck, in the models, of the partition that cuts nothing."""
-    return Partition(as_modelled(instance), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck
+    return Partition(instance.without_peaks(), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck

@@ -24,10 +24,10 @@ from instances.partitioning.reductions import Contraction
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.joins import join
 from mtpp_models.cuts.max_flow import BoolArray, reachability
-from mtpp_models.cuts.windows import windows
+from mtpp_models.cuts.windows import BlockWindows, windows
 from mtpp_models.formulations.clique_rows import cliques, successions
-from mtpp_models.formulations.constraints import Crowd, Windows, add_conflicts
-from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance, as_modelled, block_ranks
+from mtpp_models.formulations.constraints import Crowd, add_conflicts
+from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance, block_ranks
 from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.formulations.superblocks import merged, superblocks
 from mtpp_models.simple import simple
@@ -111,7 +111,7 @@ def pose(
     if start is None:
         raise InputError(f"The model {model.name} needs a partition to start from; give one.")
     assert model.sizes is not None
-    parts, relaxed = model.strengthening, as_modelled(instance)
+    parts, relaxed = model.strengthening, instance.without_peaks()
     start = Partition(relaxed, start.block, start.order)
     ceiling, unit = start.bottleneck * (1 - margin), start.bottleneck or 1.0
     if simple(instance) >= ceiling:
@@ -138,7 +138,7 @@ def pose(
 class _Facts(NamedTuple):
     """What holds below the ceiling, for superblocks counted from 1."""
 
-    windows: Windows
+    windows: BlockWindows
     successions: list[tuple[int, int, int]]
     crowds: list[Crowd]
 
@@ -158,11 +158,11 @@ def _facts(
         if (blocks.first > blocks.last).any():
             return None
     else:
-        blocks = Windows(np.ones(n, dtype=np.int64), np.full(n, instance.k))
+        blocks = BlockWindows(np.ones(n, dtype=np.int64), np.full(n, instance.k))
     home = np.repeat(np.arange(1, len(sizes) + 1), sizes)
     first, last = home[blocks.first - 1], home[blocks.last - 1]
     reach = reachability(*graph.successors, graph.topological_order)
-    facts = _Facts(Windows(first, last), [], [])
+    facts = _Facts(BlockWindows(first, last), [], [])
     for s in sorted(set(sizes)) if parts.conflicts else ():
         wide, narrow = _matrix(apart[s], n), _matrix(apart[1], n)
         pairs = successions(wide, reach).tolist()
@@ -189,7 +189,7 @@ def _matrix(pairs: IntArray, n: int) -> BoolArray:
 
 
 def _kept(
-    start: Partition, contraction: Contraction, instance: Instance, case: Case, windows: Windows
+    start: Partition, contraction: Contraction, instance: Instance, case: Case, windows: BlockWindows
 ) -> Partition | None:
     """The start in the contracted instance, if it cuts no joined edge and lies within the windows."""
     block = block_ranks(start) - 1

@@ -24,8 +24,8 @@ from pyomo.core.expr import NumericExpression
 
 from instances import InputError, Partition
 from instances.graph.tensors import IntArray
+from mtpp_models.cuts.windows import BlockWindows
 from mtpp_models.formulations.constraints import (
-    Windows,
     add_assignment,
     add_block_costs,
     add_dag,
@@ -38,7 +38,7 @@ __all__ = ["coarse", "equal_sizes", "superblocks"]
 
 
 def superblocks(
-    data: ScaledInstance, sizes: Sequence[int], *, windows: Windows | None = None, stronger: bool = False
+    data: ScaledInstance, sizes: Sequence[int], *, windows: BlockWindows | None = None, stronger: bool = False
 ) -> pyo.ConcreteModel:
     """Build the model of superblocks of these sizes.
 
@@ -47,7 +47,7 @@ def superblocks(
     data : ScaledInstance
     sizes : sequence of int
         Number of blocks in each superblock.
-    windows : Windows, optional
+    windows : BlockWindows, optional
         Where nodes may lie.
     stronger : bool
         Whether (9') and (10') stand for (9) and (10).

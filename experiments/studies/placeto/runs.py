@@ -28,7 +28,8 @@ from heuristics.placement.registry import PLACERS
 from heuristics.placement.rivals import random_placements
 from heuristics.placement.simulator import step_times
 from instances import InputError
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["execute", "make_runs"]
 

@@ -14,7 +14,8 @@ from heuristics.placement.simulator import SimulatorArrays, Workspace, penalised
 from instances.compiled import compiled
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["Environment", "Order", "Question", "Start", "roll_out", "start_place", "traversal"]
 

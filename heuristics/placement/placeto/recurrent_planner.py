@@ -17,7 +17,8 @@ from heuristics.placement.placeto.environment import Question
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT
 from heuristics.placement.simulator import penalised_times
 from instances.graph.tensors import IntArray
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["Planner", "plan", "train_planner"]
 

@@ -19,7 +19,8 @@ from heuristics.placement.placeto.environment import (
     traversal,
 )
 from instances.graph.tensors import FloatArray, IntArray
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["FastScorer", "Outcome", "Scorer", "place", "sampled"]
 

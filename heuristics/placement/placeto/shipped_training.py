@@ -11,7 +11,8 @@ from heuristics.placement.placeto.checkpoints import Checkpoint
 from heuristics.placement.placeto.policy import capture, create
 from heuristics.placement.placeto.training import Point, Training, train
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["TRAINING", "mixture", "retrain"]
 

@@ -12,7 +12,8 @@ from heuristics.placement.placeto.checkpoints import shipped
 from heuristics.placement.placeto.environment import Environment, Question, Start, roll_out, start_place, traversal
 from heuristics.placement.placeto.rollout import FastScorer
 from instances.graph.tensors import IntArray
-from instances.placement.problem import Placement, PlacementInstance
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 __all__ = ["explore", "zero_shot"]
 

@@ -4,8 +4,8 @@ For any multiplier :math:`\lambda \ge 0`, a set S that is worth 1 costs
 
 .. math:: f(S) \ge \min_S \{ f(S) - \lambda\, \mathrm{price}(S) \} + \lambda,
 
-which is one minimum cut in the network of `mtpp_models.bounds.pinned`, where nodes with a negative balance of work and
-price are supplies. The best multiplier lies where a cheap set that is worth too little and a dear one that is worth
+which is one minimum cut in the network of `mtpp_models.cuts.block_cuts`, where nodes with a negative balance of work
+and price are supplies. The best multiplier lies where a cheap set that is worth too little and a dear one that is worth
 enough are tied.
 
 Overflow is bounded from below by 0 and by what private parameters exceed the memory by; both are linear, and each has
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from instances import Instance
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
-from mtpp_models.bounds.pinned import UNIT, BlockCuts
+from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, Network, augment
 
 __all__ = ["IN", "OUT", "Question", "linear_costs", "relax"]

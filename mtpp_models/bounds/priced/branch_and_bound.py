@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from instances import Instance
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray
-from mtpp_models.bounds.pinned import UNIT, BlockCuts
 from mtpp_models.bounds.priced.block_relaxation import IN, OUT, Question, linear_costs, relax
+from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import BoolArray
 

@@ -32,7 +32,6 @@ from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.cuts.max_flow import BoolArray
-from mtpp_models.formulations.formulation import as_modelled
 from mtpp_models.simple import simple
 from mtpp_models.solvers.interface import Controls
 
@@ -83,7 +82,7 @@ def priced(start: Partition, controls: Controls) -> Result:
     instance = start.instance
     floor = simple(instance)
     # All nodes together are worth their share as well.
-    everything = Partition(as_modelled(instance), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck
+    everything = Partition(instance.without_peaks(), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck
     bound = Bound(floor, PRICED, optimal=min(start.bottleneck, everything) <= floor)
     if bound.optimal:
         return Result(PRICED, instance, start, bound, {"solve": time.monotonic() - begin})

@@ -1,0 +1,155 @@
+r"""Minimum cuts around nodes: what a block that holds them must cost.
+
+:math:`L(A) = \min \{ f(S) : A \subseteq S \subseteq V \}`, overflow dropped. f without overflow is submodular, and L is
+a minimum cut: arcs ``v → sink`` of capacity work(v), and for each tensor t of u two nodes, ``u → out_t`` and ``in_t →
+u`` of capacity bytes(t) / B, with infinite arcs ``out_t → each reader → in_t``; with a single reader, these are one arc
+each way. Pinned nodes are tied to the source. Blocks are convex: every node between two pinned ones is pinned too, and
+for an edge a → b behind which a pinned node lies, a ∈ S implies b ∈ S; likewise b ∈ S implies a ∈ S where a pinned node
+lies before a.
+
+Capacities are whole numbers, scaled by the bottleneck of a known partition and rounded down, so that the cut in
+integers is a lower bound; nothing above that bottleneck is of interest, and a single arc lets no more through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from instances import Instance
+from instances.graph.tensors import FloatArray, IntArray
+from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, Network, augment, reachability
+
+__all__ = ["UNIT", "BlockCuts", "Cut"]
+
+#: The ceiling as a whole number: fine enough for thousands of arcs, coarser than what re-checks certificates.
+UNIT = 2**36
+
+
+class Cut(NamedTuple):
+    """Lower bound on the cost of some blocks, and the cheapest node set that the cut found.
+
+    Parameters
+    ----------
+    cost : float
+        In the time unit of the work, rounded down; the ceiling if that is smaller.
+    nodes : (n,) booleans
+        A set of that cost; empty if it costs the ceiling or more.
+    """
+
+    cost: float
+    nodes: BoolArray
+
+
+class BlockCuts:
+    """Minimum cuts of one instance.
+
+    Parameters
+    ----------
+    instance : Instance
+    ceiling : float
+        Bottleneck of a known partition, positive; costs above it count as it.
+
+    Attributes
+    ----------
+    reach, reach_back : (n, n) booleans
+        Whether a path, maybe of no edge, leads from the row to the column, or from the column to the row.
+    work, time : integers
+        Of the nodes and tensors, in 2^-36 of the ceiling.
+    network : Network
+    """
+
+    def __init__(self, instance: Instance, ceiling: float) -> None:
+        graph = self.graph = instance.graph
+        self._ceiling, self._tensor_time = ceiling, instance.tensor_time
+        self.reach = reachability(*graph.successors, graph.topological_order)
+        self.reach_back = np.ascontiguousarray(self.reach.T)
+        self.time, self.work = self.whole(self._tensor_time), self.whole(graph.work)
+        self.network = self._build()
+
+    def alone(self) -> FloatArray:
+        """(n,) cost of each node as a block of its own: at least L."""
+        graph = self.graph
+        cost = self.work.astype(np.float64)
+        read = np.diff(graph.tensors.start) > 0
+        np.add.at(cost, graph.tensors.producer[read], self.time[read])
+        np.add.at(cost, graph.tensors.consumers, self.time[graph.edge_tensor])
+        return self.scaled(cost)
+
+    def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
+        """L of the nodes and all between them, or the ceiling if that is smaller; see `cut`."""
+        return self.cut(nodes, without).cost
+
+    def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
+        """Cut around the nodes and all between them.
+
+        Parameters
+        ----------
+        nodes : iterable of int
+            At least one.
+        without : int, optional
+            A node that the block must not hold.
+
+        Returns
+        -------
+        Cut
+        """
+        given = list(nodes)
+        before: BoolArray = np.asarray(self.reach_back[given].any(axis=0))
+        behind: BoolArray = np.asarray(self.reach[given].any(axis=0))
+        network, sources = self.network, np.flatnonzero(before & behind)
+        residual, drain = network.capacity.copy(), network.drain.copy()
+        if without is not None:
+            drain[without] = UNLIMITED
+        reached = np.zeros(len(drain), dtype=bool)
+        flow = augment(network, residual, drain, sources, before, behind, UNIT, reached)
+        return Cut(float(self.scaled(flow)), reached[: self.graph.n])
+
+    def is_convex(self, nodes: BoolArray) -> bool:
+        """Whether the (n,) set holds all paths between its nodes."""
+        return not (self.reach[nodes].any(axis=0) & self.reach_back[nodes].any(axis=0) & ~nodes).any()
+
+    def whole(self, values: FloatArray) -> IntArray:
+        """Times as whole numbers, rounded down; what is larger counts as twice the ceiling."""
+        return np.floor(self._units(values)).astype(np.int64)
+
+    def lost(self) -> float:
+        """A time that no cut falls short of the true minimum by, unless that is above the ceiling."""
+        graph = self.graph
+        lost = (self._units(graph.work) - self.work).sum() + (self._units(self._tensor_time) - self.time).sum()
+        return float(self.scaled(lost))
+
+    def scaled(self, values: FloatArray | IntArray | int) -> FloatArray:
+        """Whole numbers as times."""
+        return np.asarray(values) / UNIT * self._ceiling
+
+    def _units(self, values: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):  # what is out of all proportion counts as twice the ceiling too
+            return np.minimum(values / self._ceiling, 2.0) * UNIT
+
+    def _build(self) -> Network:
+        graph, tensors = self.graph, self.graph.tensors
+        n, readers, tensor = graph.n, np.diff(tensors.start), graph.edge_tensor
+        single = readers[tensor] == 1
+        codes, edge = np.unique(graph.edges @ np.array([n, 1]), return_inverse=True)
+        u, v = np.divmod(codes, n)
+        direct = np.zeros(len(codes), dtype=np.int64)
+        np.add.at(direct, edge[single], self.time[tensor[single]])
+        shared = np.flatnonzero(readers > 1)
+        out, into = n + np.arange(len(shared)), n + len(shared) + np.arange(len(shared))
+        index = np.zeros(len(readers), dtype=np.int64)
+        index[shared] = np.arange(len(shared))
+        reader, which = tensors.consumers[~single], index[tensor[~single]]
+        free, nothing = np.full(len(reader), UNLIMITED), np.zeros(len(shared), dtype=np.int64)
+        arcs = [
+            (u, v, direct, direct),
+            (tensors.producer[shared], out, self.time[shared], nothing),
+            (into, tensors.producer[shared], self.time[shared], nothing),
+            (out[which], reader, free, 0 * free),
+            (reader, into[which], free, 0 * free),
+        ]
+        drain = np.concatenate((self.work, nothing, nothing))
+        tail, head, there, back = (np.concatenate(parts) for parts in zip(*arcs, strict=True))
+        return Network.of(tail, head, there, back, len(codes), drain)
