@@ -160,9 +160,10 @@ def table(
     threads: options.Threads = 1,
     seed: options.Seed = 0,
     jobs: Annotated[int, typer.Option(metavar="N", help="Processes on this machine.")] = 1,
-    cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Scheduler of a dask.distributed cluster to use instead.")
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead.")
     ] = None,
+    cluster: Annotated[str | None, typer.Option(hidden=True)] = None,
     out: Annotated[Path, typer.Option(metavar="FILE", help="Runs, one a line; those done are not repeated.")] = Path(
         "runs.jsonl"
     ),
@@ -198,11 +199,14 @@ def table(
         return make_placement_tables(QUICK if quick else Budget(), out=out, folder=tables, style=style)
     if quick:
         raise InputError("--quick: only the tables of training and placement have a quick form; use the suite quick.")
+    if cluster is not None:  # the word means servers everywhere else
+        _complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
+        scheduler = scheduler or cluster
     from experiments.studies.mtpp.make import make_tables
 
     return make_tables(
         targets, blocks, methods=methods, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
-        solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed, jobs=jobs, cluster=cluster,
+        solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed, jobs=jobs, scheduler=scheduler,
         out=out, folder=tables, style=style,
     )  # fmt: skip
 

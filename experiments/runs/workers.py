@@ -75,17 +75,17 @@ def cluster_workers(address: str) -> Iterator[Workers]:
         from distributed import Client
     except ImportError:
         raise InputError(
-            "--cluster needs dask.distributed; install mtpp with its extra: pip install mtpp[cluster]."
+            "--scheduler needs dask.distributed; install mtpp with its extra: pip install mtpp[cluster]."
         ) from None
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
         raise InputError(
-            f"--cluster {address}: no scheduler answers there ({type(error).__name__}); check the address."
+            f"--scheduler {address}: no scheduler answers there ({type(error).__name__}); check the address."
         ) from None
     with client:
         if any(threads > 1 for threads in client.nthreads().values()):
-            raise InputError(f"--cluster {address}: a worker has several threads; start workers with --nthreads 1.")
+            raise InputError(f"--scheduler {address}: a worker has several threads; start workers with --nthreads 1.")
         yield Workers(client.get_executor)
 
 

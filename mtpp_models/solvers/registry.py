@@ -173,6 +173,16 @@ def _package_version(package: str) -> str | None:
         return None
 
 
+def _scip_version() -> str | None:
+    """Of SCIP, which is not that of its Python package."""
+    try:
+        from pyscipopt import Model
+    except ImportError:
+        return None
+    scip = Model()
+    return f"{scip.getMajorVersion()}.{scip.getMinorVersion()}.{scip.getTechVersion()}"
+
+
 def _limit(option: str, controls: Controls, *, whole: bool = False) -> dict[str, float]:
     """The option that carries the time limit, if there is one; Pyomo's own keyword is ignored by some solvers."""
     if controls.time_limit is None:
@@ -205,7 +215,7 @@ _MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
 
 _ALL = (
     Solver("highs", "highspy", highs.version, highs.run_highs, _MARGIN),
-    Solver("scip", "pyscipopt", partial(_package_version, "pyscipopt"), pyomo_solvers.run_scip, _MARGIN),
+    Solver("scip", "pyscipopt", _scip_version, pyomo_solvers.run_scip, _MARGIN),
     Solver("gurobi", "gurobipy", partial(_package_version, "gurobipy"), pyomo_solvers.run_gurobi, _MARGIN),
     _classic("cbc", "coinor-cbc (Debian) or another build of CBC", "cbc", _cbc),
     _classic("glpk", "glpk-utils (Debian) or another build of GLPK", "glpk", _glpk),

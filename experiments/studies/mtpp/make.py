@@ -42,7 +42,7 @@ def make_tables(
     threads: int,
     seed: int,
     jobs: int,
-    cluster: str | None,
+    scheduler: str | None,
     out: Path,
     folder: Path | None,
     style: str,
@@ -65,7 +65,7 @@ def make_tables(
     chosen = list(dict.fromkeys((*chosen, "simple")))  # the tables' reference
     planned = plan_jobs(load_targets(targets, blocks, bandwidth, memory, activation_buffer), chosen, seed, settings)
     find_solver(solver)
-    with _workers(jobs, cluster) as workers, open_log(out, folder) as log:
+    with _workers(jobs, scheduler) as workers, open_log(out, folder) as log:
         runs = _run(planned, log, workers)
     frame = tables.run_frame(runs)
     publish(_sections(frame), lambda: _pictures(frame), folder, style)
@@ -97,8 +97,8 @@ def _run(planned: list[Job], log: RunLog, workers: Workers) -> list[dict[str, ob
         return run_jobs(planned, log, workers, bar.advance)
 
 
-def _workers(jobs: int, cluster: str | None) -> AbstractContextManager[Workers]:
-    return local_workers(jobs) if cluster is None else cluster_workers(cluster)
+def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Workers]:
+    return local_workers(jobs) if scheduler is None else cluster_workers(scheduler)
 
 
 def _sections(frame: pd.DataFrame) -> list[Section]:
