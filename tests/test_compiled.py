@@ -127,7 +127,7 @@ def test_whatever_kernels_use_is_part_of_the_hash() -> None:
     assert {
         ("instances/partitioning/kernel_arrays.py", "KernelArrays"),  # in an annotation
         ("heuristics/local_search/block_peaks.py", "Queues"),  # a field of such a tuple
-        ("mtpp_models/bounds/pinned.py", "UNIT"),  # a constant of another file
+        ("mtpp_models/cuts/block_cuts.py", "UNIT"),  # a constant of another file
         ("mtpp_models/cuts/max_flow.py", "augment"),
     } <= found
     assert not {part for part in parts if part[0] not in set(kernel_sources())}

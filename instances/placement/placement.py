@@ -36,6 +36,7 @@ class Placement:
 
     Examples
     --------
+    >>> from instances import ComputationGraph
     >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[6, 6, 0])
     >>> Placement(PlacementInstance(graph, devices=2, bandwidth=3), [0, 1, 0]).step_time
     13.0
