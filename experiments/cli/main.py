@@ -19,8 +19,11 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments.cli import options, verbs
+from experiments.cli import options
+from experiments.cli.bound import bound
+from experiments.cli.certify import certify
 from experiments.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
+from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
 from experiments.cli.verify import verify
@@ -100,7 +103,7 @@ def list_names(
     print(left_aligned(LISTINGS[what]()))
 
 
-for verb in (verbs.partition, verbs.bound, verbs.certify, plan, place, verify):
+for verb in (partition, bound, certify, plan, place, verify):
     app.command()(verb)
 
 
