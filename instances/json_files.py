@@ -17,9 +17,13 @@ from instances.errors import InputError
 
 __all__ = [
     "CERTIFICATE_FORMAT",
+    "CHAIN_FORMAT",
+    "CLUSTER_FORMAT",
     "GRAPH_FORMAT",
     "LARGEST_TEXT",
     "PARTITION_FORMAT",
+    "PLACEMENT_FORMAT",
+    "PLAN_FORMAT",
     "Value",
     "check_readable",
     "check_writable",
@@ -30,18 +34,22 @@ __all__ = [
 ]
 
 CERTIFICATE_FORMAT = "mtpp-certificate/1"
+CHAIN_FORMAT = "mtpp-chain/1"
+CLUSTER_FORMAT = "mtpp-cluster/1"
 GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
+PLACEMENT_FORMAT = "mtpp-placement/1"
+PLAN_FORMAT = "mtpp-plan/1"
 
 #: What each format of this project holds, in words.
 _CONTENTS = {
     CERTIFICATE_FORMAT: "a certificate",
     GRAPH_FORMAT: "a graph",
     PARTITION_FORMAT: "a partition",
-    "mtpp-chain/1": "a chain",
-    "mtpp-cluster/1": "a cluster",
-    "mtpp-plan/1": "a plan",
-    "mtpp-placement/1": "a placement",
+    CHAIN_FORMAT: "a chain",
+    CLUSTER_FORMAT: "a cluster",
+    PLAN_FORMAT: "a plan",
+    PLACEMENT_FORMAT: "a placement",
 }
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28

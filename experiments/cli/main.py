@@ -22,12 +22,13 @@ import typer
 from experiments.cli import options
 from experiments.cli.bound import bound
 from experiments.cli.certify import certify
+from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
 from experiments.cli.verify import verify
-from instances.errors import InputError, InputWarning, printable
+from instances.errors import InputError, InputWarning
 from instances.interrupts import terminate_as_interrupt
 
 __all__ = ["app", "main"]
@@ -69,23 +70,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
         return NOTHING
     except InputError as error:
-        return _complain(str(error), WRONG)
+        return complain(str(error), WRONG)
     except OSError as error:
-        return _complain(f"{error.filename or 'system'}: {error.strerror or error}.", WRONG)
+        return complain(f"{error.filename or 'system'}: {error.strerror or error}.", WRONG)
     except MemoryError:
-        return _complain("This needs more memory than there is; ask for less, or give a smaller graph.", WRONG)
+        return complain("This needs more memory than there is; ask for less, or give a smaller graph.", WRONG)
     except Exception as error:
         if hasattr(error, "format_message"):  # usage errors of typer; their class has moved between its versions
             message = error.format_message()
-            return _complain(f"{message} Try: mtpp --help", WRONG) if message else WRONG
+            return complain(f"{message} Try: mtpp --help", WRONG) if message else WRONG
         from mtpp_models import SolverNotAvailableError
 
         if isinstance(error, SolverNotAvailableError):
-            return _complain(str(error), NO_SOLVER)
+            return complain(str(error), NO_SOLVER)
         if os.environ.get("MTPP_DEBUG"):
             raise
         fault = f"{type(error).__name__}: {error}"
-        return _complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
+        return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
 
 
 @app.command("list")
@@ -203,7 +204,7 @@ def table(
     if quick:
         raise InputError("--quick: only the tables of training and placement have a quick form; use the suite quick.")
     if cluster is not None:  # the word means servers everywhere else
-        _complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
+        complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
         scheduler = scheduler or cluster
     from experiments.studies.mtpp.make import make_tables
 
@@ -232,14 +233,9 @@ def _warnings_in_one_line() -> Iterator[None]:
             others(message, category, *place, **more)
         elif str(message) not in told:
             told.add(str(message))
-            _complain(printable(f"warning: {message}"), DONE)
+            complain(f"warning: {message}", DONE)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", InputWarning)
         others, warnings.showwarning = warnings.showwarning, show
         yield
-
-
-def _complain(message: str, code: int) -> int:
-    print(f"mtpp: {printable(' '.join(message.split()))}", file=sys.stderr)
-    return code

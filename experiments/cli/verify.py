@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.cli import options
+from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, FALSE, TRUSTED, WRONG
-from instances.errors import InputError, printable
+from instances.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.verification.verdict import Verdict
@@ -69,14 +69,14 @@ def verify(
             with LiveLine(str(file)):
                 verdict = run_bounded(_verdict, file, seconds=2 * time_limit + _PATIENCE, **words)
         except InputError as error:
-            found = _complain(str(error), WRONG)
+            found = complain(str(error), WRONG)
         except NotBoundedError as error:
-            found = _complain(f"{file}: not checked: {error}; give more --time-limit, or do not trust it.", FALSE)
+            found = complain(f"{file}: not checked: {error}; give more --time-limit, or do not trust it.", FALSE)
         else:
             print("\n" * bool(number) + left_aligned(verdict.headlines()), left_aligned(verdict.table()), sep="\n\n")
             found = TRUSTED if verdict.rests_on_trust else DONE
             for fault in verdict.faults:
-                found = _complain(f"{file}: {fault}", FALSE)
+                found = complain(f"{file}: {fault}", FALSE)
         code = max(code, found, key=_SEVERITY.index)
     return code
 
@@ -119,8 +119,3 @@ def _difference(stated: ComputationGraph, own: ComputationGraph) -> str:
     if stated.content_hash != own.content_hash or stated.time_unit != own.time_unit:
         return "edges, bytes, parameters or units are others"
     return ""
-
-
-def _complain(message: str, code: int) -> int:
-    print(f"mtpp: {printable(' '.join(message.split()))}", file=sys.stderr)
-    return code

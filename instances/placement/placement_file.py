@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
-from instances.json_files import read_json, write_json
+from instances.json_files import PLACEMENT_FORMAT, read_json, write_json
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
 __all__ = ["PLACEMENT_FORMAT", "placement_document", "read_placement", "save_placement"]
 
-PLACEMENT_FORMAT = "mtpp-placement/1"
 
 _OPTIONAL = ("graph", "bandwidth", "memory", "step_time", "peak_memory", "nodes")
 

@@ -11,7 +11,16 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
-from instances.json_files import Value, parse_json, read_json, read_text, write_json
+from instances.json_files import (
+    CHAIN_FORMAT,
+    CLUSTER_FORMAT,
+    PLAN_FORMAT,
+    Value,
+    parse_json,
+    read_json,
+    read_text,
+    write_json,
+)
 from instances.planning.chain import LayerChain
 from instances.planning.cluster import Cluster
 from instances.planning.from_graph import collapse
@@ -34,10 +43,6 @@ __all__ = [
     "save_cluster",
     "save_plan",
 ]
-
-CHAIN_FORMAT = "mtpp-chain/1"
-CLUSTER_FORMAT = "mtpp-cluster/1"
-PLAN_FORMAT = "mtpp-plan/1"
 
 _LAYER = ("forward", "backward")
 _BETWEEN = ("forward_bytes", "backward_bytes")
