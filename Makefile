@@ -17,7 +17,7 @@ help:
 	@echo "make check      lint, types, import contract, tests, notebooks"
 	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
 	@echo "make bench      speed of the inner loops"
-	@echo "make golden     write tests/golden.json anew; look at the difference before you commit it"
+	@echo "make golden     write tests/pillars/golden.json anew; look at the difference before you commit it"
 	@echo "make format     format the code and sort the imports"
 	@echo "make clean      remove .venv, caches and results"
 
@@ -29,7 +29,7 @@ test: .venv/test.stamp
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
 hunt: .venv/test.stamp
-	$(BIN)/python tests/hunt.py --seconds $(SECONDS) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
+	$(BIN)/python tests/helpers/hunt.py --seconds $(SECONDS) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED))
 
 bench: .venv/test.stamp
@@ -51,7 +51,7 @@ notebooks: .venv/test.stamp
 	$(BIN)/python -m pytest -q -n $(JOBS) -m notebooks tests
 
 golden: .venv/test.stamp
-	$(BIN)/python tests/test_golden.py
+	$(BIN)/python tests/pillars/test_golden.py
 
 format: .venv/test.stamp
 	$(BIN)/ruff check --fix .

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from brute_force import best_partition
+from brute_force import optimum_without_peaks as optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import heavy_overflows, instances, partitions
+from strategies import compositions, heavy_overflows, instances, partitions
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
@@ -17,13 +17,6 @@ from mtpp_models import Case, Formulation, ScaledInstance, solve
 from mtpp_models.formulations.superblocks import coarse, equal_sizes, merged, superblocks
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
-
-
-@st.composite
-def compositions(draw: st.DrawFn, k: int) -> list[int]:
-    """Ordered positive sizes with the sum k."""
-    ends = [b for b in range(1, k) if draw(st.booleans())]
-    return [end - start for start, end in zip([0, *ends], [*ends, k], strict=True)]
 
 
 def of_sizes(sizes: list[int]) -> Formulation:
@@ -38,10 +31,6 @@ def objective(instance: Instance, sizes: list[int], unit: float = 1.0) -> float:
     model = superblocks(ScaledInstance(instance, unit), sizes)
     assert run_highs(model, Controls()).termination is Termination.OPTIMAL
     return float(pyo.value(model.objective)) * unit
-
-
-def optimum(instance: Instance) -> float:
-    return best_partition(instance.without_peaks()).bottleneck
 
 
 @settings(max_examples=80)

@@ -295,7 +295,7 @@ def test_workers_leave_when_the_parent_is_killed(tmp_path: Path) -> None:
         "        print(workers.executor().submit(os.getpid).result(), flush=True)\n"
         "        time.sleep(60)\n"
     )
-    folder = Path(__file__).resolve().parent.parent
+    folder = Path(__file__).resolve().parents[3]
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     parent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment)
     assert parent.stdout is not None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipeline_oracles import random_instance
+from planning_oracles import random_instance
 
 from heuristics.planning.execution import execute, pe
 from heuristics.planning.prm import plans_by_stages

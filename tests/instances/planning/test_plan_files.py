@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pipeline_oracles import random_instance
+from planning_oracles import random_instance
 
 from instances import InputError, load_graph
 from instances.planning import Cluster, Plan, TrainingInstance

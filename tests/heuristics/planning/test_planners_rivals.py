@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from pipeline_oracles import all_plans, random_instance
+from planning_oracles import all_plans, random_instance
 
 from heuristics.planning import PLANNERS
 from heuristics.planning.rivals import (

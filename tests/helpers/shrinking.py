@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pipeline_cases import PipelineCase
+from planning_cases import PipelineCase
 from subset_oracle import Case
 
 __all__ = ["minimised"]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from pipeline_oracles import all_plans, queue_makespan, workload
+from planning_oracles import all_plans, queue_makespan, workload
 
 from heuristics.planning import PLANNERS
 from instances import InputError

@@ -13,7 +13,7 @@ import pytest
 
 from instances.import_guard import SIBLINGS
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 # What a user of the faulty copy does: prove a bound from a poor start, which leaves room for a false one, and write it.
 USE = """
@@ -78,13 +78,13 @@ FAULTS = {
         "mtpp_models/bounds/priced/branch_and_bound.py",
         "    return worth >= 1.0 - _SHORT",
         "    return worth >= 2.0 - _SHORT",
-        pillar="test_priced.py",
+        pillar="mtpp_models/bounds/test_priced.py",
     ),
     "solver's margin": Fault(
         "mtpp_models/solve_case.py",
         "return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))",
         "return outcome.bound + 1e-4",
-        pillar="test_sandwich.py",
+        pillar="pillars/test_sandwich.py",
     ),
 }
 

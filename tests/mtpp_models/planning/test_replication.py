@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from pipeline_oracles import all_plans, random_instance
+from planning_oracles import all_plans, random_instance
 
 from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import execute, pe

@@ -10,7 +10,7 @@ import pytest
 
 nbformat = pytest.importorskip("nbformat", reason="the extra 'notebooks' is not installed")
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parent.parent / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 MOST_CODE_CELLS = 12
 # A path from the root of a file system: after a blank, a quote or a bracket, so that neither 1/k nor </td> is one.
 MACHINE_PATH = re.compile(r"""(?:^|[\s"'(\[=])(?:(?:/[\w.~-]+){2,}|~/\w|[A-Za-z]:\\)""", flags=re.MULTILINE)

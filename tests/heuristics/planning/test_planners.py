@@ -11,7 +11,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
-from pipeline_oracles import all_plans, queue_makespan, queue_order, random_instance, workload
+from planning_oracles import all_plans, queue_makespan, queue_order, random_instance, workload
 
 from heuristics.planning import PLANNERS
 from heuristics.planning.device_order import minimum_cut, recursive_device_order

@@ -1,8 +1,8 @@
 """Look for false bounds, wrong costs and crashes on new random questions, for as long as it is let: `make hunt`.
 
 Every question comes from a number, its seed, that is printed with what fails. A failing question is made small and
-written to a file, and `python tests/hunt.py --again FILE` tries it again. Exit codes: 0 nothing found, 1 something was,
-2 wrong use.
+written to a file, and `python tests/helpers/hunt.py --again FILE` tries it again. Exit codes: 0 nothing
+found, 1 something was, 2 wrong use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 from extremes import graph_of, random_case
 from hunting import GROUPS, Method, Question
-from pipeline_cases import PipelineCase, random_pipeline_case
+from planning_cases import PipelineCase, random_pipeline_case
 from shrinking import minimised
 from subset_oracle import Case
 
@@ -270,7 +270,7 @@ def main() -> int:
         [method] = [m for m in methods[fault.group] if m.name == fault.method]
         path = write_fault(fault, method, options.out)
         print(f"\n{fault.method}, seed {fault.seed}: {fault.message}")
-        print(f"  {path}\n  .venv/bin/python tests/hunt.py --again {path}")
+        print(f"  {path}\n  .venv/bin/python tests/helpers/hunt.py --again {path}")
     return int(bool(total.faults))
 
 

@@ -176,7 +176,14 @@ def test_the_hunter_finds_a_planted_fault(tmp_path: Path) -> None:
 
 def test_the_hunter_counts_what_it_tries(tmp_path: Path) -> None:
     """From the command line, for a moment; and it refuses names that it does not know."""
-    program = [sys.executable, str(Path(__file__).with_name("hunt.py")), "--seed", "1", "--out", str(tmp_path)]
+    program = [
+        sys.executable,
+        str(Path(__file__).parents[1] / "helpers" / "hunt.py"),
+        "--seed",
+        "1",
+        "--out",
+        str(tmp_path),
+    ]
     run = subprocess.run(
         [*program, "--seconds", "0.5", "--methods", "simple,spp"], capture_output=True, text=True, timeout=300
     )

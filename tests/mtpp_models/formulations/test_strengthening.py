@@ -9,10 +9,10 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 from brute_force import best_partition
+from brute_force import optimum_without_peaks as optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import heavy_overflows, instances, partitions
-from test_coarse import compositions, optimum
+from strategies import compositions, heavy_overflows, instances, partitions
 
 from experiments.certificates.rerun import rerun
 from experiments.certificates.writing import certificate_document

@@ -122,3 +122,10 @@ def heavy_overflows(draw: st.DrawFn) -> Instance:
 def extreme_cases(most_nodes: int = 5) -> st.SearchStrategy[Case]:
     """Tiny graphs on extreme platforms, as plain lists; some have costs that are too large for floats."""
     return st.randoms(use_true_random=False).map(lambda r: random_case(r, most_nodes))
+
+
+@st.composite
+def compositions(draw: st.DrawFn, k: int) -> list[int]:
+    """Ordered positive sizes with the sum k."""
+    ends = [b for b in range(1, k) if draw(st.booleans())]
+    return [end - start for start, end in zip([0, *ends], [*ends, k], strict=True)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from extremes import build, build_placement
-from pipeline_cases import check_planner
+from planning_cases import check_planner
 from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
 from experiments.certificates.ladder import combine, gather
