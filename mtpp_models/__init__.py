@@ -8,7 +8,7 @@ from mtpp_models.planning.solve import Replication, solve_replication
 from mtpp_models.registry import MODELS
 from mtpp_models.simple import simple
 from mtpp_models.solve import Progress, solve
-from mtpp_models.solvers.interface import SolverFaultError, SolverNotAvailableError
+from mtpp_models.solvers.interface import SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.solvers.registry import SOLVERS, available_solvers
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Progress",
     "Replication",
     "ScaledInstance",
+    "SolveOptions",
     "SolverFaultError",
     "SolverNotAvailableError",
     "Strengthening",

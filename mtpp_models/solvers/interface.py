@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-__all__ = ["Controls", "Outcome", "SolverFaultError", "SolverNotAvailableError", "Termination"]
+from instances import InputError
+
+__all__ = ["Controls", "Outcome", "SolveOptions", "SolverFaultError", "SolverNotAvailableError", "Termination"]
 
 # Seconds that a solver is always given.
 _SHORTEST = 0.01
+_MOST_THREADS = 64
 
 Report = Callable[[float, float | None, float | None, int | None], None]
 
@@ -43,6 +47,45 @@ class Termination(Enum):
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
     STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class SolveOptions:
+    """How a model is solved, as the user says it.
+
+    Parameters
+    ----------
+    solver : str
+        See `SOLVERS`.
+    time_limit : float, optional
+        Seconds of wall time; None lets every method run to its end.
+    gap : float
+        Relative gap that is good enough.
+    threads : int
+        Of the solver.
+    seed : int
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range.
+    """
+
+    solver: str = "highs"
+    time_limit: float | None = 60.0
+    gap: float = 0.0
+    threads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.time_limit is not None and not 0 < self.time_limit < math.inf:
+            raise InputError(f"The time limit is {self.time_limit}; it must be positive and finite.")
+        if not 0 <= self.gap < 1:
+            raise InputError(f"The gap is {self.gap}; it must be at least 0 and below 1.")
+        if not 1 <= self.threads <= _MOST_THREADS:
+            raise InputError(f"There are {self.threads} threads; use 1 to {_MOST_THREADS}.")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"The seed is {self.seed}; it must be at least 0 and below 2^31.")
 
 
 @dataclass(frozen=True)

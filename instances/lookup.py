@@ -1,0 +1,48 @@
+"""Looking things up by name, with a suggestion where the name is misspelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from instances.errors import InputError
+
+__all__ = ["find", "unknown"]
+
+T = TypeVar("T")
+
+
+def find(registry: Mapping[str, T], name: str, what: str) -> T:
+    """The entry of a registry.
+
+    Parameters
+    ----------
+    registry : mapping of str to object
+    name : str
+    what : str
+        What an entry is called, such as "heuristic".
+
+    Raises
+    ------
+    InputError
+        If there is none of this name.
+
+    Examples
+    --------
+    >>> find({"kahn": 1, "brkga-100": 2}, "khan", "heuristic")
+    Traceback (most recent call last):
+        ...
+    instances.errors.InputError: There is no heuristic 'khan'; did you mean kahn? There are kahn, brkga-100.
+    """
+    if name not in registry:
+        raise InputError(unknown(registry, name, what))
+    return registry[name]
+
+
+def unknown(names: Iterable[str], name: str, what: str) -> str:
+    """What is said of a name that is not among `names`."""
+    known = list(names)
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? There are" if near else "there are"
+    return f"There is no {what} {name!r}; {hint} {', '.join(known)}."
