@@ -1,15 +1,20 @@
 """Lower bounds and exact optima: declarative models, and the solvers that run them."""
 
-from mtpp_models.export import write_model
-from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance
-from mtpp_models.formulations.parts import Strengthening
-from mtpp_models.planning.guarantees import iteration_bound
-from mtpp_models.planning.solve import Replication, solve_replication
-from mtpp_models.registry import MODELS
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from mtpp_models.simple import simple
-from mtpp_models.solve import Progress, solve
-from mtpp_models.solvers.interface import SolveOptions, SolverFaultError, SolverNotAvailableError
-from mtpp_models.solvers.registry import SOLVERS, available_solvers
+
+if TYPE_CHECKING:
+    from mtpp_models.export import write_model
+    from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance
+    from mtpp_models.formulations.parts import Strengthening
+    from mtpp_models.planning.guarantees import iteration_bound
+    from mtpp_models.planning.solve import Replication, solve_replication
+    from mtpp_models.registry import MODELS
+    from mtpp_models.solve_model import Progress, solve
+    from mtpp_models.solvers.interface import SolveOptions, SolverFaultError, SolverNotAvailableError
+    from mtpp_models.solvers.registry import SOLVERS, available_solvers
 
 __all__ = [
     "MODELS",
@@ -31,3 +36,30 @@ __all__ = [
     "solve_replication",
     "write_model",
 ]
+
+# Where a name is found when it is asked for: most bring Pyomo along, for which a search must not wait.
+_HOMES = {
+    "MODELS": "registry",
+    "SOLVERS": "solvers.registry",
+    "Algorithm": "formulations.formulation",
+    "Case": "formulations.formulation",
+    "Formulation": "formulations.formulation",
+    "Progress": "solve_model",
+    "Replication": "planning.solve",
+    "ScaledInstance": "formulations.formulation",
+    "SolveOptions": "solvers.interface",
+    "SolverFaultError": "solvers.interface",
+    "SolverNotAvailableError": "solvers.interface",
+    "Strengthening": "formulations.parts",
+    "available_solvers": "solvers.registry",
+    "iteration_bound": "planning.guarantees",
+    "solve": "solve_model",
+    "solve_replication": "planning.solve",
+    "write_model": "export",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"mtpp_models.{_HOMES[name]}"), name)

@@ -49,9 +49,9 @@ def partition(
 
     import numpy as np
 
-    from experiments.certificates.ladder import search
     from experiments.cli.rows import partition_row, print_rows
     from experiments.progress import LiveLine
+    from heuristics.search import search
     from instances.interrupts import catch_interrupt
     from instances.partitioning.partition_file import save_partition
 

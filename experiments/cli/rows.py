@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from experiments.text_tables import aligned
-from instances import Instance, Partition, Result, certify
-from mtpp_models import solve
+from instances import Instance, Partition, Result
+from mtpp_models import simple
 
 __all__ = ["bound_row", "certificate_row", "partition_row", "print_rows"]
 
@@ -23,20 +24,17 @@ def print_rows(rows: Sequence[Row]) -> None:
 def partition_row(answer: Result) -> Row:
     """Row of a heuristic's partition, with its ratio to the bound *simple*."""
     assert answer.partition is not None
-    certificate = certify(answer, solve(answer.instance, "simple"))
     return {
         **_instance(answer.instance),
         "method": answer.method,
         **_costs(answer.partition),
-        "over simple": _ratio(certificate.ratio),
+        "over simple": _over_simple(answer.partition.bottleneck, answer.instance),
         "seconds": _seconds(answer),
     }
 
 
 def bound_row(answer: Result) -> Row:
     """Row of a model's bound, with the best partition known."""
-    floor = solve(answer.instance, "simple").bound
-    assert floor is not None
     value = None if answer.bound is None else answer.bound.value
     unit = answer.instance.graph.time_unit
     return {
@@ -45,7 +43,7 @@ def bound_row(answer: Result) -> Row:
         "solver": answer.solver or "–",
         f"bound [{unit}]": _number(value),
         "to its end": "–" if answer.bound is None else ("yes" if answer.bound.optimal else "no"),
-        "over simple": "–" if value is None else _ratio(1.0 if value == floor.value else value / floor.value),
+        "over simple": "–" if value is None else _over_simple(value, answer.instance),
         f"bottleneck [{unit}]": _number(None if answer.partition is None else answer.partition.bottleneck),
         "ratio": _ratio(answer.ratio),
         "seconds": _seconds(answer),
@@ -96,6 +94,13 @@ def _number(value: float | None) -> str:
 
 def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
+
+
+def _over_simple(value: float, instance: Instance) -> str:
+    floor = simple(instance)
+    if floor > 0:
+        return _ratio(value / floor)
+    return _ratio(1.0 if value == 0 else math.inf)
 
 
 def _seconds(answer: Result) -> str:

@@ -65,6 +65,18 @@ def test_help_is_there_without_the_heavy_packages() -> None:
     assert "Exit codes" in run.stdout
 
 
+def test_a_search_does_not_wait_for_pyomo(folder: Path) -> None:
+    """`mtpp partition` loads no model, as it only compares with the bound *simple*."""
+    script = (
+        "import sys; from experiments.cli.main import main\n"
+        "assert main(['partition', 'path.json', '-k', '2', '--method', 'kahn']) == 0\n"
+        "sys.exit('pyomo' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert columns(run.stdout)["k"] == "2"
+
+
 def test_python_m_experiments_is_mtpp(folder: Path) -> None:
     root = Path(experiments.__file__).parent.parent
     run = subprocess.run(
