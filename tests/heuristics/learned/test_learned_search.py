@@ -91,10 +91,13 @@ IMMEDIATELY.set()
 def test_every_limit_ends_the_search_after_the_first_order(
     instance: Instance, proposer: Proposer, limits: dict[str, Any]
 ) -> None:
-    spec = HEURISTICS[f"learned-{proposer.name}-101"]
-    found = spec.run(instance, np.random.default_rng(0), Limits(**limits), reduce=False)
+    weights = Weights.of(shipped(proposer.name))
+    found, more = (
+        learned_search(instance, np.random.default_rng(0), limit, 101, weights)
+        for limit in (Limits(**limits), Limits())
+    )
     assert found.block.tolist() == first(instance).block.tolist()
-    assert spec.run(instance, np.random.default_rng(0), reduce=False).bottleneck < found.bottleneck
+    assert more.bottleneck < found.bottleneck
 
 
 def test_where_peaks_count_every_order_is_a_chance_to_stop(instance: Instance, proposer: Proposer) -> None:

@@ -215,7 +215,7 @@ def test_place_tells_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("place nmt-1 -k 2 --method best", "choose one of"),
+        ("place nmt-1 -k 2 --method best", "There is no placer 'best'; there are single, "),
         ("place nmt-1 -k 0", "-k"),
         ("place nmt-1 -k 2 --dim batch=2", "no options"),
         ("place nmt-x -k 2", "nmt-x"),
