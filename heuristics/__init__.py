@@ -8,6 +8,7 @@ from heuristics.orders.kahn import kahn
 from heuristics.orders.slicing import segment_costs, slice_order, slice_order_for_all_k
 from heuristics.portfolio import portfolio
 from heuristics.registry import HEURISTICS
+from heuristics.search import search
 
 __all__ = [
     "HEURISTICS",
@@ -18,6 +19,7 @@ __all__ = [
     "kahn",
     "local_search",
     "portfolio",
+    "search",
     "segment_costs",
     "slice_order",
     "slice_order_for_all_k",

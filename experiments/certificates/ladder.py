@@ -8,14 +8,14 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from threading import Event
 
 import numpy as np
 
 import instances
 from experiments.certificates.other_k import carried
-from heuristics import HEURISTICS, Limits
+from heuristics import HEURISTICS, Limits, search
 from instances import InputError, Instance, Partition, Result
+from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 from mtpp_models import Progress, SolverFaultError, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.priced import PRICED
@@ -23,7 +23,7 @@ from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import find_model
 from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["STEPS", "Step", "certify", "combine", "gather", "search"]
+__all__ = ["STEPS", "Step", "certify", "combine", "gather"]
 
 _SHORTEST, _ROUNDING = 0.05, 1e-9
 _FEW_BLOCKS = 8
@@ -178,7 +178,8 @@ def gather(
             report(None)
             if step.method in HEURISTICS:
                 target = None if best.bound is None else best.bound.value
-                answers.append(search(instance, step.method, rng, interrupted, seconds, target))
+                limits = Limits(Deadline.after(seconds, interrupted), target=target)
+                answers.append(search(instance, step.method, rng, limits))
             else:
                 try:
                     answers.append(
@@ -219,30 +220,6 @@ def _drop_lies(answers: list[Result]) -> list[SolverFaultError]:
             faults.append(SolverFaultError(answer.solver, claim))
             answers[number] = replace(answer, bound=None)
     return faults
-
-
-def search(
-    instance: Instance,
-    method: str,
-    rng: np.random.Generator,
-    interrupted: Event,
-    seconds: float | None = None,
-    target: float | None = None,
-) -> Result:
-    """One run of a heuristic, which stops soon after `interrupted` is set with the best it has found.
-
-    Raises
-    ------
-    InputError
-        If the heuristic is unknown.
-    """
-    if method not in HEURISTICS:
-        raise InputError(f"There is no heuristic called {method!r}; choose one of {', '.join(HEURISTICS)}.")
-    begin = time.monotonic()
-    limits = Limits(seconds=seconds, target=target, interrupted=interrupted)
-    partition = HEURISTICS[method].run(instance, rng, limits)
-    spent = {"search": time.monotonic() - begin}
-    return Result(method, instance, partition, seconds=spent, interrupted=interrupted.is_set())
 
 
 def _best_of_each_bound(answers: list[Result]) -> list[Result]:

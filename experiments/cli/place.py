@@ -92,6 +92,7 @@ def place(
     from experiments.text_tables import aligned
     from heuristics.limits import Limits
     from heuristics.placement import PLACERS
+    from instances.deadline import Deadline
     from instances.interrupts import catch_interrupt
     from instances.lookup import find
     from instances.placement.grouping import GROUPS, group_nodes
@@ -104,7 +105,7 @@ def place(
     grouping = group_nodes(step, groups or GROUPS)
     grouped = PlacementInstance(grouping.graph, devices, rate, limit)
     with catch_interrupt() as interrupted, LiveLine(f"{step.name} on {devices} devices, {method}"):
-        limits = Limits(seconds=time_limit, interrupted=interrupted)
+        limits = Limits(Deadline.after(time_limit, interrupted))
         found = placer.run(grouped, np.random.default_rng(seed), limits)
     placement = Placement(instance, found.device[grouping.group])
     row = placement_row(placement, method, grouping.graph.n)

@@ -1,0 +1,49 @@
+"""One run of a heuristic as a `Result`: the twin of `mtpp_models.solve`."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from heuristics.limits import Limits
+from heuristics.registry import HEURISTICS
+from instances import Instance, Result
+from instances.lookup import find
+
+__all__ = ["search"]
+
+
+def search(instance: Instance, method: str, rng: np.random.Generator, limits: Limits | None = None) -> Result:
+    """Search for a partition.
+
+    Parameters
+    ----------
+    instance : Instance
+    method : str
+        A name of `HEURISTICS`.
+    rng : numpy.random.Generator
+    limits : Limits, optional
+        None by default: the heuristic's own number of evaluations.
+
+    Returns
+    -------
+    Result
+        Without a bound; `interrupted` tells whether the deadline was.
+
+    Raises
+    ------
+    InputError
+        If the heuristic is unknown.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 1, 2], output_bytes=[1, 0, 0])
+    >>> search(Instance(graph, Platform(k=2, bandwidth=1)), "kahn", np.random.default_rng(0)).partition.bottleneck
+    2.0
+    """
+    limits, begin = limits or Limits(), time.monotonic()
+    partition = find(HEURISTICS, method, "heuristic").run(instance, rng, limits)
+    spent, interrupted = {"search": time.monotonic() - begin}, limits.deadline.interrupted.is_set()
+    return Result(method, instance, partition, seconds=spent, interrupted=interrupted)
