@@ -2,22 +2,24 @@
 
 from heuristics.limits import Limits
 from heuristics.local_search.local_search import local_search
+from heuristics.method import Method
 from heuristics.orders.brkga import BRKGAParameters, brkga
 from heuristics.orders.kahn import kahn
 from heuristics.orders.slicing import segment_costs, slice_order, slice_order_for_all_k
 from heuristics.portfolio import portfolio
-from heuristics.registry import HEURISTICS, Heuristic, HeuristicSpec
+from heuristics.registry import HEURISTICS
+from heuristics.search import search
 
 __all__ = [
     "HEURISTICS",
     "BRKGAParameters",
-    "Heuristic",
-    "HeuristicSpec",
     "Limits",
+    "Method",
     "brkga",
     "kahn",
     "local_search",
     "portfolio",
+    "search",
     "segment_costs",
     "slice_order",
     "slice_order_for_all_k",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -55,10 +57,9 @@ def portfolio(instance: Instance, rng: np.random.Generator, limits: Limits | Non
         for order in orders:
             if not limits.reached(best.bottleneck):
                 best = min(best, slice_order(instance, order), key=lambda partition: partition.bottleneck)
-    moves = limits.evaluations or (_MOVES if limits.seconds is None else sys.maxsize)
+    moves = limits.evaluations or (_MOVES if limits.deadline.left == math.inf else sys.maxsize)
     if count := _affordable_orders(instance, limits, moves):
-        seconds = None if limits.seconds is None else max(0.0, limits.seconds_left / 4)
-        quarter = Limits(seconds, count, limits.target, limits.interrupted)
+        quarter = replace(limits, deadline=limits.deadline.share(0.25), evaluations=count)
         best = min(best, brkga(instance, rng, quarter), key=lambda partition: partition.bottleneck)
         moves -= moves // 4
     return local_search(instance, rng, limits, start=best, moves=moves)
@@ -72,10 +73,8 @@ def _equal_pieces(instance: Instance, order: IntArray) -> Partition:
 
 
 def _slicing_is_quick(instance: Instance, limits: Limits) -> bool:
-    n = instance.graph.n
-    if n <= TABLE_NODES:
-        return True
-    return limits.seconds is not None and not _has_peaks(instance) and n * _SLICING_SECONDS <= limits.seconds / 4
+    n, left = instance.graph.n, limits.deadline.left
+    return n <= TABLE_NODES or (n * _SLICING_SECONDS <= left / 4 < math.inf and not _has_peaks(instance))
 
 
 def _affordable_orders(instance: Instance, limits: Limits, moves: int) -> int:
@@ -83,7 +82,7 @@ def _affordable_orders(instance: Instance, limits: Limits, moves: int) -> int:
     n = instance.graph.n
     if n > TABLE_NODES or instance.k == 1 or _has_peaks(instance):
         return 0
-    orders = int(min(limits.seconds_left, moves * _MOVE_SECONDS) / 4 / (_ORDER_SECONDS * n**2))
+    orders = int(min(limits.deadline.left, moves * _MOVE_SECONDS) / 4 / (_ORDER_SECONDS * n**2))
     return orders if orders >= _FEWEST_ORDERS else 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.local_search.local_search import local_search
+from heuristics.method import Method
 from heuristics.orders.brkga import BRKGAParameters, brkga
 from heuristics.orders.kahn import kahn
 from heuristics.orders.linear_arrangement import linear_arrangement
@@ -18,67 +18,30 @@ from heuristics.portfolio import portfolio
 from instances import Instance, Partition
 from instances.partitioning.reductions import reduce_instance
 
-__all__ = ["HEURISTICS", "Heuristic", "HeuristicSpec"]
-
-Heuristic = Callable[[Instance, np.random.Generator, Limits], Partition]
-
-
-@dataclass(frozen=True)
-class HeuristicSpec:
-    """A heuristic with its parameters fixed.
-
-    Parameters
-    ----------
-    name : str
-        Unique name.
-    summary : str
-        What it does, in one line.
-    reference : str
-        Where it comes from.
-    search : callable
-        Maps an instance, a generator and limits to a partition.
-    """
-
-    name: str
-    summary: str
-    reference: str
-    search: Heuristic
-
-    def run(
-        self, instance: Instance, rng: np.random.Generator, limits: Limits | None = None, *, reduce: bool = True
-    ) -> Partition:
-        """Search for a partition.
-
-        Parameters
-        ----------
-        instance : Instance
-        rng : numpy.random.Generator
-        limits : Limits, optional
-            None by default: the heuristic's own number of evaluations.
-        reduce : bool
-            Whether to search the instance after its lossless reductions.
-
-        Returns
-        -------
-        Partition
-        """
-        # More blocks than nodes never help; the rest stays empty, and costs neither time nor memory here.
-        capped = instance.with_k(min(instance.k, instance.graph.n))
-        if reduce:
-            reduction = reduce_instance(capped)
-            found = reduction.expand(self.search(reduction.instance, rng, limits or Limits()))
-        else:
-            found = self.search(capped, rng, limits or Limits())
-        return found if capped is instance else Partition(instance, found.block, found.order)
-
+__all__ = ["HEURISTICS"]
 
 _SECTION = "MTPP, Section 5.3"
 _SMALL, _LARGE = BRKGAParameters(10, 10), BRKGAParameters(100, 100)
 
 
-def _random(samples: int) -> HeuristicSpec:
+def _heuristic(
+    name: str, summary: str, reference: str, search: Callable[[Instance, np.random.Generator, Limits], Partition]
+) -> Method[Instance, Partition]:
+    """A method that searches the instance after its lossless reductions, with at most as many blocks as nodes."""
+
+    def run(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
+        # More blocks than nodes never help; the rest stays empty, and costs neither time nor memory here.
+        capped = instance.with_k(min(instance.k, instance.graph.n))
+        reduction = reduce_instance(capped)
+        found = reduction.expand(search(reduction.instance, rng, limits or Limits()))
+        return found if capped is instance else Partition(instance, found.block, found.order)
+
+    return Method(name, summary, reference, run)
+
+
+def _random(samples: int) -> Method[Instance, Partition]:
     summary = f"best slicing of {samples} random order{'s' * (samples > 1)}"
-    return HeuristicSpec(
+    return _heuristic(
         f"random-{samples}",
         summary,
         _SECTION,
@@ -86,9 +49,9 @@ def _random(samples: int) -> HeuristicSpec:
     )
 
 
-def _brkga(parameters: BRKGAParameters) -> HeuristicSpec:
+def _brkga(parameters: BRKGAParameters) -> Method[Instance, Partition]:
     size = f"{parameters.generations} generations of {parameters.population}"
-    return HeuristicSpec(
+    return _heuristic(
         f"brkga-{parameters.population * parameters.generations}",
         f"genetic search over node priorities, {size}",
         f"{_SECTION} and Algorithm 2",
@@ -96,8 +59,8 @@ def _brkga(parameters: BRKGAParameters) -> HeuristicSpec:
     )
 
 
-def _arrangement(name: str, summary: str, weighted: bool) -> HeuristicSpec:
-    return HeuristicSpec(
+def _arrangement(name: str, summary: str, weighted: bool) -> Method[Instance, Partition]:
+    return _heuristic(
         name,
         summary,
         _SECTION,
@@ -105,17 +68,17 @@ def _arrangement(name: str, summary: str, weighted: bool) -> HeuristicSpec:
     )
 
 
-def _learned(proposer: str, summary: str, samples: int) -> HeuristicSpec:
+def _learned(proposer: str, summary: str, samples: int) -> Method[Instance, Partition]:
     def search(instance: Instance, rng: np.random.Generator, limits: Limits) -> Partition:
         from heuristics.learned import Weights, learned_search, shipped  # here, so that the others do not wait for it
 
         return learned_search(instance, rng, limits, samples, Weights.of(shipped(proposer)))
 
-    return HeuristicSpec(f"learned-{proposer}-{samples}", summary, "this project, heuristics/learned", search)
+    return _heuristic(f"learned-{proposer}-{samples}", summary, "this project, heuristics/learned", search)
 
 
 _ALL = (
-    HeuristicSpec(
+    _heuristic(
         "kahn",
         "best slicing of the Kahn order of equal priorities",
         "MTPP, Algorithms 1 and 3",
@@ -128,13 +91,13 @@ _ALL = (
     _random(10000),
     _brkga(_SMALL),
     _brkga(_LARGE),
-    HeuristicSpec(
+    _heuristic(
         "local-search",
         "annealing of moves and swaps of nodes, 10 million, sliced anew in between",
         "this project, heuristics/local_search/local_search.py",
-        lambda instance, rng, limits: local_search(instance, rng, limits),
+        local_search,
     ),
-    HeuristicSpec(
+    _heuristic(
         "portfolio",
         "what suits the graph and the time: pieces of equal work, exact slicing, local search",
         "this project, heuristics/portfolio.py",
@@ -145,4 +108,4 @@ _ALL = (
 )
 
 #: Name to heuristic, in the order of the paper's Table 1, then those beyond the paper.
-HEURISTICS = {spec.name: spec for spec in _ALL}
+HEURISTICS = {method.name: method for method in _ALL}

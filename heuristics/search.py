@@ -1,9 +1,8 @@
-"""One run of a heuristic, with the time that it took."""
+"""One run of a heuristic as a `Result`: the twin of `mtpp_models.solve`."""
 
 from __future__ import annotations
 
 import time
-from threading import Event
 
 import numpy as np
 
@@ -15,15 +14,8 @@ from instances.lookup import find
 __all__ = ["search"]
 
 
-def search(
-    instance: Instance,
-    method: str,
-    rng: np.random.Generator,
-    interrupted: Event,
-    seconds: float | None = None,
-    target: float | None = None,
-) -> Result:
-    """One run of a heuristic, which stops soon after `interrupted` is set with the best it has found.
+def search(instance: Instance, method: str, rng: np.random.Generator, limits: Limits | None = None) -> Result:
+    """Search for a partition.
 
     Parameters
     ----------
@@ -31,24 +23,27 @@ def search(
     method : str
         A name of `HEURISTICS`.
     rng : numpy.random.Generator
-    interrupted : threading.Event
-    seconds : float, optional
-        Wall time.
-    target : float, optional
-        A bottleneck that is good enough.
+    limits : Limits, optional
+        None by default: the heuristic's own number of evaluations.
 
     Returns
     -------
     Result
-        Always with a partition.
+        Without a bound; `interrupted` tells whether the deadline was.
 
     Raises
     ------
     InputError
-        If the heuristic is unknown, or a limit is out of its range.
+        If the heuristic is unknown.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 1, 2], output_bytes=[1, 0, 0])
+    >>> search(Instance(graph, Platform(k=2, bandwidth=1)), "kahn", np.random.default_rng(0)).partition.bottleneck
+    2.0
     """
-    heuristic = find(HEURISTICS, method, "heuristic")
-    begin = time.monotonic()
-    partition = heuristic.run(instance, rng, Limits(seconds=seconds, target=target, interrupted=interrupted))
-    spent = {"search": time.monotonic() - begin}
-    return Result(method, instance, partition, seconds=spent, interrupted=interrupted.is_set())
+    limits, begin = limits or Limits(), time.monotonic()
+    partition = find(HEURISTICS, method, "heuristic").run(instance, rng, limits)
+    spent, interrupted = {"search": time.monotonic() - begin}, limits.deadline.interrupted.is_set()
+    return Result(method, instance, partition, seconds=spent, interrupted=interrupted)

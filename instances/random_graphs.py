@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 import networkx as nx
 import numpy as np
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
+from instances.lookup import find
 from instances.partitioning.problem import Instance, Platform
 
 __all__ = [
-    "FAMILIES",
+    "GRAPH_MODELS",
     "TOYS",
     "chain",
     "fan_out",
@@ -49,7 +49,7 @@ def _stochastic_block(n: int, rng: np.random.Generator) -> nx.Graph[int]:
 
 
 #: Random graph models of the REGAL-style graphs, by name.
-FAMILIES: dict[str, Callable[[int, np.random.Generator], nx.Graph[int]]] = {
+GRAPH_MODELS: dict[str, Callable[[int, np.random.Generator], nx.Graph[int]]] = {
     "erdos-renyi": _erdos_renyi,
     "barabasi-albert": _barabasi_albert,
     "watts-strogatz": _watts_strogatz,
@@ -69,7 +69,7 @@ def regal_style(family: str, n: int, seed: int) -> ComputationGraph:
     Parameters
     ----------
     family : str
-        A name in `FAMILIES`.
+        A name in `GRAPH_MODELS`.
     n : int
         Number of nodes, at least 8; the original has 50 to 200.
     seed : int
@@ -82,7 +82,7 @@ def regal_style(family: str, n: int, seed: int) -> ComputationGraph:
     Raises
     ------
     InputError
-        If there is no such family, or `n` or `seed` is out of range.
+        If there is no such model, or `n` or `seed` is out of range.
 
     References
     ----------
@@ -93,13 +93,11 @@ def regal_style(family: str, n: int, seed: int) -> ComputationGraph:
     >>> regal_style("barabasi-albert", n=50, seed=0).m
     96
     """
-    if family not in FAMILIES:
-        near = get_close_matches(family, FAMILIES, n=1) or FAMILIES
-        raise InputError(f"There is no family '{family}'; try {', '.join(near)}.")
+    model = find(GRAPH_MODELS, family, "random graph model")
     if n < _SMALLEST or seed < 0:
         raise InputError(f"n is {n} and seed is {seed}; n must be {_SMALLEST} or more and the seed 0 or more.")
     rng = np.random.default_rng(seed)
-    undirected = np.array(FAMILIES[family](n, rng).edges(), dtype=np.int64).reshape(-1, 2)
+    undirected = np.array(model(n, rng).edges(), dtype=np.int64).reshape(-1, 2)
     position = rng.permutation(n)
     backwards = position[undirected[:, 0]] > position[undirected[:, 1]]
     edges = np.where(backwards[:, None], undirected[:, ::-1], undirected)

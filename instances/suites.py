@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from instances.architectures import ARCHITECTURES
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.problem import Instance, Platform
-from instances.random_graphs import FAMILIES, regal_style
+from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.readers import load_graph
 
-__all__ = ["DATA_VARIABLE", "SUITES", "Entry", "Suite", "find_suite"]
+__all__ = ["DATA_VARIABLE", "SUITES", "Entry", "Suite"]
 
 #: Environment variable that names the folder with ``msr`` and ``pipedream``.
 DATA_VARIABLE = "MTPP_DATA"
@@ -80,21 +79,6 @@ class Suite:
             If a graph cannot be built, or `k` is less than 1.
         """
         return [entry.instance(k) for entry in self.entries]
-
-
-def find_suite(name: str) -> Suite:
-    """Suite of this name.
-
-    Raises
-    ------
-    InputError
-        If there is none; the message lists the names.
-    """
-    if name not in SUITES:
-        near = get_close_matches(name, SUITES, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"There is no suite '{name}'; {hint}suites are {', '.join(SUITES)}.")
-    return SUITES[name]
 
 
 def _regal(family: str, n: int, seed: int) -> Entry:
@@ -198,7 +182,7 @@ SUITES: dict[str, Suite] = {
         Suite(
             "regal-style",
             "24 random graphs of 50 to 200 nodes, four families",
-            tuple(_regal(family, n, seed) for family in FAMILIES for seed, n in enumerate(_REGAL_SIZES, start=1)),
+            tuple(_regal(family, n, seed) for family in GRAPH_MODELS for seed, n in enumerate(_REGAL_SIZES, start=1)),
         ),
         Suite(
             "real",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from instances import Bound, InputError, Partition, Result
+from instances import Bound, Partition, Result
+from instances.lookup import find
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned
@@ -87,6 +88,5 @@ def find_model(model: str | Algorithm | Formulation) -> Algorithm | Formulation:
     if isinstance(model, (Algorithm, Formulation)):
         return model
     name, plus, parts = model.partition("+")
-    if name not in MODELS:
-        raise InputError(f"There is no model called {name!r}; choose one of {', '.join(MODELS)}.")
-    return strengthened(MODELS[name], Strengthening.of(parts)) if plus else MODELS[name]
+    found = find(MODELS, name, "model")
+    return strengthened(found, Strengthening.of(parts)) if plus else found

@@ -13,9 +13,9 @@ import numpy as np
 
 import instances
 from experiments.certificates.other_k import carried
-from heuristics import HEURISTICS
-from heuristics.search import search
+from heuristics import HEURISTICS, Limits, search
 from instances import InputError, Instance, Partition, Result
+from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 from mtpp_models import Progress, SolverFaultError, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.priced import PRICED
@@ -178,7 +178,8 @@ def gather(
             report(None)
             if step.method in HEURISTICS:
                 target = None if best.bound is None else best.bound.value
-                answers.append(search(instance, step.method, rng, interrupted, seconds, target))
+                limits = Limits(Deadline.after(seconds, interrupted), target=target)
+                answers.append(search(instance, step.method, rng, limits))
             else:
                 try:
                     answers.append(

@@ -9,7 +9,8 @@ import numpy as np
 
 from heuristics.planning import PLANNERS
 from heuristics.planning.spp import spp_plans
-from instances import Bound, FalseCertificateError, InputError
+from instances import Bound, FalseCertificateError
+from instances.lookup import find
 from instances.planning import Iteration, TrainingInstance
 from mtpp_models.planning.guarantees import iteration_bound, lemma_1, lemma_2, theorem_1
 
@@ -76,9 +77,7 @@ def certify_plan(instance: TrainingInstance, rng: np.random.Generator, planner: 
     InputError
         If the planner is unknown or finds no plan that fits into memory.
     """
-    if planner not in PLANNERS:
-        raise InputError(f"--planner {planner}: choose one of {', '.join(PLANNERS)}.")
-    iteration = PLANNERS[planner].run(instance, rng)
+    iteration = find(PLANNERS, planner, "planner").run(instance, rng)
     bound = None if iteration.plan is None else iteration_bound(instance, ceiling=iteration.time)
     return PlanCertificate(planner, iteration, bound)
 

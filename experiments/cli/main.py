@@ -98,10 +98,9 @@ def list_names(
     """List what there is to choose from, with one line about each."""
     from experiments.cli.lists import LISTINGS
     from experiments.text_tables import left_aligned
+    from instances.lookup import find
 
-    if what not in LISTINGS:
-        raise InputError(f"There is no list of {what!r}; choose one of {', '.join(LISTINGS)}.")
-    print(left_aligned(LISTINGS[what]()))
+    print(left_aligned(find(LISTINGS, what, "list")()))
 
 
 for verb in (partition, bound, certify, plan, place, verify):

@@ -51,7 +51,8 @@ def partition(
 
     from experiments.cli.rows import partition_row, print_rows
     from experiments.progress import LiveLine
-    from heuristics.search import search
+    from heuristics import Limits, search
+    from instances.deadline import Deadline
     from instances.interrupts import catch_interrupt
     from instances.partitioning.partition_file import save_partition
 
@@ -60,7 +61,8 @@ def partition(
         try:
             for instance in instances:
                 with LiveLine(f"{instance.name}, k = {instance.k}, {method}"):
-                    answer = search(instance, method, np.random.default_rng(seed), interrupted, time_limit)
+                    limits = Limits(Deadline.after(time_limit, interrupted))
+                    answer = search(instance, method, np.random.default_rng(seed), limits)
                 rows.append(partition_row(answer))
                 assert answer.partition is not None
                 if out is not None:

@@ -92,20 +92,21 @@ def place(
     from experiments.text_tables import aligned
     from heuristics.limits import Limits
     from heuristics.placement import PLACERS
+    from instances.deadline import Deadline
     from instances.interrupts import catch_interrupt
+    from instances.lookup import find
     from instances.placement.grouping import GROUPS, group_nodes
     from instances.placement.placement import Placement
     from instances.placement.placement_file import save_placement
     from instances.placement.problem import PlacementInstance
 
-    if method not in PLACERS:
-        raise InputError(f"--method {method}: choose one of {', '.join(PLACERS)}.")
+    placer = find(PLACERS, method, "placer")
     instance = PlacementInstance(step, devices, rate, limit)
     grouping = group_nodes(step, groups or GROUPS)
     grouped = PlacementInstance(grouping.graph, devices, rate, limit)
     with catch_interrupt() as interrupted, LiveLine(f"{step.name} on {devices} devices, {method}"):
-        limits = Limits(seconds=time_limit, interrupted=interrupted)
-        found = PLACERS[method].run(grouped, np.random.default_rng(seed), limits)
+        limits = Limits(Deadline.after(time_limit, interrupted))
+        found = placer.run(grouped, np.random.default_rng(seed), limits)
     placement = Placement(instance, found.device[grouping.group])
     row = placement_row(placement, method, grouping.graph.n)
     print(aligned(list(row), [list(row.values())]))

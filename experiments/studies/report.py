@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from experiments.plots.partitions import save_figure
 from experiments.runs.log import RunLog
 from experiments.text_tables import FORMATS
-from instances import InputError
 from instances.json_files import check_writable
+from instances.lookup import find
 
 __all__ = ["Section", "check_style", "exit_code", "open_log", "publish"]
 
@@ -42,8 +42,7 @@ class Section(NamedTuple):
 
 def check_style(style: str) -> None:
     """Raise `InputError` for an unknown format of printed tables."""
-    if style not in FORMATS:
-        raise InputError(f"--format {style}: choose one of {', '.join(FORMATS)}.")
+    find(FORMATS, style, "format")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from instances import InputError, Instance, Platform
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import reduce_instance
-from instances.random_graphs import FAMILIES, regal_style
+from instances.random_graphs import GRAPH_MODELS, regal_style
 
 __all__ = ["OrderTraining", "Point", "regal_instances", "score_gradient", "train_intervals", "train_orders"]
 
@@ -146,7 +146,8 @@ def regal_instances(seeds: Iterable[int]) -> list[Instance]:
     found = []
     for seed in seeds:
         rng = np.random.default_rng(seed)
-        family, n, k = tuple(FAMILIES)[seed % len(FAMILIES)], int(rng.integers(50, 201)), int(rng.choice((4, 8, 16)))
+        family = tuple(GRAPH_MODELS)[seed % len(GRAPH_MODELS)]
+        n, k = int(rng.integers(50, 201)), int(rng.choice((4, 8, 16)))
         found.append(Instance(regal_style(family, n, seed), Platform(k, bandwidth=1)))
     return found
 

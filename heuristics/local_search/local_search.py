@@ -88,8 +88,8 @@ def local_search(
 
 def _size(planned: int, done: int, left: int, speed: float, limits: Limits) -> int:
     """Moves in the round of which some are done: as planned, or all that time allows if that is not much more."""
-    if limits.seconds is not None and speed < math.inf:
-        left = min(left, max(1, int(speed * limits.seconds_left)))
+    if speed * limits.deadline.left < math.inf:
+        left = min(left, max(1, int(speed * limits.deadline.left)))
     return done + left if done + left < 3 * planned else planned
 
 

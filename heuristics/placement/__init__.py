@@ -7,6 +7,6 @@
 - `registry`: all placers by name
 """
 
-from heuristics.placement.registry import PLACERS, PlacerSpec
+from heuristics.placement.registry import PLACERS
 
-__all__ = ["PLACERS", "PlacerSpec"]
+__all__ = ["PLACERS"]

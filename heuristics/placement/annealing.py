@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -87,8 +88,8 @@ def _search(
         hotter, colder = (hot and hot * (cold / hot) ** (i / moves) for i in (done, done + chunk))
         _walk(arrays, rows, device, best, value, chunk, hotter, colder, int(rng.integers(2**31)))
         done += chunk
-        if limits.seconds is not None:
-            moves = min(moves, int(done / (time.monotonic() - begin) * limits.seconds))
+        if limits.deadline.left < math.inf:
+            moves = min(moves, done + int(done / (time.monotonic() - begin) * limits.deadline.left))
     return Placement(instance, best)
 
 

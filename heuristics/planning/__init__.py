@@ -8,6 +8,6 @@
 - `registry`: all planners by name
 """
 
-from heuristics.planning.registry import PLANNERS, PlannerSpec
+from heuristics.planning.registry import PLANNERS
 
-__all__ = ["PLANNERS", "PlannerSpec"]
+__all__ = ["PLANNERS"]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from heuristics.limits import Limits
 from heuristics.planning.arrays import Costs, State
 from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import execute, iteration_time, steady
@@ -38,13 +39,15 @@ class _Candidate(NamedTuple):
     distance: int  # of `steady`; 4 is PE's
 
 
-def improved(instance: TrainingInstance, rng: np.random.Generator) -> Iteration:
+def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None) -> Iteration:
     """Plan for the simulated makespan; never worse than SPP.
 
     Parameters
     ----------
     instance : TrainingInstance
     rng : numpy.random.Generator
+    limits : Limits, optional
+        Checked before each annealing; an evaluation is a change of one annealing, a target a time.
 
     Raises
     ------
@@ -60,7 +63,10 @@ def improved(instance: TrainingInstance, rng: np.random.Generator) -> Iteration:
     found.sort(key=lambda candidate: candidate.time)
     best_by_stages = {candidate.plan.n_stages: candidate for candidate in reversed(found)}
     starts = sorted(best_by_stages.values(), key=lambda candidate: candidate.time)[:_STARTS]
-    found += [_annealed(start, rng) for start in starts]
+    limits = limits or Limits()
+    for start in starts:
+        if not limits.reached(min(candidate.time for candidate in found)):
+            found.append(_annealed(start, rng, limits))
     best = min(found, key=lambda candidate: candidate.time)
     warmup = steady(best.plan.n_stages, instance.microbatches, best.distance)
     return Iteration(instance, (execute(best.plan, warmup),))
@@ -94,9 +100,10 @@ def _least_bound(instance: TrainingInstance, order: IntArray, ceiling: float) ->
             yield Plan.along(instance, cuts, replicas, order[start:])
 
 
-def _annealed(start: _Candidate, rng: np.random.Generator) -> _Candidate:
+def _annealed(start: _Candidate, rng: np.random.Generator, limits: Limits) -> _Candidate:
     instance, stages = start.plan.instance, start.plan.n_stages
     steps = min(_STEPS, _OPERATIONS // (_STARTS * 4 * stages * instance.microbatches))
+    steps = limits.allow(steps)
     state = State.of(start.plan, start.distance)
     _, best = anneal(Costs.of(instance), state, steps, _HOT, _COLD, int(rng.integers(2**31)))
     plan, distance = best.plan(instance), int(best.counts[1])

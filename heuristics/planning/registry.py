@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from heuristics.limits import Limits
+from heuristics.method import Method
 from heuristics.planning.improved import improved
 from heuristics.planning.rivals import data_parallel, gpipe, hetpipe, pipedream, pipedream_hierarchical
 from heuristics.planning.spp import spp
 from instances.planning import Iteration, TrainingInstance
 
-__all__ = ["PLANNERS", "Planner", "PlannerSpec"]
-
-Planner = Callable[[TrainingInstance, np.random.Generator], Iteration]
+__all__ = ["PLANNERS"]
 
 
-@dataclass(frozen=True)
-class PlannerSpec:
-    """A planner with its parameters fixed.
+def _fixed(
+    name: str, summary: str, reference: str, plan: Callable[[TrainingInstance], Iteration]
+) -> Method[TrainingInstance, Iteration]:
+    """A planner that draws nothing and has no limits."""
 
-    Parameters
-    ----------
-    name : str
-        Unique name.
-    summary : str
-        What it does, in one line.
-    reference : str
-        Where it comes from.
-    run : callable
-        Maps an instance and a generator to an iteration. It raises `InputError` if its plan does not fit into memory.
-    """
+    def run(instance: TrainingInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Iteration:
+        return plan(instance)
 
-    name: str
-    summary: str
-    reference: str
-    run: Planner
-
-
-def _fixed(name: str, summary: str, reference: str, plan: Callable[[TrainingInstance], Iteration]) -> PlannerSpec:
-    return PlannerSpec(name, summary, reference, lambda instance, _rng: plan(instance))
+    return Method(name, summary, reference, run)
 
 
 _SPP = "Luo et al., INFOCOM 2022"
@@ -50,7 +34,7 @@ _HETPIPE = "Park et al., USENIX ATC 2020"
 
 _ALL = (
     _fixed("spp", "least load of a stage or channel along a device order, for the best number of stages", _SPP, spp),
-    PlannerSpec(
+    Method(
         "improved",
         "least makespan bound along several device orders, then annealing of the simulated time; never worse than spp",
         "this project, heuristics/planning/improved.py",
@@ -76,4 +60,4 @@ _ALL = (
 )
 
 #: Name to planner.
-PLANNERS = {spec.name: spec for spec in _ALL}
+PLANNERS = {method.name: method for method in _ALL}

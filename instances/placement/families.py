@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
+from instances.lookup import find
 
 __all__ = ["BANDWIDTH", "FLOPS", "OVERHEAD", "PLACEMENT_FAMILIES", "SPLITS", "PlacementFamily"]
 
@@ -66,9 +66,7 @@ class PlacementFamily:
         InputError
             If there is no such split.
         """
-        if split not in SPLITS:
-            raise InputError(f"There is no split {split!r}; choose one of {', '.join(SPLITS)}.")
-        return [self.graph(seed, large=split == "large") for seed in SPLITS[split]]
+        return [self.graph(seed, large=split == "large") for seed in find(SPLITS, split, "split")]
 
 
 class _TrainingStep:

@@ -6,8 +6,8 @@ from functools import partial
 
 from instances.architectures import ARCHITECTURES, Architecture
 from instances.architectures.recurrent import gnmt
-from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
+from instances.lookup import find
 from instances.placement.families import FLOPS
 from instances.roofline import Device
 
@@ -43,6 +43,5 @@ def placement_network(name: str) -> ComputationGraph:
     InputError
         If there is no such network.
     """
-    if name not in PLACEMENT_NETWORKS:
-        raise InputError(f"There is no network {name!r} to place; choose one of {', '.join(PLACEMENT_NETWORKS)}.")
-    return PLACEMENT_NETWORKS[name].build(training=True, device=_DEVICE, batch=_BATCH)
+    architecture = find(PLACEMENT_NETWORKS, name, "network to place")
+    return architecture.build(training=True, device=_DEVICE, batch=_BATCH)

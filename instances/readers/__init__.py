@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from instances.errors import InputError, InputWarning
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.json_files import read_text
+from instances.lookup import find, unknown
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.doubts import with_doubts
@@ -173,8 +173,7 @@ def load_graph(
     """
     if communication not in ("size", "cost"):
         raise InputError(f"communication is '{communication}'; it must be 'size' or 'cost'.")
-    if reader is not None and reader not in READERS:
-        raise InputError(f"There is no reader '{reader}'; {_suggest(reader, READERS)}")
+    chosen = None if reader is None else find(READERS, reader, "reader")
     if cost not in (None, "roofline", "measured"):
         raise InputError(f"cost is '{cost}'; it must be 'roofline' or 'measured'.")
     if reader is None and spec in ARCHITECTURES:
@@ -191,8 +190,8 @@ def load_graph(
     if not os.path.exists(spec):
         if reader is not None:
             raise InputError(f"{spec}: there is no such file.")
-        raise InputError(f"There is no file and no architecture '{spec}'; {_suggest(str(spec), ARCHITECTURES)}")
-    chosen = READERS[reader] if reader is not None else _recognise(spec)
+        raise InputError(unknown(ARCHITECTURES, str(spec), "file and no architecture"))
+    chosen = chosen or _recognise(spec)
     asked = {
         **{"dims": dims, "level": level != LEVELS[0], "training": training, "device": device, "cost": cost},
         **{"input_work": input_work, "time_unit": time_unit},
@@ -242,10 +241,3 @@ def _recognise(path: str | Path) -> Reader:
         if not reader.suffix and reader.recognises(text):
             return reader
     raise InputError(f"{path}: the format is not recognised; name the reader, one of {', '.join(READERS)}.")
-
-
-def _suggest(name: str, known: Mapping[str, object]) -> str:
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
-    if near:
-        return f"did you mean {' or '.join(near)}?"
-    return f"known names are {', '.join(known)}."

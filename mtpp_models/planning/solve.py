@@ -14,11 +14,12 @@ import numpy as np
 from instances import Bound, FalseCertificateError, InputError
 from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
+from instances.lookup import find
 from instances.planning import Plan, TrainingInstance
 from instances.planning.link_speeds import windows_along
 from instances.planning.makespan_bound import z_points
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.planning.arc_flow import FORMS, ReplicationForm
+from mtpp_models.planning.arc_flow import FORMS
 from mtpp_models.planning.costs import ScaledTraining, Stage
 from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
@@ -133,7 +134,7 @@ def solve_replication(
         If the solver fails, or states what the plan of its start or solution contradicts.
     """
     begin = time.monotonic()
-    chosen = _form(form)
+    chosen = find(FORMS, form, "form")
     if time_limit is not None and not 0 < time_limit < math.inf:
         raise InputError(f"The time limit is {time_limit}; it must be positive and finite.")
     if not 1 <= slack < math.inf:
@@ -178,12 +179,6 @@ def solve_replication(
         outcome.log,
         stopped,
     )
-
-
-def _form(name: str) -> ReplicationForm:
-    if name not in FORMS:
-        raise InputError(f"There is no form {name!r}; choose one of {', '.join(FORMS)}.")
-    return FORMS[name]
 
 
 def _work(instance: TrainingInstance) -> float:

@@ -19,6 +19,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from heuristics import HEURISTICS, Limits, kahn, local_search, portfolio, slice_order
 from heuristics.orders.kernels import decode
 from instances import Instance, Partition, Platform
+from instances.deadline import Deadline
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.random_graphs import layered, regal_style
 from instances.suites import SUITES
@@ -56,7 +57,7 @@ def compiled() -> None:
 def test_moves(benchmark: BenchmarkFixture, n: int, k: int) -> None:
     """Moves a second, from pieces of equal work; the memory is that of all sizes so far."""
     instance = Instance(layered(n, 3 * n, seed=0), Platform(k, 1.0))
-    start = portfolio(instance, np.random.default_rng(0), Limits(seconds=0))
+    start = portfolio(instance, np.random.default_rng(0), Limits(Deadline.after(0)))
     search = lambda: local_search(instance, np.random.default_rng(0), start=start, moves=2_000_000)  # noqa: E731
     found = benchmark.pedantic(search, rounds=1, warmup_rounds=0)
     benchmark.extra_info |= {
@@ -70,7 +71,7 @@ def test_moves(benchmark: BenchmarkFixture, n: int, k: int) -> None:
 def test_first_partition(benchmark: BenchmarkFixture, n: int) -> None:
     """Two orders cut into pieces of equal work; below 5 s at 100,000 nodes and k = 64 is the bar."""
     instance = Instance(layered(n, 3 * n, seed=0), Platform(64, 1.0))
-    search = lambda: portfolio(instance, np.random.default_rng(0), Limits(seconds=0))  # noqa: E731
+    search = lambda: portfolio(instance, np.random.default_rng(0), Limits(Deadline.after(0)))  # noqa: E731
     benchmark.pedantic(search, rounds=1, warmup_rounds=0)
 
 

@@ -12,6 +12,7 @@ from strategies import instances
 
 from heuristics import HEURISTICS, Limits, kahn, portfolio, slice_order
 from instances import Instance, Platform
+from instances.deadline import Deadline
 from instances.random_graphs import TOYS, layered, regal_style
 from instances.suites import SUITES
 
@@ -36,7 +37,7 @@ def test_a_large_graph_gets_an_answer_before_anything_is_sliced(memory: float) -
     """No time at all is left: two orders in pieces of equal work."""
     graph = layered(20_000, 60_000, seed=0)
     instance = Instance(graph, Platform(8, 1.0, memory))
-    found = portfolio(instance, np.random.default_rng(0), Limits(seconds=0.0))
+    found = portfolio(instance, np.random.default_rng(0), Limits(Deadline.after(0)))
     shares = np.bincount(found.block, graph.work, 8) / graph.work.sum()
     assert shares == pytest.approx(np.full(8, 1 / 8), abs=1e-3)
 
@@ -61,7 +62,7 @@ def test_an_interrupted_search_returns_what_it_has() -> None:
     stopped = threading.Event()
     stopped.set()
     instance = Instance(regal_style("erdos-renyi", 50, seed=0), Platform(4, 1.0))
-    found = portfolio(instance, np.random.default_rng(0), Limits(interrupted=stopped))
+    found = portfolio(instance, np.random.default_rng(0), Limits(Deadline(interrupted=stopped)))
     assert 0 < found.bottleneck < instance.graph.work.sum()
 
 

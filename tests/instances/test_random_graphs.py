@@ -9,7 +9,7 @@ import pytest
 
 from instances import InputError, Instance, Partition
 from instances.random_graphs import (
-    FAMILIES,
+    GRAPH_MODELS,
     TOYS,
     chain,
     fan_out,
@@ -29,7 +29,7 @@ GOLDEN = {
 
 
 def test_every_family_has_a_golden_graph() -> None:
-    assert set(GOLDEN) == set(FAMILIES)
+    assert set(GOLDEN) == set(GRAPH_MODELS)
 
 
 @pytest.mark.parametrize("family", GOLDEN)
@@ -38,7 +38,7 @@ def test_a_seed_always_gives_the_same_graph(family: str) -> None:
     assert regal(family, 60, 8).content_hash != regal(family, 60, 7).content_hash
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", GRAPH_MODELS)
 def test_work_is_own_output_and_inputs_plus_noise(family: str) -> None:
     """What is not output or input is noise, with mean 0 and a tenth of all bytes as standard deviation."""
     graph = regal(family, 200, 1)
@@ -61,7 +61,11 @@ def test_families_have_their_number_of_edges(family: str, edges: int) -> None:
 
 @pytest.mark.parametrize(
     ("family", "n", "seed", "message"),
-    [("erdos-reny", 50, 0, "try erdos-renyi"), ("erdos-renyi", 3, 0, "n is 3"), ("erdos-renyi", 50, -1, "seed is -1")],
+    [
+        ("erdos-reny", 50, 0, "did you mean erdos-renyi"),
+        ("erdos-renyi", 3, 0, "n is 3"),
+        ("erdos-renyi", 50, -1, "seed is -1"),
+    ],
 )
 def test_bad_arguments_are_refused(family: str, n: int, seed: int, message: str) -> None:
     with pytest.raises(InputError, match=message):

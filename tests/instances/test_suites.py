@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from instances import ComputationGraph, InputError
+from instances.lookup import find
 from instances.partitioning.reductions import reduce_instance
-from instances.random_graphs import FAMILIES
-from instances.suites import DATA_VARIABLE, SUITES, find_suite
+from instances.random_graphs import GRAPH_MODELS
+from instances.suites import DATA_VARIABLE, SUITES
 
 
 def test_the_suites_and_their_sizes() -> None:
@@ -42,7 +43,7 @@ def test_quick_holds_networks_and_random_graphs() -> None:
 
 def test_regal_style_has_each_family_in_six_sizes() -> None:
     instances = SUITES["regal-style"].instances(2)
-    for family in FAMILIES:
+    for family in GRAPH_MODELS:
         sizes = [instance.graph.n for instance in instances if instance.name.startswith(family)]
         assert sizes == [50, 80, 110, 140, 170, 200]
     assert {instance.platform.bandwidth for instance in instances} == {1}
@@ -141,5 +142,5 @@ def test_profiles_are_in_seconds(data: Path) -> None:
 
 def test_an_unknown_suite_lists_the_names() -> None:
     with pytest.raises(InputError, match=r"did you mean quick.*quick, regal-style, real, profiles"):
-        find_suite("quik")
-    assert find_suite("real") is SUITES["real"]
+        find(SUITES, "quik", "suite")
+    assert find(SUITES, "real", "suite") is SUITES["real"]

@@ -26,6 +26,7 @@ from heuristics.placement.placeto.features import FEATURES
 from heuristics.placement.placeto.rollout import Scorer
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
+from instances.lookup import find
 
 __all__ = [
     "POLICIES",
@@ -218,11 +219,10 @@ def create(name: str, seed: int, **options: Any) -> Policy:
     InputError
         If there is no such policy.
     """
-    if name not in POLICIES:
-        raise InputError(f"There is no policy {name!r}; choose one of {', '.join(POLICIES)}.")
+    policy = find(POLICIES, name, "policy")
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return POLICIES[name](**options)
+        return policy(**options)
 
 
 def capture(policy: Policy, **about: Any) -> Checkpoint:

@@ -127,7 +127,7 @@ def test_published_profile_is_planned(data: Path, capsys: pytest.CaptureFixture[
         ("plan chain.json --microbatches 2", "--cluster"),
         ("plan chain.json --cluster cluster.json --microbatches 0", "microbatches is 0"),
         ("plan chain.json --cluster cluster.json --microbatches x", "--microbatches"),
-        ("plan chain.json --cluster cluster.json --microbatches 2 --planner none", "--planner none"),
+        ("plan chain.json --cluster cluster.json --microbatches 2 --planner none", "no planner 'none'"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --memory lots", "--memory lots"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --parameter-copies -1", "parameter_copies"),
         ("plan chain.json --cluster cluster.json --microbatches 2 --dim batch=2", "--dim batch=2"),
@@ -171,7 +171,7 @@ def test_certificates_are_true() -> None:
         PlanCertificate("improved", answer.iteration, replace(answer.bound, value=2 * answer.iteration.time))
     aside = certify_plan(tiny(), np.random.default_rng(0), "hetpipe")
     assert (aside.bound, aside.ratio, aside.gap) == (None, None, None)
-    with pytest.raises(InputError, match="--planner none"):
+    with pytest.raises(InputError, match="no planner 'none'"):
         certify_plan(tiny(), np.random.default_rng(0), "none")
 
 

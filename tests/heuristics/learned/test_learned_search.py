@@ -17,6 +17,7 @@ from heuristics import HEURISTICS, Limits, kahn, slice_order
 from heuristics.learned import Weights, learned_search, shipped
 from heuristics.learned.policies import PROPOSERS, Proposer
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.random_graphs import layered, regal_style
@@ -87,14 +88,19 @@ IMMEDIATELY = threading.Event()
 IMMEDIATELY.set()
 
 
-@pytest.mark.parametrize("limits", [{"seconds": 0.0}, {"target": 1e9}, {"interrupted": IMMEDIATELY}])
+@pytest.mark.parametrize(
+    "limits", [{"deadline": Deadline(0.0)}, {"target": 1e9}, {"deadline": Deadline(interrupted=IMMEDIATELY)}]
+)
 def test_every_limit_ends_the_search_after_the_first_order(
     instance: Instance, proposer: Proposer, limits: dict[str, Any]
 ) -> None:
-    spec = HEURISTICS[f"learned-{proposer.name}-101"]
-    found = spec.run(instance, np.random.default_rng(0), Limits(**limits), reduce=False)
+    weights = Weights.of(shipped(proposer.name))
+    found, more = (
+        learned_search(instance, np.random.default_rng(0), limit, 101, weights)
+        for limit in (Limits(**limits), Limits())
+    )
     assert found.block.tolist() == first(instance).block.tolist()
-    assert spec.run(instance, np.random.default_rng(0), reduce=False).bottleneck < found.bottleneck
+    assert more.bottleneck < found.bottleneck
 
 
 def test_where_peaks_count_every_order_is_a_chance_to_stop(instance: Instance, proposer: Proposer) -> None:
@@ -108,7 +114,7 @@ def test_where_peaks_count_every_order_is_a_chance_to_stop(instance: Instance, p
 
     weights = replace(Weights.of(shipped(proposer.name)), proposer=replace(proposer, build=build))
     tight = replace(instance, platform=Platform(4, bandwidth=1, memory=1.0))
-    learned_search(tight, np.random.default_rng(0), Limits(interrupted=interrupted), 101, weights)
+    learned_search(tight, np.random.default_rng(0), Limits(Deadline(interrupted=interrupted)), 101, weights)
     assert interrupted.is_set()
 
 

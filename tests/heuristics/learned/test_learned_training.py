@@ -17,7 +17,7 @@ from heuristics.placement.placeto.checkpoints import Checkpoint
 from instances import InputError, Instance, Platform
 from instances.graph.tensors import FloatArray
 from instances.random_graphs import regal_style
-from instances.suites import find_suite
+from instances.suites import SUITES
 
 TRAIN = {"orders": train_orders, "intervals": train_intervals}
 
@@ -123,7 +123,7 @@ class TestShipped:
 def test_neither_was_trained_on_the_suite() -> None:
     training = {instance.graph.content_hash for instance in regal_instances(range(100_000, 100_064))}
     assert all("range(100000, 100064)" in shipped(name).about["trained_on"] for name in PROPOSERS)
-    suite = find_suite("regal-style").instances(k=4)
+    suite = SUITES["regal-style"].instances(k=4)
     assert training.isdisjoint(instance.graph.content_hash for instance in suite)
 
 

@@ -17,7 +17,7 @@ from heuristics.local_search.state import State, start_state, times_after
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.random_graphs import TOYS, layered, regal_style
-from instances.suites import find_suite
+from instances.suites import SUITES
 
 
 def annealed(
@@ -116,7 +116,7 @@ def test_each_round_is_sliced_anew() -> None:
 
 def test_slicing_leaves_a_trough_that_single_moves_do_not() -> None:
     """Every cut of Inception-v3 close to the best of one order is much dearer."""
-    instance = find_suite("real").entries[10].instance(2)
+    instance = SUITES["real"].entries[10].instance(2)
     assert instance.name == "inception-v3"
     limits = Limits(evaluations=130_000)
     found, orders = (

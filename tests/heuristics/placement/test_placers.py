@@ -22,6 +22,7 @@ from heuristics.placement.partitioners import has_scotch, metis, scotch
 from heuristics.placement.rivals import expert
 from heuristics.placement.simulator import SimulatorArrays, peak_memory, simulate, step_times, workspace
 from instances import ComputationGraph, InputError
+from instances.deadline import Deadline
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -104,7 +105,7 @@ def test_walks_stop_at_a_target() -> None:
 @pytest.mark.parametrize("walk", [anneal, climb])
 def test_walks_without_time_stay_where_they_are(walk: Any) -> None:
     start = heft(PlacementInstance(NMT, 2, BANDWIDTH), rng())
-    assert walk(start.instance, rng(), Limits(seconds=0), start=start).device.tolist() == start.device.tolist()
+    assert walk(start.instance, rng(), Limits(Deadline.after(0)), start=start).device.tolist() == start.device.tolist()
 
 
 def test_the_memory_limit_binds() -> None:
@@ -215,7 +216,7 @@ def test_place_tells_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("place nmt-1 -k 2 --method best", "choose one of"),
+        ("place nmt-1 -k 2 --method best", "There is no placer 'best'; there are single, "),
         ("place nmt-1 -k 0", "-k"),
         ("place nmt-1 -k 2 --dim batch=2", "no options"),
         ("place nmt-x -k 2", "nmt-x"),

@@ -21,7 +21,7 @@ from instances import ComputationGraph, Instance, Partition, Platform
 from instances.certificate_file import read_certificate
 from instances.json_files import write_json
 from instances.partitioning.reductions import reduce_instance
-from instances.random_graphs import FAMILIES, TOYS, regal_style
+from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
 from mtpp_models import solve
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned
@@ -89,7 +89,7 @@ def test_costs_of_pairs_are_those_of_single_cuts(instance: Instance, most: int, 
         assert cuts.scaled(pairs.least[u, v]) == (cost if cost > cuts.scaled(most) else 0.0)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", GRAPH_MODELS)
 def test_conflicts_of_larger_graphs(family: str) -> None:
     """Against cuts one by one, where segments clear many pairs and flows start from others."""
     instance = Instance(regal_style(family, 40, seed=0), Platform(8, bandwidth=1))

@@ -16,7 +16,7 @@ from strategies import graphs, heavy_overflows, instances, partitions
 
 from heuristics import HEURISTICS, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.random_graphs import FAMILIES, TOYS, regal_style
+from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
 from mtpp_models.bounds.pinned import pinned
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.joins import join
@@ -91,7 +91,7 @@ def test_cuts_agree_with_those_that_check_certificates(instance: Instance, share
     assert min(least, ceiling) - rounding(instance, ceiling) <= value <= min(least, ceiling) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", GRAPH_MODELS)
 def test_cuts_of_larger_graphs_agree_too(family: str) -> None:
     instance = Instance(regal_style(family, 60, seed=1), Platform(2, bandwidth=1))
     ceiling = simple(instance)

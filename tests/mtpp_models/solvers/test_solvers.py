@@ -162,7 +162,7 @@ def test_ctrl_c_returns_what_is_proved(name: str, large: Instance) -> None:
         ({"time_limit": float("nan")}, "time limit is nan"),
         ({"gap": 1.5}, "gap is 1.5"),
         ({"threads": 0}, "0 threads"),
-        ({"model": "exakt"}, "no model called 'exakt'"),
+        ({"model": "exakt"}, "no model 'exakt'; did you mean exact"),
     ],
 )
 def test_bad_options_are_refused(small: Instance, options: dict[str, object], message: str) -> None:
