@@ -4,7 +4,7 @@ from mtpp_models.export import write_model
 from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance
 from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.planning.guarantees import iteration_bound
-from mtpp_models.planning.solve import Replication, solve_replication
+from mtpp_models.planning.solve import CostedPlan, solve_replication
 from mtpp_models.registry import MODELS
 from mtpp_models.simple import simple
 from mtpp_models.solve import Progress, solve
@@ -16,9 +16,9 @@ __all__ = [
     "SOLVERS",
     "Algorithm",
     "Case",
+    "CostedPlan",
     "Formulation",
     "Progress",
-    "Replication",
     "ScaledInstance",
     "SolveOptions",
     "SolverFaultError",

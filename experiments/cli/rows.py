@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.text_tables import aligned
-from instances import Instance, Partition, Result, certify
+from instances import Instance, Partition, Result, combine
 from mtpp_models import solve
 
 __all__ = ["bound_row", "certificate_row", "partition_row", "print_rows"]
@@ -23,7 +23,7 @@ def print_rows(rows: Sequence[Row]) -> None:
 def partition_row(answer: Result) -> Row:
     """Row of a heuristic's partition, with its ratio to the bound *simple*."""
     assert answer.partition is not None
-    certificate = certify(answer, solve(answer.instance, "simple"))
+    certificate = combine(answer, solve(answer.instance, "simple"))
     return {
         **_instance(answer.instance),
         "method": answer.method,
