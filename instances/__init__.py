@@ -8,7 +8,7 @@ from instances.partitioning.partition import Partition
 from instances.partitioning.partition_file import read_partition, save_partition
 from instances.partitioning.problem import Instance, Platform
 from instances.readers import load_graph
-from instances.results import Bound, Result, Status, certify
+from instances.results import Bound, Result, Status, combine
 
 __all__ = [
     "Bound",
@@ -23,7 +23,7 @@ __all__ = [
     "SharedParameter",
     "Status",
     "Tensors",
-    "certify",
+    "combine",
     "load_graph",
     "read_graph",
     "read_partition",

@@ -1,4 +1,4 @@
-"""What a run may claim: a partition, a bound, and how far they are apart."""
+"""What a run may claim: an answer, a bound, and how far they are apart; the same for all problems."""
 
 from __future__ import annotations
 
@@ -6,17 +6,54 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar, Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from instances.errors import FalseCertificateError, InputError
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
-__all__ = ["PROOF_TOLERANCE", "Bound", "Result", "Status", "certify"]
+__all__ = ["PROOF_TOLERANCE", "Answer", "Bound", "Question", "Result", "Status", "combine"]
 
-#: A partition is called optimal when its bottleneck exceeds a proved bound by at most this relative amount.
+#: An answer is called optimal when its cost exceeds a proved bound by at most this relative amount.
 PROOF_TOLERANCE = 1e-6
 _ROUNDING = 1e-9
+
+
+class Question(Protocol):
+    """What all questions have, such as `Instance`."""
+
+    @property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+
+    @property
+    def time_unit(self) -> str:
+        """Of its costs."""
+
+
+class Answer(Protocol):
+    """What all answers have, such as `Partition`."""
+
+    #: What people call the cost.
+    cost_name: ClassVar[str]
+
+    @property
+    def instance(self) -> Any:
+        """The question that it answers."""
+
+    @property
+    def cost(self) -> float:
+        """What is minimised, in the time unit of the question."""
+
+
+Q = TypeVar("Q", bound=Question, default=Instance)
+A = TypeVar("A", bound=Answer, default=Partition)
 
 
 class Status(Enum):
@@ -30,12 +67,12 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Bound:
-    """No partition of the instance has a bottleneck below `value`.
+    """No answer to the question costs less than `value`.
 
     Parameters
     ----------
     value : float
-        In the time unit of the work.
+        In the time unit of the question.
     method : str
         What proved it.
     optimal : bool
@@ -55,14 +92,15 @@ class Bound:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
-    """Outcome of one run of one method on one instance.
+class Result(Generic[Q, A]):
+    """Outcome of one run of one method on one question; `Result` alone is that of partitioning.
 
     Parameters
     ----------
     method : str
-    instance : Instance
-    partition : Partition, optional
+    instance : Question
+    answer : Answer, optional
+        A partition, an iteration of a plan, or a placement.
     bound : Bound, optional
     seconds : mapping of str to float
         Wall time of each phase.
@@ -71,19 +109,19 @@ class Result:
     log : str
         What the solver printed.
     interrupted : bool
-        Whether Ctrl-C ended the run early; partition and bound are what was known by then.
+        Whether Ctrl-C ended the run early; answer and bound are what was known by then.
 
     Raises
     ------
     FalseCertificateError
-        If the bound exceeds the bottleneck.
+        If the bound exceeds the cost of the answer.
     InputError
-        If the partition answers another question.
+        If the answer belongs to another question.
     """
 
     method: str
-    instance: Instance
-    partition: Partition | None = None
+    instance: Q
+    answer: A | None = None
     bound: Bound | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
     solver: str | None = None
@@ -91,25 +129,35 @@ class Result:
     interrupted: bool = False
 
     def __post_init__(self) -> None:
-        if self.partition is None:
+        if self.answer is None:
             return
-        if self.partition.instance.key != self.instance.key:
-            raise InputError("The partition belongs to another instance; combine results of the same one.")
-        if self.bound is not None and self.bound.value > self.partition.bottleneck * (1 + _ROUNDING):
+        if self.answer.instance.key != self.instance.key:
+            raise InputError("The answer belongs to another instance; combine results of the same one.")
+        if self.bound is not None and self.bound.value > self.answer.cost * (1 + _ROUNDING):
             raise FalseCertificateError(
-                f"{self.instance.name}, k = {self.instance.k}: bound {self.bound.value!r} of {self.bound.method} "
-                f"exceeds the bottleneck {self.partition.bottleneck!r}; please report this as a bug."
+                f"{self.instance.label}: bound {self.bound.value!r} of {self.bound.method} exceeds the "
+                f"{self.answer.cost_name} {self.answer.cost!r}; please report this as a bug."
             )
 
     @property
+    def partition(self) -> Partition | None:
+        """The answer, if it is a partition."""
+        return self.answer if isinstance(self.answer, Partition) else None
+
+    @property
+    def cost(self) -> float | None:
+        """Of the answer."""
+        return None if self.answer is None else self.answer.cost
+
+    @property
     def ratio(self) -> float | None:
-        """Bottleneck over bound, at least 1 up to rounding; infinite if the bound is 0 and the bottleneck is not."""
-        if self.partition is None or self.bound is None:
+        """Cost over bound, at least 1 up to rounding; infinite if the bound is 0 and the cost is not."""
+        if self.answer is None or self.bound is None:
             return None
-        bottleneck, bound = self.partition.bottleneck, self.bound.value
+        cost, bound = self.answer.cost, self.bound.value
         if bound > 0:
-            return max(1.0, bottleneck / bound)
-        return 1.0 if bottleneck == 0 else math.inf
+            return max(1.0, cost / bound)
+        return 1.0 if cost == 0 else math.inf
 
     @property
     def gap(self) -> float | None:
@@ -118,25 +166,26 @@ class Result:
 
     @property
     def proved(self) -> bool:
-        """Whether the partition is optimal within `PROOF_TOLERANCE`."""
+        """Whether the answer is optimal within `PROOF_TOLERANCE`."""
         return self.gap is not None and self.gap <= PROOF_TOLERANCE
 
     @property
     def status(self) -> Status:
         """What is known."""
-        if self.partition is None:
+        if self.answer is None:
             return Status.NOTHING if self.bound is None else Status.BOUND
         return Status.OPTIMAL if self.proved else Status.FEASIBLE
 
     def summary(self) -> str:
         """A few aligned lines for people."""
-        unit = self.instance.graph.time_unit
-        lines = [("instance", f"{self.instance.name}, k = {self.instance.k}"), ("method", self.method)]
+        unit = self.instance.time_unit
+        lines = [("instance", self.instance.label), ("method", self.method)]
         if self.solver is not None:
             lines.append(("solver", self.solver))
         lines.append(("status", self.status.value))
+        if self.answer is not None:
+            lines.append((self.answer.cost_name, f"{self.answer.cost:.6g} {unit}"))
         if self.partition is not None:
-            lines.append(("bottleneck", f"{self.partition.bottleneck:.6g} {unit}"))
             lines.append(("throughput", f"{self.partition.throughput:.6g} per {unit}"))
             lines.append(("latency", f"{self.partition.latency:.6g} {unit}"))
         if self.bound is not None:
@@ -147,13 +196,13 @@ class Result:
         return "\n".join(f"{label:<11} {text}" for label, text in lines)
 
 
-def certify(*answers: Partition | Result) -> Result:
-    """Combine answers to one question: the best partition with the best bound.
+def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
+    """Combine answers to one question: the best answer with the best bound.
 
     Parameters
     ----------
-    *answers : Partition or Result
-        At least one; all of the same instance.
+    *answers : Partition, Iteration, Placement or Result
+        At least one; all of the same question.
 
     Returns
     -------
@@ -163,18 +212,18 @@ def certify(*answers: Partition | Result) -> Result:
     Raises
     ------
     InputError
-        If the answers belong to different instances.
+        If the answers belong to different questions.
     FalseCertificateError
-        If a bound exceeds the bottleneck of a partition.
+        If a bound exceeds the cost of an answer.
     """
     if not answers:
-        raise InputError("Nothing to certify; give at least one partition or result.")
-    instance = answers[0].instance
+        raise InputError("Nothing to combine; give at least one answer or result.")
+    instance: Q = answers[0].instance
     if any(answer.instance.key != instance.key for answer in answers):
-        raise InputError("The answers belong to different instances; certify one instance at a time.")
+        raise InputError("The answers belong to different instances; combine those of one at a time.")
     results = [answer for answer in answers if isinstance(answer, Result)]
-    partitions = [answer for answer in answers if isinstance(answer, Partition)]
-    partitions += [result.partition for result in results if result.partition is not None]
+    found = [answer for answer in answers if not isinstance(answer, Result)]
+    found += [result.answer for result in results if result.answer is not None]
     proof = max((r for r in results if r.bound), key=lambda r: r.bound.value if r.bound else 0.0, default=None)
     seconds: dict[str, float] = {}
     for result in results:
@@ -182,7 +231,7 @@ def certify(*answers: Partition | Result) -> Result:
     return Result(
         method="certify",
         instance=instance,
-        partition=min(partitions, key=lambda partition: partition.bottleneck, default=None),
+        answer=min(found, key=lambda answer: answer.cost, default=None),
         bound=None if proof is None else proof.bound,
         seconds=seconds,
         solver=None if proof is None else proof.solver,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance
     from mtpp_models.formulations.parts import Strengthening
     from mtpp_models.planning.guarantees import iteration_bound
-    from mtpp_models.planning.solve import Replication, solve_replication
+    from mtpp_models.planning.solve import CostedPlan, solve_replication
     from mtpp_models.registry import MODELS
     from mtpp_models.solve_model import Progress, solve
     from mtpp_models.solvers.interface import SolveOptions, SolverFaultError, SolverNotAvailableError
@@ -21,9 +21,9 @@ __all__ = [
     "SOLVERS",
     "Algorithm",
     "Case",
+    "CostedPlan",
     "Formulation",
     "Progress",
-    "Replication",
     "ScaledInstance",
     "SolveOptions",
     "SolverFaultError",
@@ -45,7 +45,7 @@ _HOMES = {
     "Case": "formulations.formulation",
     "Formulation": "formulations.formulation",
     "Progress": "solve_model",
-    "Replication": "planning.solve",
+    "CostedPlan": "planning.solve",
     "ScaledInstance": "formulations.formulation",
     "SolveOptions": "solvers.interface",
     "SolverFaultError": "solvers.interface",

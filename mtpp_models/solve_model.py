@@ -125,7 +125,7 @@ def solve(
         if isinstance(chosen, Algorithm):
             report = _reporter(chosen.name, 1.0, on_progress)
             result = chosen.prove(known, replace(controls, report=report))
-            return result if start is not None or chosen.exact else replace(result, partition=None)
+            return result if start is not None or chosen.exact else replace(result, answer=None)
         assert driver is not None
         return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
 
@@ -247,7 +247,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
     bound = result.bound
     if bound is not None:
         bound = replace(bound, witness={key: _mapped(key, value, reduction) for key, value in bound.witness.items()})
-    return replace(result, instance=reduction.original, partition=partition, bound=bound)
+    return replace(result, instance=reduction.original, answer=partition, bound=bound)
 
 
 def _mapped(key: str, value: Any, reduction: Contraction) -> Any:

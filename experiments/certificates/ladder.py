@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-import instances
 from experiments.certificates.other_k import carried
 from heuristics import HEURISTICS, Limits, search
-from instances import InputError, Instance, Partition, Result
+from instances import InputError, Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 from mtpp_models import Progress, SolverFaultError, SolverNotAvailableError, solve
@@ -23,7 +22,7 @@ from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import find_model
 from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["STEPS", "Step", "certify", "combine", "gather"]
+__all__ = ["STEPS", "Step", "certify", "gather"]
 
 _SHORTEST, _ROUNDING = 0.05, 1e-9
 _FEW_BLOCKS = 8
@@ -121,7 +120,7 @@ def certify(
     1.0
     """
     return combine(
-        gather(
+        *gather(
             instance,
             time_limit=time_limit,
             solver=solver,
@@ -134,11 +133,6 @@ def certify(
             on_fault=on_fault,
         )
     )
-
-
-def combine(answers: list[Result]) -> Result:
-    """The best partition and the best bound of the answers."""
-    return instances.certify(*answers)
 
 
 def gather(
@@ -166,7 +160,7 @@ def gather(
         for step in (step for step in STEPS if step.above < instance.k <= step.up_to):
             if not sound and _needs_solver(step.method):
                 continue
-            best = combine(answers) if answers else Result("nothing", instance)
+            best = combine(*answers) if answers else Result("nothing", instance)
             stopped = interrupted.is_set() or best.interrupted
             if _close_enough(best, gap) or (stopped and step.share > 0):
                 break
@@ -202,7 +196,7 @@ def gather(
                 sound = False
                 on_fault(lie)
     kept = _best_of_each_bound(answers)
-    stopped = interrupted.is_set() or combine(answers).interrupted
+    stopped = interrupted.is_set() or combine(*answers).interrupted
     return [*kept[:-1], replace(kept[-1], interrupted=stopped)]
 
 

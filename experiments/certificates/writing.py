@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from instances import InputError, Result, certify
+from instances import InputError, Result, combine
 from instances.certificate_file import SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
 from instances.json_files import CERTIFICATE_FORMAT
@@ -22,7 +22,7 @@ def certificate_document(answers: list[Result]) -> dict[str, Any]:
     InputError
         If a bound comes from a method or a solver that nobody who reads the certificate can look up.
     """
-    best = certify(*answers)
+    best = combine(*answers)
     for answer in answers:
         _check_names(answer)
     graph, platform = best.instance.graph, best.instance.platform

@@ -54,9 +54,10 @@ def certify(
     )  # fmt: skip
     starts = read_starts(start, instances)
 
-    from experiments.certificates.ladder import combine, gather
+    from experiments.certificates.ladder import gather
     from experiments.cli.rows import certificate_row, print_rows
     from experiments.progress import LiveLine
+    from instances import combine
 
     results: list[Result] = []
     faults: list[SolverNotAvailableError] = []
@@ -67,7 +68,7 @@ def certify(
                     instance, time_limit=time_limit, solver=solver, gap=gap, threads=threads, seed=seed,
                     start=begin, known=results, on_progress=live.show, on_fault=faults.append,
                 )  # fmt: skip
-            results.append(combine(answers))
+            results.append(combine(*answers))
             write_certificate(answers, out, instances)
             draw(results[-1], plot, instances)
             if results[-1].interrupted:

@@ -164,8 +164,11 @@ def load_step(
 
 def placement_row(placement: Placement, method: str, groups: int) -> dict[str, str]:
     """Column to text; times are those of single nodes, not of the groups that were searched."""
+    from instances import Bound, Result
+
     instance = placement.instance
-    unit, bound = instance.graph.time_unit, instance.lower_bound
+    result = Result(method, instance, placement, Bound(instance.lower_bound, "simple", optimal=False))
+    unit = instance.time_unit
     return {
         "instance": instance.graph.name,
         "n": str(instance.graph.n),
@@ -174,8 +177,8 @@ def placement_row(placement: Placement, method: str, groups: int) -> dict[str, s
         "method": method,
         f"step time [{unit}]": f"{placement.step_time:.6g}",
         "of one device": f"{placement.relative_time:.4f}",
-        f"bound [{unit}]": f"{bound:.6g}",
-        "ratio": f"{placement.step_time / bound:.4f}",
+        f"bound [{unit}]": f"{instance.lower_bound:.6g}",
+        "ratio": f"{result.ratio:.4f}",
         "peak [GiB]": f"{placement.peak_memory.max() / 2**30:.3g}",
         "fits": "yes" if placement.fits else "no",
     }

@@ -14,8 +14,8 @@ from experiments.cli.exit_codes import DONE
 from instances.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.certificates.plan_certificate import PlanCertificate
-    from instances.planning import Cluster, Schedule
+    from experiments.certificates.plan_certificate import PlanResult
+    from instances.planning import Cluster, Iteration, Schedule
 
 __all__ = ["load_cluster", "plan", "plan_rows"]
 
@@ -112,20 +112,22 @@ def plan(
 
     with LiveLine(f"{instance.chain.name} on {instance.cluster.name}, {planner}"):
         answer = certify_plan(instance, np.random.default_rng(seed), planner)
-    print(left_aligned(_headlines(answer)))
-    for schedule in answer.iteration.schedules:
+    iteration = answer.answer
+    assert iteration is not None
+    print(left_aligned(_headlines(answer, iteration)))
+    for schedule in iteration.schedules:
         print(f"\n{aligned(*plan_rows(schedule))}")
     if planner == "spp":
-        print("\n", "\n".join(guarantees(answer)), sep="")
+        print("\n", "\n".join(guarantees(iteration)), sep="")
     if plot is not None:
         from experiments.plots.partitions import save_figure
         from experiments.plots.plans import plan_figure
 
-        save_figure(plan_figure(answer.iteration, answer.bound), plot)
+        save_figure(plan_figure(iteration, answer.bound), plot)
     if out is not None:
-        if answer.iteration.plan is None:
+        if iteration.plan is None:
             raise InputError(f"--out {out}: {planner} runs several pipelines side by side, which no plan file holds.")
-        save_plan(answer.iteration.plan, out)
+        save_plan(iteration.plan, out)
     return DONE
 
 
@@ -212,15 +214,15 @@ def plan_rows(schedule: Schedule) -> tuple[list[str], list[list[str]]]:
     return [*header, "forward [s]", "backward [s]", "AllReduce [s]", "memory [GiB]"], rows
 
 
-def _headlines(answer: PlanCertificate) -> list[tuple[str, str]]:
+def _headlines(answer: PlanResult, iteration: Iteration) -> list[tuple[str, str]]:
     from mtpp_models.planning.guarantees import COVERED
 
-    iteration, instance = answer.iteration, answer.iteration.instance
+    instance = answer.instance
     duplex = "full duplex" if instance.full_duplex else "half duplex"
     rows = [
         ("chain", f"{instance.chain.name}, {instance.chain.n} layers, {instance.microbatches} microbatches"),
         ("cluster", f"{instance.cluster.name}, {instance.cluster.n} devices, {duplex}"),
-        ("planner", answer.planner),
+        ("planner", answer.method),
         ("iteration", f"{iteration.time:.6g} s, devices compute {iteration.utilisation:.1%} of it"),
     ]
     if answer.bound is None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,6 +63,8 @@ class Partition:
     instance: Instance
     block: IntArray
     order: IntArray
+
+    cost_name: ClassVar[str] = "bottleneck"
 
     def __init__(self, instance: Instance, block: ArrayLike, order: ArrayLike | None = None) -> None:
         graph = instance.graph
@@ -116,6 +118,11 @@ class Partition:
     def bottleneck(self) -> float:
         """Cost of the slowest block, eq. (4)."""
         return float(self.block_costs.max())
+
+    @property
+    def cost(self) -> float:
+        """The bottleneck."""
+        return self.bottleneck
 
     @property
     def throughput(self) -> float:

@@ -107,6 +107,16 @@ class Instance:
         """Number of blocks."""
         return self.platform.k
 
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return f"{self.name}, k = {self.k}"
+
+    @property
+    def time_unit(self) -> str:
+        """Of its costs."""
+        return self.graph.time_unit
+
     @cached_property
     def tensor_time(self) -> FloatArray:
         """(t,) time to move each tensor once: bytes over bandwidth, and 0 where nobody reads it."""

@@ -6,7 +6,7 @@ import math
 import operator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,6 +45,8 @@ class Placement:
     instance: PlacementInstance
     device: IntArray
 
+    cost_name: ClassVar[str] = "step time"
+
     def __init__(self, instance: PlacementInstance, device: ArrayLike) -> None:
         try:
             places = np.array([operator.index(d) for d in np.asarray(device).tolist()], dtype=np.int64)
@@ -72,6 +74,11 @@ class Placement:
     def step_time(self) -> float:
         """Time from the start of the first node to the end of the last one."""
         return float(self.timeline.end.max())
+
+    @property
+    def cost(self) -> float:
+        """The step time."""
+        return self.step_time
 
     @property
     def relative_time(self) -> float:

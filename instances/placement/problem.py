@@ -9,6 +9,7 @@ generalizable device placement algorithms for distributed machine learning", Neu
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from dataclasses import dataclass
@@ -93,6 +94,22 @@ class PlacementInstance:
                 f"At a bandwidth of {self.bandwidth:g} a step of {self.graph.name!r} can take longer than the largest "
                 "number; give times and sizes in larger units."
             )
+
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return f"{self.graph.name} on {self.devices} devices"
+
+    @property
+    def time_unit(self) -> str:
+        """Of its costs."""
+        return self.graph.time_unit
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+        numbers = (self.devices, self.bandwidth, self.memory, self.node_gap, self.transfer_gap, self.broadcast)
+        return hashlib.sha256(f"{self.graph.content_hash}{numbers!r}".encode()).hexdigest()
 
     @cached_property
     def total_work(self) -> float:

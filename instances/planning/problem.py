@@ -93,6 +93,16 @@ class TrainingInstance:
         rows = np.broadcast_to(factor, (self.chain.n, self.cluster.n)).T
         return _sums(rows * chain.forward), _sums(rows * chain.backward)
 
+    @property
+    def label(self) -> str:
+        """What people call it."""
+        return f"{self.chain.name} on {self.cluster.name}, {self.microbatches} microbatches"
+
+    @property
+    def time_unit(self) -> str:
+        """Of its costs."""
+        return "s"
+
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -196,10 +197,17 @@ class Iteration:
     schedules: tuple[Schedule, ...]
     synchronisation: float = 0.0
 
+    cost_name: ClassVar[str] = "time"
+
     @cached_property
     def time(self) -> float:
         """Time of the iteration [s]."""
         return max(schedule.makespan for schedule in self.schedules) + self.synchronisation
+
+    @property
+    def cost(self) -> float:
+        """The time of the iteration."""
+        return self.time
 
     @property
     def plan(self) -> Plan | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
-from instances import Bound, FalseCertificateError, InputError
+from instances import Bound, InputError, Result
 from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
 from instances.lookup import find
@@ -24,65 +25,31 @@ from mtpp_models.planning.costs import ScaledTraining, Stage
 from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
 
-__all__ = ["Replication", "solve_replication"]
+__all__ = ["CostedPlan", "solve_replication"]
 
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Replication:
-    """The best plan along an order that is known, and what is proved about all of them.
+class CostedPlan:
+    """A plan and what a form charges for it.
 
     Parameters
     ----------
-    form : str
     plan : Plan
     cost : float
-        Of the plan, computed anew: W, or Z in the makespan form [s].
-    bound : Bound
-        No plan on all devices along the order costs less.
-    seconds : mapping of str to float
-        Wall time of each phase.
-    solver : str
-        Name and version.
-    log : str
-        What the solver printed.
-    interrupted : bool
-        Whether Ctrl-C ended the run early.
-
-    Raises
-    ------
-    FalseCertificateError
-        If the bound exceeds the cost.
+        Computed anew: W, or Z in the makespan form [s].
     """
 
-    form: str
     plan: Plan
     cost: float
-    bound: Bound
-    seconds: Mapping[str, float]
-    solver: str
-    log: str = ""
-    interrupted: bool = False
 
-    def __post_init__(self) -> None:
-        if self.bound.value > self.cost * (1 + _ROUNDING):
-            raise FalseCertificateError(
-                f"{self.plan.instance.chain.name}: bound {self.bound.value!r} of {self.form} exceeds the cost "
-                f"{self.cost!r}; please report this as a bug."
-            )
+    cost_name: ClassVar[str] = "cost"
 
     @property
-    def ratio(self) -> float:
-        """Cost over bound, at least 1 up to rounding; infinite if the bound is 0 and the cost is not."""
-        if self.bound.value > 0:
-            return max(1.0, self.cost / self.bound.value)
-        return 1.0 if self.cost == 0 else math.inf
-
-    @property
-    def proved(self) -> bool:
-        """Whether the plan is optimal within `PROOF_TOLERANCE`."""
-        return self.ratio <= 1 + PROOF_TOLERANCE
+    def instance(self) -> TrainingInstance:
+        """The question that the plan answers."""
+        return self.plan.instance
 
 
 def solve_replication(
@@ -96,7 +63,7 @@ def solve_replication(
     slack: float = 1.0,
     threads: int = 1,
     seed: int = 0,
-) -> Replication:
+) -> Result[TrainingInstance, CostedPlan]:
     """Cut the chain and replicate its stages at least cost, along an order of all devices.
 
     Memory counts as in `Plan`, with one microbatch in flight.
@@ -120,8 +87,9 @@ def solve_replication(
 
     Returns
     -------
-    Replication
-        Its bound is the solver's dual bound less its margin, and no less than an even share of the work. Ctrl-C
+    Result
+        Always with the best plan along the order that is known, and a bound for all plans on all devices along it: the
+        solver's dual bound less its margin, and no less than an even share of the work. Its method is the form. Ctrl-C
         returns what is known by then.
 
     Raises
@@ -169,15 +137,15 @@ def solve_replication(
         raise SolverFaultError(driver.name, symptom)
     proved = max(work * (1 - _ROUNDING), stated)
     closed = outcome.termination is Termination.OPTIMAL and proved >= chosen.cost(best) * (1 - PROOF_TOLERANCE)
-    return Replication(
-        form,
-        best,
-        chosen.cost(best),
-        Bound(proved, form, closed),
-        {"build": built - begin, "solve": time.monotonic() - built},
-        f"{driver.name} {driver.version()}",
-        outcome.log,
-        stopped,
+    return Result(
+        method=form,
+        instance=instance,
+        answer=CostedPlan(best, chosen.cost(best)),
+        bound=Bound(proved, form, closed),
+        seconds={"build": built - begin, "solve": time.monotonic() - built},
+        solver=f"{driver.name} {driver.version()}",
+        log=outcome.log,
+        interrupted=stopped,
     )
 
 

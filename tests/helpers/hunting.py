@@ -16,11 +16,11 @@ from extremes import build, build_placement
 from planning_cases import check_planner
 from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
-from experiments.certificates.ladder import combine, gather
+from experiments.certificates.ladder import gather
 from heuristics import HEURISTICS, Limits
 from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
-from instances import Instance, Partition, Result
+from instances import Instance, Partition, Result, combine
 from instances.placement.placement import Placement
 from instances.results import PROOF_TOLERANCE
 from mtpp_models import MODELS, solve
@@ -218,7 +218,7 @@ def _ladder(solver: str) -> Method:
             start=question.start,
         )
         excess = max(question.check_bound(answer.bound.value) for answer in answers if answer.bound is not None)
-        best = combine(answers)
+        best = combine(*answers)
         if best.partition is None:
             raise ViolationError("there is no partition")
         _check_partition(question, best.partition)

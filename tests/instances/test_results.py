@@ -16,7 +16,7 @@ from instances import (
     Platform,
     Result,
     Status,
-    certify,
+    combine,
 )
 from instances.results import PROOF_TOLERANCE
 
@@ -47,7 +47,7 @@ def test_a_bound_above_the_bottleneck_is_a_false_certificate(instance: Instance,
     with pytest.raises(FalseCertificateError, match=r"bound 5.00001 of liar exceeds the bottleneck 5.0"):
         Result("any", instance, best, Bound(5.00001, "liar"))
     with pytest.raises(FalseCertificateError):
-        certify(best, Result("any", instance, bound=Bound(5.00001, "liar")))
+        combine(best, Result("any", instance, bound=Bound(5.00001, "liar")))
 
 
 def test_rounding_is_no_false_certificate(instance: Instance, best: Partition) -> None:
@@ -85,7 +85,7 @@ def test_a_bound_of_zero_says_nothing_unless_the_bottleneck_is_zero(instance: In
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-def test_certify_takes_the_best_partition_and_the_best_bound_with_its_solver(
+def test_combine_takes_the_best_partition_and_the_best_bound_with_its_solver(
     instance: Instance, best: Partition, worse: Partition, reverse: bool
 ) -> None:
     answers: list[Partition | Result] = [
@@ -94,7 +94,7 @@ def test_certify_takes_the_best_partition_and_the_best_bound_with_its_solver(
         best,
         Result("b", instance, None, Bound(3.5, "middle"), {"solve": 8.0}, solver="three"),
     ]
-    combined = certify(*reversed(answers)) if reverse else certify(*answers)
+    combined = combine(*reversed(answers)) if reverse else combine(*answers)
     assert combined.partition is best
     assert combined.bound == Bound(4.0, "strong")
     assert combined.solver == "two"
@@ -103,25 +103,25 @@ def test_certify_takes_the_best_partition_and_the_best_bound_with_its_solver(
     assert not combined.interrupted
 
 
-def test_certify_names_no_solver_where_the_best_bound_needed_none(instance: Instance, best: Partition) -> None:
+def test_combine_names_no_solver_where_the_best_bound_needed_none(instance: Instance, best: Partition) -> None:
     solved = Result("a", instance, best, Bound(3.0, "weak"), solver="one")
-    assert certify(solved, Result("b", instance, bound=Bound(4.0, "formula"))).solver is None
+    assert combine(solved, Result("b", instance, bound=Bound(4.0, "formula"))).solver is None
 
 
-def test_certify_of_partitions_alone_has_no_bound(best: Partition, worse: Partition) -> None:
-    combined = certify(worse, best)
+def test_combine_of_partitions_alone_has_no_bound(best: Partition, worse: Partition) -> None:
+    combined = combine(worse, best)
     assert (combined.partition, combined.bound, combined.solver) == (best, None, None)
 
 
 def test_one_interrupted_run_interrupts_the_certificate(instance: Instance, best: Partition) -> None:
-    assert certify(best, Result("a", instance), Result("b", instance, interrupted=True)).interrupted
+    assert combine(best, Result("a", instance), Result("b", instance, interrupted=True)).interrupted
 
 
 def test_answers_to_different_questions_are_not_combined(instance: Instance, best: Partition) -> None:
     other = Result("a", instance.with_k(3), bound=Bound(1.0, "any"))
     with pytest.raises(InputError, match="different instances"):
-        certify(best, other)
+        combine(best, other)
     with pytest.raises(InputError, match="another instance"):
         Result("a", instance.with_k(3), best)
     with pytest.raises(InputError, match="at least one"):
-        certify()
+        combine()

@@ -158,7 +158,7 @@ def test_costs_are_exact_beside_a_huge_memory_that_a_buffer_fills() -> None:
 def _dearer(question: Question) -> Result:
     result = solve(question.instance, "exact", start=question.start)
     assert result.bound is not None
-    return replace(result, partition=None, bound=replace(result.bound, value=result.bound.value * 1.01))
+    return replace(result, answer=None, bound=replace(result.bound, value=result.bound.value * 1.01))
 
 
 def test_the_hunter_finds_a_planted_fault(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import heavy_overflows, instances
 
 from heuristics import HEURISTICS, Limits
-from instances import ComputationGraph, Instance, Partition, Platform, certify
+from instances import ComputationGraph, Instance, Partition, Platform, combine
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, solve
@@ -73,7 +73,7 @@ def test_bounds_hold_for_numbers_of_any_size(instance: Instance) -> None:
     """Weights from 1e-9 to 1e9 in one graph; bounds may be weak, never false."""
     best = best_partition(instance)
     for name in MODELS:
-        certify(best, solve(instance, name))
+        combine(best, solve(instance, name))
 
 
 @pytest.mark.parametrize("toy", TOYS)
@@ -151,4 +151,4 @@ def test_a_solver_without_time_states_nothing_false(solver: str, n: int) -> None
     best = HEURISTICS["brkga-100"].run(instance, np.random.default_rng(0))
     for name, start in (("bottleneck", None), ("guess-the-bottleneck", None), ("exact", None), ("exact", best)):
         for relaxation in (False, True):
-            certify(best, solve(instance, name, solver=solver, time_limit=0.02, start=start, relaxation=relaxation))
+            combine(best, solve(instance, name, solver=solver, time_limit=0.02, start=start, relaxation=relaxation))

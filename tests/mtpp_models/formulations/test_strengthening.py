@@ -18,7 +18,7 @@ from experiments.certificates.rerun import rerun
 from experiments.certificates.writing import certificate_document
 from experiments.verification.verify import verify
 from heuristics import HEURISTICS
-from instances import ComputationGraph, InputError, Instance, Partition, Platform, certify
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, combine
 from instances.certificate_file import read_certificate
 from instances.json_files import write_json
 from instances.random_graphs import TOYS, regal_style
@@ -203,7 +203,7 @@ def test_all_parts_together_reach_the_optimum(instance: Instance) -> None:
 def test_bounds_hold_for_numbers_of_any_size(instance: Instance) -> None:
     best = best_partition(instance)
     for name, start in itertools.product(("exact+all", "coarse-2+all"), starts(instance)):
-        certify(best, solve(instance, name, start=start))
+        combine(best, solve(instance, name, start=start))
 
 
 @settings(max_examples=30)
@@ -235,7 +235,7 @@ def test_the_linear_relaxation_bounds_too(instance: Instance) -> None:
     for start in starts(instance):
         result = solve(instance, "exact+all", start=start, relaxation=True)
         assert result.method == "exact+all-lp"
-        certify(best, result)
+        combine(best, result)
 
 
 def test_every_solver_proves_an_optimal_start(solver: str) -> None:
@@ -278,7 +278,7 @@ def test_what_takes_too_long_proves_nothing_false() -> None:
     instance = Instance(regal_style("erdos-renyi", 60, seed=1), Platform(8, 1.0))
     start = HEURISTICS["brkga-100"].run(instance, np.random.default_rng(0))
     for limit in (0.01, 0.1, 1.0):
-        certify(start, solve(instance, "exact+all", start=start, time_limit=limit))
+        combine(start, solve(instance, "exact+all", start=start, time_limit=limit))
 
 
 @pytest.mark.parametrize("name", ["exact+al", "exact+", "exact+all-window", "bottleneck+all", "simple+cuts"])

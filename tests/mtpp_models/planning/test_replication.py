@@ -23,7 +23,7 @@ from instances.planning.paper_settings import simulation
 from mtpp_models.planning.arc_flow import FORMS
 from mtpp_models.planning.costs import ScaledTraining, Stage
 from mtpp_models.planning.guarantees import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
-from mtpp_models.planning.solve import Replication, solve_replication
+from mtpp_models.planning.solve import solve_replication
 
 EXACT = pytest.approx
 PROOF = 1e-6
@@ -62,7 +62,7 @@ def test_forms_find_the_best_plan_and_prove_it(form: str) -> None:
         answer = solve_replication(instance, order, form=form, start=start, slack=(1.0, 1.1, 4.0)[seed % 3])
         least = min(FORMS[form].cost(plan) for plan in plans)
         assert answer.cost == EXACT(least, rel=1e-9)
-        assert answer.cost == FORMS[form].cost(answer.plan)
+        assert answer.cost == FORMS[form].cost(answer.answer.plan)
         assert least * (1 - PROOF) <= answer.bound.value <= least
 
 
@@ -144,7 +144,7 @@ def test_missing_links_are_avoided() -> None:
     chain = LayerChain([1] * 4, [2] * 4, [1] * 3, [1] * 3, [1] * 4)
     instance = TrainingInstance(chain, Cluster(bandwidth), 4)
     for form in FORMS:
-        assert solve_replication(instance, range(4), form=form).plan.devices == ((0,), (1,), (2,), (3,))
+        assert solve_replication(instance, range(4), form=form).answer.plan.devices == ((0,), (1,), (2,), (3,))
 
 
 def test_wrong_use_is_refused() -> None:
@@ -171,7 +171,7 @@ def test_a_false_bound_is_refused() -> None:
     """A result whose bound exceeds the cost of its plan cannot be made."""
     answer = solve_replication(*question(3))
     with pytest.raises(FalseCertificateError):
-        Replication("arc-flow", answer.plan, answer.cost, replace(answer.bound, value=1.01 * answer.cost), {}, "")
+        replace(answer, bound=replace(answer.bound, value=1.01 * answer.cost))
 
 
 def test_stopped_at_once_it_keeps_the_start() -> None:

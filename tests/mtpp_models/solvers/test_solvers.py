@@ -18,7 +18,7 @@ import pytest
 
 import mtpp_models
 from heuristics import HEURISTICS
-from instances import ComputationGraph, InputError, Instance, Partition, Platform, certify
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, combine
 from instances.random_graphs import regal_style
 from instances.readers import load_graph
 from mtpp_models import MODELS, ScaledInstance, available_solvers, solve
@@ -285,7 +285,7 @@ def test_highs_keeps_small_coefficients(model: str) -> None:
     chain = [(v, v + 1) for v in range(2 * half - 1)]
     instance = Instance(ComputationGraph.from_edges(chain, work, np.full(2 * half, 1e-3)), Platform(2, 1.0))
     optimum = Partition(instance, np.repeat([0, 1], half))
-    certify(optimum, solve(instance, model, time_limit=30))
+    combine(optimum, solve(instance, model, time_limit=30))
 
 
 def test_a_linear_program_that_was_stopped_proves_nothing(large: Instance) -> None:
