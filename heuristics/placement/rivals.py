@@ -6,8 +6,8 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.placement.simulator import penalised_times
+from instances.graph.layers import node_layers
 from instances.graph.tensors import IntArray
-from instances.placement.grouping import node_layers
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from instances.architectures.builder import Operator
 from instances.graph.graph import ComputationGraph
-from instances.partitioning.problem import Instance, Platform
-from instances.partitioning.reductions import merge
+from instances.graph.merging import merge_graph
 
 __all__ = ["merge_layers"]
 
@@ -39,5 +38,5 @@ def merge_layers(graph: ComputationGraph, operators: Sequence[Operator]) -> Comp
     layers = list(dict.fromkeys(layer[name] for name in graph.names))
     number = {name: i for i, name in enumerate(layers)}
     group = np.array([number[layer[name]] for name in graph.names], dtype=np.int64)
-    merged = merge(Instance(graph, Platform(1, 1.0)), group).instance.graph
+    merged, _ = merge_graph(graph, group)
     return replace(merged, names=tuple(layers), attributes=graph.attributes)

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from instances.errors import InputError
 
-__all__ = ["FloatArray", "IntArray", "SharedParameter", "Tensors", "compressed_rows", "freeze", "sorted_unique"]
+__all__ = [
+    "FloatArray",
+    "IntArray",
+    "SharedParameter",
+    "Tensors",
+    "compressed_rows",
+    "freeze",
+    "sorted_unique",
+    "sums_by",
+]
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -102,3 +111,8 @@ def compressed_rows(rows: IntArray, values: IntArray, n: int) -> tuple[IntArray,
     """Group `values` by `rows`: row ``i`` holds ``grouped[start[i]:start[i + 1]]``, in the given order."""
     by_row = np.argsort(rows, kind="stable")
     return np.searchsorted(rows[by_row], np.arange(n + 1)), values[by_row]
+
+
+def sums_by(rows: IntArray, values: FloatArray, count: int) -> FloatArray:
+    """(count,) sums of the `values` of each row."""
+    return np.bincount(rows, values, minlength=count).astype(np.float64)

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique
+from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique, sums_by
 from instances.partitioning.memory import block_peaks, overflow_bytes
 from instances.partitioning.problem import Instance
 
@@ -102,10 +102,10 @@ class Partition:
         left = sorted_unique(tensor)
         time = self.instance.tensor_time
         return BlockCosts(
-            receive=_sums(entered, time[tensor], k),
-            work=_sums(self.block, graph.work, k),
+            receive=sums_by(entered, time[tensor], k),
+            work=sums_by(self.block, graph.work, k),
             overflow=self._overflow(),
-            send=_sums(self.block[graph.tensors.producer[left]], time[left], k),
+            send=sums_by(self.block[graph.tensors.producer[left]], time[left], k),
         )
 
     @cached_property
@@ -146,7 +146,7 @@ class Partition:
     def param_bytes(self) -> FloatArray:
         """(k,) parameters of each block [bytes]; a shared one counts once in each block that uses it."""
         graph, k = self.instance.graph, self.instance.k
-        total = _sums(self.block, graph.param_bytes, k)
+        total = sums_by(self.block, graph.param_bytes, k)
         for parameter in graph.parameters:
             total[np.unique(self.block[list(parameter.users)])] += parameter.bytes
         return total
@@ -175,10 +175,6 @@ def check_order(graph: ComputationGraph, order: ArrayLike) -> IntArray:
     for u, v in graph.edges[position[graph.edges[:, 0]] > position[graph.edges[:, 1]]][:1]:
         raise InputError(f"Edge {u} -> {v} points backwards in the order.")
     return checked
-
-
-def _sums(block: IntArray, values: FloatArray, k: int) -> FloatArray:
-    return np.bincount(block, weights=values, minlength=k).astype(np.float64)
 
 
 def _integers(values: ArrayLike, label: str) -> IntArray:

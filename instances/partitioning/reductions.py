@@ -23,9 +23,9 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import FloatArray, IntArray, SharedParameter, Tensors, sorted_unique
+from instances.graph.merging import merge_graph
+from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
@@ -122,29 +122,14 @@ def contract(instance: Instance, moves: dict[int, int]) -> Contraction:
 
 
 def merge(instance: Instance, group: IntArray, precedence: IntArray | None = None) -> Contraction:
-    """Merge the nodes of each group.
-
-    Parameters
-    ----------
-    instance : Instance
-    group : (n,) integers
-        Number of each node's group, from 0 without a gap.
-    precedence : (n,) integers, optional
-        All nodes; the last one of a group is its anchor.
-
-    Returns
-    -------
-    Contraction
+    """Merge the nodes of each group; see `merge_graph`.
 
     Raises
     ------
     InputError
         If the merged graph has a cycle.
     """
-    nodes = np.arange(instance.graph.n) if precedence is None else precedence
-    anchor = np.zeros(int(group.max()) + 1, dtype=np.int64)
-    anchor[group[nodes]] = nodes
-    smaller = _merged_graph(instance.graph, group, anchor)
+    smaller, anchor = merge_graph(instance.graph, group, precedence)
     return Contraction(instance, replace(instance, graph=smaller), group, anchor)
 
 
@@ -193,60 +178,6 @@ def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, Fl
     alone = readers[graph.edge_tensor] == 1
     return (
         held,
-        _sums(tensors.producer, tensors.bytes * (readers > 0), graph.n),
-        _sums(tensors.consumers, tensors.bytes[graph.edge_tensor] * alone, graph.n),
+        sums_by(tensors.producer, tensors.bytes * (readers > 0), graph.n),
+        sums_by(tensors.consumers, tensors.bytes[graph.edge_tensor] * alone, graph.n),
     )
-
-
-def _merged_graph(graph: ComputationGraph, group: IntArray, anchor: IntArray) -> ComputationGraph:
-    """Sum what is merged; tensors with the same producer and the same readers become one."""
-    count = len(anchor)
-    held = _sums(group, graph.param_bytes, count)
-    shared = []
-    for parameter in graph.parameters:
-        users = tuple(sorted({int(group[v]) for v in parameter.users}))
-        if len(users) == 1:
-            held[users[0]] += parameter.bytes
-        elif users:
-            shared.append(SharedParameter(parameter.name, parameter.bytes, users))
-    try:
-        return ComputationGraph(
-            _sums(group, graph.work, count),
-            held,
-            _merged_tensors(graph, group, count),
-            names=tuple(graph.names[v] for v in anchor),
-            parameters=tuple(shared),
-            time_unit=graph.time_unit,
-            name=graph.name,
-            source=graph.source,
-        )
-    except InputError as error:
-        raise InputError(f"The merged nodes do not form a pipeline: {error}") from error
-
-
-def _merged_tensors(graph: ComputationGraph, group: IntArray, count: int) -> Tensors:
-    tensors = graph.tensors
-    home, reader = group[tensors.producer], group[tensors.consumers]
-    leaves = home[graph.edge_tensor] != reader
-    tensor, reader = np.divmod(sorted_unique(graph.edge_tensor[leaves] * count + reader[leaves]), count)
-    read = sorted_unique(tensor)
-    start, ends = np.searchsorted(tensor, read), np.searchsorted(tensor, read, side="right")
-    numbers: dict[tuple[int, bytes], int] = {}
-    number = np.empty(len(read), dtype=np.int64)
-    for i, (at, begin, end) in enumerate(zip(home[read].tolist(), start.tolist(), ends.tolist(), strict=True)):
-        number[i] = numbers.setdefault((at, reader[begin:end].tobytes()), len(numbers))
-    _, first = np.unique(number, return_index=True)
-    by_home = np.argsort(home[read[first]], kind="stable")
-    kept = first[by_home]
-    lengths = (ends - start)[kept]
-    new_start = np.concatenate(([0], np.cumsum(lengths)))
-    return Tensors(
-        producer=home[read[kept]],
-        bytes=_sums(number, tensors.bytes[read], len(numbers))[by_home],
-        start=new_start,
-        consumers=reader[np.repeat(start[kept] - new_start[:-1], lengths) + np.arange(new_start[-1])],
-    )
-
-
-def _sums(rows: IntArray, values: FloatArray, count: int) -> FloatArray:
-    return np.bincount(rows, values, minlength=count).astype(np.float64)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from instances.graph.graph import ComputationGraph
+from instances.graph.layers import depths, node_layers
+from instances.graph.merging import merge_graph
 from instances.graph.tensors import IntArray
-from instances.partitioning.problem import Instance, Platform
-from instances.partitioning.reductions import merge
 
-__all__ = ["GROUPS", "Grouping", "group_nodes", "node_layers"]
+__all__ = ["GROUPS", "Grouping", "group_nodes"]
 
 #: About as many groups as the graphs of Placeto have.
 GROUPS = 150
@@ -78,28 +78,6 @@ def group_nodes(graph: ComputationGraph, groups: int = GROUPS) -> Grouping:
     return grouping
 
 
-def node_layers(graph: ComputationGraph) -> IntArray:
-    """(n,) how deep in the network each node is; in training, a gradient is as deep as what it is the gradient of.
-
-    That is the attribute ``layer`` if there is one. Else it counts the edges on the longest way to a node or, if that
-    is fewer and the attribute ``training`` is set, from the node to the end.
-    """
-    if "layer" in graph.attributes:
-        return np.asarray(graph.attributes["layer"], dtype=np.int64)
-    depth = _depths(graph.topological_order, *graph.predecessors)
-    if graph.attributes.get("training"):
-        return np.minimum(depth, _depths(graph.topological_order[::-1], *graph.successors))
-    return depth
-
-
-def _depths(order: IntArray, start: IntArray, neighbour: IntArray) -> IntArray:
-    """(n,) edges on the longest way to each node over `neighbour` in compressed rows, which come earlier in `order`."""
-    depth = np.zeros(len(order), dtype=np.int64)
-    for v in order:
-        depth[v] = 1 + depth[neighbour[start[v] : start[v + 1]]].max(initial=-1)
-    return depth
-
-
 def _only_readers(graph: ComputationGraph, most: int, share: float) -> dict[int, int]:
     """Nodes with a single reader, and this reader, as long as both together have at most `share` of work."""
     start, successor = graph.successors
@@ -118,7 +96,7 @@ def _only_readers(graph: ComputationGraph, most: int, share: float) -> dict[int,
 
 def _light_neighbours(graph: ComputationGraph, most: int, _share: float) -> dict[int, int]:
     """The lightest nodes, and for each the neighbour one edge away to or from which it has most bytes."""
-    depth = _depths(graph.topological_order, *graph.predecessors)
+    depth = depths(graph.topological_order, *graph.predecessors)
     edges, first = np.unique(graph.edges, axis=0, return_inverse=True)
     size = np.bincount(first.ravel(), graph.tensors.bytes[graph.edge_tensor], minlength=len(edges))
     upper: dict[int, list[int]] = defaultdict(list)
@@ -154,9 +132,9 @@ def _join(grouping: Grouping, joins: dict[int, int]) -> Grouping:
     label[list(joins)] = list(joins.values())
     _, label = np.unique(label, return_inverse=True)
     heaviest_last = np.argsort(graph.work, kind="stable")
-    merged = merge(Instance(graph, Platform(1, 1.0)), label, heaviest_last)
+    merged, heaviest = merge_graph(graph, label, heaviest_last)
     attributes = dict(graph.attributes)
     for name in attributes.keys() & _PER_NODE:
-        attributes[name] = [attributes[name][v] for v in merged.anchor.tolist()]
-    smaller = replace(merged.instance.graph, attributes=attributes)
+        attributes[name] = [attributes[name][v] for v in heaviest.tolist()]
+    smaller = replace(merged, attributes=attributes)
     return Grouping(grouping.original, smaller, label[grouping.group])

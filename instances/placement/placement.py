@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
-from instances.graph.tensors import FloatArray, IntArray, freeze
+from instances.graph.tensors import FloatArray, IntArray, freeze, sums_by
 from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance
 from instances.placement.timeline import Timeline, peak_activations, run
 
@@ -89,7 +89,7 @@ class Placement:
     def param_bytes(self) -> FloatArray:
         """(k,) parameters on each device [bytes]; a shared one counts once on each device that uses it."""
         graph, k = self.instance.graph, self.instance.devices
-        total = np.bincount(self.device, graph.param_bytes, minlength=k).astype(np.float64)
+        total = sums_by(self.device, graph.param_bytes, k)
         for parameter in graph.parameters:
             total[np.unique(self.device[list(parameter.users)])] += parameter.bytes
         return total

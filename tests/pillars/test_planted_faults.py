@@ -67,8 +67,8 @@ FAULTS = {
     ),
     "partition cost": Fault(
         "instances/partitioning/partition.py",
-        "work=_sums(self.block, graph.work, k),",
-        "work=0.9 * _sums(self.block, graph.work, k),",
+        "work=sums_by(self.block, graph.work, k),",
+        "work=0.9 * sums_by(self.block, graph.work, k),",
         ("simple",),
     ),
     "carried rule": Fault(

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
+from instances import Bound, InputError, Instance, Partition, Result
 from instances.graph.tensors import FloatArray, IntArray
 from instances.interrupts import catch_interrupt
 from instances.partitioning.kernel_arrays import KernelArrays
@@ -74,9 +74,9 @@ _LARGEST_TABLE = 2**26
 _STEPS = 20_000_000
 
 
-def count_ideals(graph: ComputationGraph, limit: int) -> int | None:
-    """Number of ideals of a graph, or None if there are more than `limit`."""
-    lattice = _enumerate(Instance(graph, Platform(1, bandwidth=math.inf)), limit, np.zeros(1))
+def count_ideals(instance: Instance, limit: int) -> int | None:
+    """Number of ideals of the graph of an instance, or None if there are more than `limit`."""
+    lattice = _enumerate(instance, limit, np.zeros(1))
     return None if lattice is None else len(lattice.ideals)
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from strategies import graphs
 
 from instances import ComputationGraph, InputError
-from instances.placement.grouping import group_nodes, node_layers
+from instances.graph.layers import node_layers
+from instances.placement.grouping import group_nodes
 from instances.placement.networks import PLACEMENT_NETWORKS, placement_network
 
 

@@ -34,8 +34,9 @@ def grid(rows: int, columns: int) -> ComputationGraph:
     ],
 )
 def test_ideals_are_counted(graph: ComputationGraph, count: int) -> None:
-    assert count_ideals(graph, 50_000) == count
-    assert count_ideals(graph, count - 1) is None
+    instance = Instance(graph, Platform(1, bandwidth=1.0))
+    assert count_ideals(instance, 50_000) == count
+    assert count_ideals(instance, count - 1) is None
 
 
 @settings(max_examples=150)
