@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from instances import FalseCertificateError, InputError, Partition
+from instances.deadline import Deadline
 from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance
 from mtpp_models.formulations.strengthened import Question
 from mtpp_models.registry import MODELS
@@ -61,7 +62,7 @@ def _excludes(case: Case, data: ScaledInstance, partition: Partition) -> bool:
             if variable.fixed and variable.value != value:
                 return True
             variable.fix(value)
-    outcome = run_highs(model, Controls(time_limit=_PATIENCE))
+    outcome = run_highs(model, Controls(deadline=Deadline.after(_PATIENCE)))
     if outcome.termination is Termination.INFEASIBLE:
         return True
     return outcome.bound is not None and outcome.bound * data.unit > partition.bottleneck * (1 + _TOLERANCE)

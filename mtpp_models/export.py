@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from instances import InputError, Instance, Partition
+from instances.deadline import Deadline
 from instances.json_files import check_writable
 from mtpp_models.formulations.formulation import Algorithm, Formulation
 from mtpp_models.formulations.strengthened import pose
@@ -43,7 +44,7 @@ def write_model(
         raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
     if isinstance(formulation, Algorithm):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
-    cases = pose(instance, formulation, start, 0.0, None).cases
+    cases = pose(instance, formulation, start, 0.0, Deadline()).cases
     if not cases:
         raise InputError(f"The start is optimal, so that of {formulation.name} nothing is left to write.")
     files = []

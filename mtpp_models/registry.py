@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from instances import Bound, Partition, Result
+from instances.deadline import Deadline
 from instances.lookup import find
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.pigeonhole import pigeonhole
@@ -24,10 +25,10 @@ __all__ = ["MODELS", "find_model"]
 
 
 def _timed(
-    prove: Callable[[Partition, float | None], Result],
+    prove: Callable[[Partition, Deadline | None], Result],
 ) -> Callable[[Partition, Controls], Result]:
-    """An algorithm that needs, of all controls, the time limit alone."""
-    return lambda start, controls: prove(start, controls.time_limit)
+    """An algorithm that needs, of all controls, the deadline alone."""
+    return lambda start, controls: prove(start, controls.deadline)
 
 
 _ALGORITHMS = (

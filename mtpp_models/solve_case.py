@@ -73,9 +73,9 @@ def solve_case(
     begin = time.monotonic()
     model = case.model(start, relaxation=relaxation)
     built = time.monotonic()
-    if controls.interrupted.is_set():  # the solver would not hear of it
+    if controls.deadline.interrupted.is_set():  # the solver would not hear of it
         return Answer(0.0, math.inf, None, "", built - begin, 0.0)
-    outcome = solver.solve(model, controls.since(begin))
+    outcome = solver.solve(model, controls)
     return Answer(
         bound=_proved(outcome, solver) * data.unit,
         found=_found(outcome) * data.unit,

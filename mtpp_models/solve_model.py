@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
 from instances.partitioning.reductions import Contraction, reduce_instance
@@ -22,10 +22,15 @@ from mtpp_models.formulations.strengthened import pose, strengthened
 from mtpp_models.registry import find_model
 from mtpp_models.simple import simple
 from mtpp_models.solve_case import solve_case
-from mtpp_models.solvers.interface import Controls, SolverFaultError
+from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError
 from mtpp_models.solvers.registry import Solver, find_solver
 
 __all__ = ["Progress", "solve"]
+
+# Times below are rounded by too much for any proof: the numbers that floats hold end near 1e-308.
+_SMALLEST = 1e-290
+# Of the time limit, at most; and relative.
+_FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
 
 
 @dataclass(frozen=True)
@@ -54,16 +59,12 @@ class Progress:
 def solve(
     instance: Instance,
     model: str | Algorithm | Formulation = "exact",
+    options: SolveOptions = SolveOptions(),
     *,
-    solver: str = "highs",
-    time_limit: float | None = None,
-    gap: float = 0.0,
-    threads: int = 1,
-    seed: int = 0,
     start: Partition | None = None,
     relaxation: bool = False,
-    reduce: bool = True,
     strengthening: Strengthening | None = None,
+    reduce: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Prove a lower bound on the bottleneck, and with the exact model find a partition.
@@ -73,22 +74,17 @@ def solve(
     instance : Instance
     model : str, Algorithm or Formulation
         A name of `MODELS`, or a model; algorithms use no solver.
-    solver : str
-        A name of `SOLVERS` or of a plugin of Pyomo.
-    time_limit : float, optional
-        Seconds for all cases together. A case that is not solved to its end counts with its dual bound, one
-        that is not started with *simple*.
-    gap : float
-        Relative gap at which a solver may stop.
-    threads, seed : int
+    options : SolveOptions
+        Solver, time limit, gap, threads and seed. The cases of a model share the time: one that is not solved to its
+        end counts with its dual bound, one that is not started with *simple*.
     start : Partition, optional
         Warm start, also the unit in which the model is scaled.
     relaxation : bool
         Solve the linear relaxation instead; the method is then called "…-lp".
-    reduce : bool
-        Apply the lossless reductions first.
     strengthening : Strengthening, optional
         What to add to a model of superblocks, as "exact+all" and alike do by name; it needs a `start`.
+    reduce : bool
+        Apply the lossless reductions first.
     on_progress : callable, optional
         Receives a `Progress` now and then.
 
@@ -102,8 +98,8 @@ def solve(
     Raises
     ------
     InputError
-        If an option is out of its range, the model or the solver is unknown, or a model of the caller excludes a
-        known partition although it says that it is a bound.
+        If the model or the solver is unknown, the start belongs to another instance, or a model of the caller excludes
+        a known partition although it says that it is a bound.
     SolverNotAvailableError
         If the solver cannot run here.
     SolverFaultError
@@ -114,26 +110,32 @@ def solve(
     chosen = find_model(model)
     if strengthening is not None:
         chosen = strengthened(chosen, strengthening)
-    _check(instance, time_limit, gap, threads, seed, start)
-    driver = None if isinstance(chosen, Algorithm) else find_solver(solver)
-    controls = Controls(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
+    if start is not None and start.instance.key != instance.key:
+        raise InputError("The start belongs to another instance; give a partition of this one.")
+    driver = None if isinstance(chosen, Algorithm) else find_solver(options.solver)
+    with catch_interrupt() as interrupted:
+        controls = Controls(options, Deadline.after(options.time_limit, interrupted))
 
-    def prove(instance: Instance, start: Partition | None) -> Result:
-        known = start or _one_block(instance)
-        if 0 < known.bottleneck < _SMALLEST:
-            return Result("simple", instance, known, Bound(simple(instance), "simple", optimal=False))
-        if isinstance(chosen, Algorithm):
-            report = _reporter(chosen.name, 1.0, on_progress)
-            result = chosen.prove(known, replace(controls, report=report))
-            return result if start is not None or chosen.exact else replace(result, answer=None)
-        assert driver is not None
-        return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
+        def prove(instance: Instance, start: Partition | None) -> Result:
+            known = start or _one_block(instance)
+            if 0 < known.bottleneck < _SMALLEST:
+                return Result("simple", instance, known, Bound(simple(instance), "simple", optimal=False))
+            if isinstance(chosen, Algorithm):
+                begin = time.monotonic()
+                result = chosen.prove(known, replace(controls, report=_reporter(chosen.name, 1.0, on_progress)))
+                result = replace(result, seconds={"solve": time.monotonic() - begin})
+                return result if start is not None or chosen.exact else replace(result, answer=None)
+            assert driver is not None
+            return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
 
-    if not reduce:
-        return prove(instance, start)
-    reduction = reduce_instance(instance)
-    result = prove(reduction.instance, None if start is None else reduction.restrict(start))
-    return _expanded(result, reduction, start if isinstance(chosen, Algorithm) or chosen.is_bound else None)
+        if reduce:
+            reduction = reduce_instance(instance)
+            result = prove(reduction.instance, None if start is None else reduction.restrict(start))
+            kept = start if isinstance(chosen, Algorithm) or chosen.is_bound else None
+            result = _expanded(result, reduction, kept)
+        else:
+            result = prove(instance, start)
+        return replace(result, interrupted=interrupted.is_set())
 
 
 def _one_block(instance: Instance) -> Partition:
@@ -154,24 +156,16 @@ def _solve_cases(
     one_block = _one_block(instance)
     if one_block.bottleneck == 0 and model.is_bound:
         return Result(name, instance, one_block, Bound(0.0, name), {"solve": time.monotonic() - begin})
-    answers = []
-    with catch_interrupt() as interrupted:
-        limit = controls.time_limit
-        question = pose(instance, model, start, solver.margin, None if limit is None else _FOR_CONFLICTS * limit)
-        data, cases = question.data, question.cases
-        posed = time.monotonic() - begin
-        for number, case in enumerate(cases):
-            left = None if limit is None else limit - (time.monotonic() - begin)
-            if interrupted.is_set() or (left is not None and left <= 0):
-                break
-            share = replace(
-                controls,
-                time_limit=None if left is None else left / (len(cases) - number),
-                report=_reporter(case.name, data.unit, on_progress),
-                interrupted=interrupted,
-            )
-            answers.append(solve_case(case, data, solver, share, question.start, relaxation))
-        stopped = interrupted.is_set()
+    answers, deadline = [], controls.deadline
+    question = pose(instance, model, start, solver.margin, deadline.share(_FOR_CONFLICTS))
+    data, cases = question.data, question.cases
+    posed = time.monotonic() - begin
+    for number, case in enumerate(cases):
+        if deadline.passed:
+            break
+        report, share = _reporter(case.name, data.unit, on_progress), deadline.share(1 / (len(cases) - number))
+        told = replace(controls, deadline=share, report=report)
+        answers.append(solve_case(case, data, solver, told, question.start, relaxation))
     # A case that was not started has proved nothing beyond *simple*.
     floor, finished = simple(instance), len(answers) == len(cases)
     proved = min((question.ceiling, *(answer.bound for answer in answers))) if finished else floor
@@ -182,7 +176,7 @@ def _solve_cases(
     least = min((*known, one_block), key=lambda partition: partition.bottleneck)
     if model.is_bound and proved > least.bottleneck * (1 + _ROUNDING):
         raise contradiction(model, question, solver, proved, least)
-    options = {key: getattr(controls, key) for key in ("time_limit", "gap", "threads", "seed")}
+    options = {key: value for key, value in vars(controls.options).items() if key != "solver"}
     most_possible = min((question.ceiling, *(answer.found for answer in answers)))
     # What the solver found may be this much more: far below the unit it says nothing.
     surely = most_possible + solver.margin * data.unit
@@ -195,29 +189,7 @@ def _solve_cases(
     seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
     seconds["build"] += posed
     log = "\n".join(answer.log for answer in answers)
-    return Result(name, instance, best, bound, seconds, f"{solver.name} {solver.version()}", log, stopped)
-
-
-_MOST_THREADS = 64
-# Times below are rounded by too much for any proof: the numbers that floats hold end near 1e-308.
-_SMALLEST = 1e-290
-# Of the time limit, at most; and relative.
-_FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
-
-
-def _check(
-    instance: Instance, time_limit: float | None, gap: float, threads: int, seed: int, start: Partition | None
-) -> None:
-    if time_limit is not None and not 0 < time_limit < math.inf:
-        raise InputError(f"The time limit is {time_limit}; it must be positive and finite.")
-    if not 0 <= gap < 1:
-        raise InputError(f"The gap is {gap}; it must be at least 0 and below 1.")
-    if not 1 <= threads <= _MOST_THREADS:
-        raise InputError(f"There are {threads} threads; use 1 to {_MOST_THREADS}.")
-    if not 0 <= seed < 2**31:
-        raise InputError(f"The seed is {seed}; it must be at least 0 and below 2^31.")
-    if start is not None and start.instance.key != instance.key:
-        raise InputError("The start belongs to another instance; give a partition of this one.")
+    return Result(name, instance, best, bound, seconds, f"{solver.name} {solver.version()}", log)
 
 
 def _reporter(

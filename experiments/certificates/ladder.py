@@ -13,10 +13,10 @@ import numpy as np
 
 from experiments.certificates.other_k import carried
 from heuristics import HEURISTICS, Limits, search
-from instances import InputError, Instance, Partition, Result, combine
+from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
-from mtpp_models import Progress, SolverFaultError, SolverNotAvailableError, solve
+from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import find_model
@@ -68,12 +68,8 @@ STEPS = (
 
 def certify(
     instance: Instance,
+    options: SolveOptions = SolveOptions(),
     *,
-    time_limit: float | None = 60.0,
-    solver: str = "highs",
-    gap: float = 0.0,
-    threads: int = 1,
-    seed: int = 0,
     start: Partition | None = None,
     known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
@@ -84,12 +80,8 @@ def certify(
     Parameters
     ----------
     instance : Instance
-    time_limit : float, optional
-        Seconds for everything together; None lets every method run to its end.
-    solver : str
-    gap : float
-        Relative gap that is good enough.
-    threads, seed : int
+    options : SolveOptions
+        The time limit is for everything together.
     start : Partition, optional
         A partition known already.
     known : sequence of Result
@@ -108,7 +100,7 @@ def certify(
     Raises
     ------
     InputError
-        If an option is out of its range.
+        If the solver is unknown.
     SolverNotAvailableError
         If the solver cannot run here.
 
@@ -119,76 +111,43 @@ def certify(
     >>> certify(Instance(graph, Platform(k=2, bandwidth=1))).ratio
     1.0
     """
-    return combine(
-        *gather(
-            instance,
-            time_limit=time_limit,
-            solver=solver,
-            gap=gap,
-            threads=threads,
-            seed=seed,
-            start=start,
-            known=known,
-            on_progress=on_progress,
-            on_fault=on_fault,
-        )
-    )
+    return combine(*gather(instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault))
 
 
 def gather(
     instance: Instance,
+    options: SolveOptions = SolveOptions(),
     *,
-    time_limit: float | None,
-    solver: str,
-    gap: float,
-    threads: int,
-    seed: int,
-    start: Partition | None,
+    start: Partition | None = None,
     known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> list[Result]:
     """The answers that `certify` combines, in the order in which they were found; of each bound the best."""
-    if time_limit is not None and not 0 < time_limit < math.inf:
-        raise InputError(f"The time limit is {time_limit}; it must be positive and finite.")
-    find_solver(solver)  # before the searches, which may take a while
+    find_solver(options.solver)  # before the searches, which may take a while
     begin = time.monotonic()
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(options.seed)
     answers = [*carried(known, instance), *([] if start is None else [Result("start", instance, start)])]
     on_fault, sound = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3)), True
     with catch_interrupt() as interrupted:
+        deadline = Deadline.after(options.time_limit, interrupted)
         for step in (step for step in STEPS if step.above < instance.k <= step.up_to):
             if not sound and _needs_solver(step.method):
                 continue
             best = combine(*answers) if answers else Result("nothing", instance)
-            stopped = interrupted.is_set() or best.interrupted
-            if _close_enough(best, gap) or (stopped and step.share > 0):
+            no_time = interrupted.is_set() or best.interrupted or deadline.left < _SHORTEST
+            if _close_enough(best, options.gap) or (no_time and step.share > 0):
                 break
-            left = None if time_limit is None else time_limit - (time.monotonic() - begin)
-            if left is not None and left < _SHORTEST and step.share > 0:
-                break
-            seconds = None if left is None or step.share == 0 else left * step.share
+            part = deadline.share(step.share) if step.share > 0 else Deadline(interrupted=interrupted)
             report = _reporter(step.method, best, begin, on_progress)
             report(None)
             if step.method in HEURISTICS:
                 target = None if best.bound is None else best.bound.value
-                limits = Limits(Deadline.after(seconds, interrupted), target=target)
-                answers.append(search(instance, step.method, rng, limits))
+                answers.append(search(instance, step.method, rng, Limits(part, target=target)))
             else:
                 try:
-                    answers.append(
-                        solve(
-                            instance,
-                            step.method,
-                            solver=solver,
-                            time_limit=seconds,
-                            gap=gap,
-                            threads=threads,
-                            seed=seed,
-                            start=best.partition,
-                            on_progress=report,
-                        )
-                    )
+                    told = replace(options, time_limit=part.time_limit)
+                    answers.append(solve(instance, step.method, told, start=best.partition, on_progress=report))
                 except SolverNotAvailableError as fault:
                     sound = False
                     on_fault(fault)

@@ -5,7 +5,6 @@ This is no second opinion: the models and solvers of this machine speak once mor
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +12,10 @@ import numpy as np
 from experiments.verification.verdict import Check, Verdict
 from instances import Instance, Partition
 from instances.certificate_file import Certificate, Claim
+from instances.deadline import Deadline
 from instances.errors import printable
 from instances.interrupts import catch_interrupt
-from mtpp_models import SolverNotAvailableError, solve
+from mtpp_models import SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 
 __all__ = ["rerun"]
@@ -48,17 +48,17 @@ def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
     KeyboardInterrupt
         At Ctrl-C.
     """
-    end = time.monotonic() + time_limit
+    deadline = Deadline.after(time_limit)
     known, proved = _partition(verdict), verdict.proved_bound or 0
     checks, faults = list(verdict.checks), list(verdict.faults)
     for i in sorted(range(len(checks)), key=lambda i: -checks[i].claim.value):
-        check, left = checks[i], end - time.monotonic()
+        check = checks[i]
         if check.proved is not None or check.fault or check.claim.value <= proved:
             continue
-        if left < _SHORTEST:
+        if deadline.left < _SHORTEST:
             checks[i] = check._replace(how=f"{check.how}; not confirmed, no time was left")
             continue
-        checks[i] = _again(verdict.certificate, check, known, left)
+        checks[i] = _again(verdict.certificate, check, known, deadline.left)
         if checks[i].fault:
             faults.append(f"{check.claim.place} ({check.claim.method}): {checks[i].fault}")
     return replace(verdict, checks=tuple(checks), faults=tuple(faults))
@@ -71,17 +71,16 @@ def _partition(verdict: Verdict) -> Partition | None:
     return Partition(verdict.certificate.instance, stated.block, stated.order)
 
 
-def _again(certificate: Certificate, check: Check, known: Partition | None, seconds: float) -> Check:
+def _again(certificate: Certificate, check: Check, known: Partition | None, time_limit: float) -> Check:
     claim, instance = check.claim, certificate.instance
     if claim.method == "priced":
-        return _search_again(instance, check, seconds)
+        return _search_again(instance, check, time_limit)
     if claim.method == "carried" or claim.solver is None:
         return check
     name = claim.method.removesuffix("-lp")
     try:
-        result = solve(
-            instance, name, solver=claim.solver, time_limit=seconds, start=known, relaxation=name != claim.method
-        )
+        options = SolveOptions(claim.solver, time_limit)
+        result = solve(instance, name, options, start=known, relaxation=name != claim.method)
     except SolverNotAvailableError as error:
         return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
     if result.interrupted:
@@ -98,13 +97,13 @@ def _again(certificate: Certificate, check: Check, known: Partition | None, seco
     return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
 
 
-def _search_again(instance: Instance, check: Check, seconds: float) -> Check:
+def _search_again(instance: Instance, check: Check, time_limit: float) -> Check:
     """Look once more for a block that is worth its share of the stated prices and costs too little."""
     claim = check.claim
-    end = time.monotonic() + seconds
     with catch_interrupt() as interrupted:
-        tree = BlockTree(instance, _prices(claim), claim.value * (1 - _ROUNDING), seconds / 4)
-        proved, block = tree.explore(lambda: interrupted.is_set() or time.monotonic() > end)
+        deadline = Deadline.after(time_limit, interrupted)
+        tree = BlockTree(instance, _prices(claim), claim.value * (1 - _ROUNDING), deadline.share(0.25))
+        proved, block = tree.explore(deadline)
     if interrupted.is_set():
         raise KeyboardInterrupt
     if block is None and proved:

@@ -69,21 +69,19 @@ def bound(
 
     from experiments.cli.rows import bound_row, print_rows
     from experiments.progress import LiveLine
-    from mtpp_models import solve, write_model
+    from mtpp_models import SolveOptions, solve, write_model
 
     if export is not None:
         for instance, begin in zip(instances, starts, strict=True):
             for file in write_model(instance, model, for_k(export, instance, instances), begin):
                 print(file)
         return DONE
+    told = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
     answers: list[Result] = []
     try:
         for instance, begin in zip(instances, starts, strict=True):
             with LiveLine(f"{instance.name}, k = {instance.k}") as live:
-                answer = solve(
-                    instance, model, solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed,
-                    start=begin, relaxation=relaxation, on_progress=live.show,
-                )  # fmt: skip
+                answer = solve(instance, model, told, start=begin, relaxation=relaxation, on_progress=live.show)
             answers.append(answer)
             write_certificate([answer], out, instances)
             draw(answer, plot, instances)

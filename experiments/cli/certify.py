@@ -58,16 +58,17 @@ def certify(
     from experiments.cli.rows import certificate_row, print_rows
     from experiments.progress import LiveLine
     from instances import combine
+    from mtpp_models import SolveOptions
 
+    told = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
     results: list[Result] = []
     faults: list[SolverNotAvailableError] = []
     try:
         for instance, begin in zip(instances, starts, strict=True):
             with LiveLine(f"{instance.name}, k = {instance.k}") as live:
                 answers = gather(
-                    instance, time_limit=time_limit, solver=solver, gap=gap, threads=threads, seed=seed,
-                    start=begin, known=results, on_progress=live.show, on_fault=faults.append,
-                )  # fmt: skip
+                    instance, told, start=begin, known=results, on_progress=live.show, on_fault=faults.append
+                )
             results.append(combine(*answers))
             write_certificate(answers, out, instances)
             draw(results[-1], plot, instances)

@@ -206,11 +206,12 @@ def table(
         complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
         scheduler = scheduler or cluster
     from experiments.studies.mtpp.make import make_tables
+    from mtpp_models import SolveOptions
 
     return make_tables(
         targets, blocks, methods=methods, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
-        solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed, jobs=jobs, scheduler=scheduler,
-        out=out, folder=tables, style=style,
+        options=SolveOptions(solver, time_limit, gap, threads, seed), jobs=jobs, scheduler=scheduler, out=out,
+        folder=tables, style=style,
     )  # fmt: skip
 
 

@@ -18,10 +18,10 @@ from experiments.runs.log import Run
 from experiments.versions import package_version
 from heuristics import HEURISTICS
 from instances import InputError, Instance, Partition
-from mtpp_models import MODELS, solve
+from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.registry import find_model
 
-__all__ = ["CERTIFY", "LP_SUFFIX", "BoundSettings", "Job", "Start", "base_name", "check_method", "execute", "plan_jobs"]
+__all__ = ["CERTIFY", "LP_SUFFIX", "Job", "Start", "base_name", "check_method", "execute", "plan_jobs"]
 
 #: A model's name with this suffix is its LP relaxation.
 LP_SUFFIX = "-lp"
@@ -33,40 +33,6 @@ CERTIFY = "certify"
 Start = tuple[Sequence[int], Sequence[int] | None]
 
 
-@dataclass(frozen=True)
-class BoundSettings:
-    """How models are solved.
-
-    Parameters
-    ----------
-    solver : str
-    time_limit : float, optional
-        Seconds for each bound.
-    gap : float
-        Relative gap at which a solver may stop.
-    threads : int
-        Threads of the solver.
-
-    Raises
-    ------
-    InputError
-        If a value is out of its range.
-    """
-
-    solver: str = "highs"
-    time_limit: float | None = None
-    gap: float = 0.0
-    threads: int = 1
-
-    def __post_init__(self) -> None:
-        if self.time_limit is not None and not 0 < self.time_limit < math.inf:
-            raise InputError(f"The time limit is {self.time_limit}; it must be positive and finite.")
-        if not 0 <= self.gap < 1:
-            raise InputError(f"The gap is {self.gap}; it must be at least 0 and below 1.")
-        if self.threads < 1:
-            raise InputError(f"There are {self.threads} threads; use 1 or more.")
-
-
 @dataclass(frozen=True, eq=False)
 class Job:
     """One run to be made.
@@ -76,20 +42,23 @@ class Job:
     instance : Instance
     method : str
         Name of a heuristic, or of a model, with the suffix ``-lp`` for its relaxation; exact+all is strengthened.
-    seed : int
-    settings : BoundSettings, optional
-        None for a heuristic.
+    options : SolveOptions
+        Of a heuristic the seed alone counts.
     """
 
     instance: Instance
     method: str
-    seed: int = 0
-    settings: BoundSettings | None = None
+    options: SolveOptions = SolveOptions()
+
+    @property
+    def is_search(self) -> bool:
+        """Whether the method is a heuristic, which needs no partition to start from."""
+        return self.method in HEURISTICS
 
     @cached_property
     def identity(self) -> Run:
         """What tells this run from others: the fields that the key is made of, and the key."""
-        platform, settings = self.instance.platform, self.settings
+        platform, options = self.instance.platform, None if self.is_search else self.options
         fields = {
             "graph": self.instance.graph.content_hash,
             "bandwidth": _finite(platform.bandwidth),
@@ -97,10 +66,10 @@ class Job:
             "activation_buffer": platform.activation_buffer,
             "k": platform.k,
             "method": self.method,
-            "parameters": {} if settings is None else {"gap": settings.gap, "threads": settings.threads},
-            "seed": self.seed,
-            "solver": None if settings is None else settings.solver,
-            "time_limit": None if settings is None else settings.time_limit,
+            "parameters": {} if options is None else {"gap": options.gap, "threads": options.threads},
+            "seed": self.options.seed,
+            "solver": None if options is None else options.solver,
+            "time_limit": None if options is None else options.time_limit,
             "version": package_version(),
         }
         return {"key": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest(), **fields}
@@ -118,7 +87,7 @@ class Job:
             **self.identity,
             "instance": self.instance.name,
             "question": self.instance.key,
-            "kind": "heuristic" if self.settings is None else "model",
+            "kind": "heuristic" if self.is_search else "model",
             "n": graph.n,
             "m": graph.m,
             "communication_over_work": _finite(self.instance.communication_over_work),
@@ -160,17 +129,12 @@ def base_name(method: str) -> str:
 
 
 def plan_jobs(
-    instances: Iterable[Instance], methods: Sequence[str], seed: int = 0, settings: BoundSettings | None = None
+    instances: Iterable[Instance], methods: Sequence[str], options: SolveOptions = SolveOptions()
 ) -> list[Job]:
-    """Every method on every instance; `settings` hold for the models."""
+    """Every method on every instance."""
     for method in methods:
         check_method(method)
-    settings = settings or BoundSettings()
-    return [
-        Job(instance, method, seed, None if method in HEURISTICS else settings)
-        for instance in instances
-        for method in methods
-    ]
+    return [Job(instance, method, options) for instance in instances for method in methods]
 
 
 def execute(job: Job, start: Start | None = None) -> Run:
@@ -194,26 +158,23 @@ def execute(job: Job, start: Start | None = None) -> Run:
     """
     began = time.perf_counter()
     try:
-        answer = _search(job) if job.settings is None else _bound(job, job.settings, start)
+        answer = _search(job) if job.is_search else _bound(job, start)
     except Exception as error:
         return job.record(seconds=time.perf_counter() - began, error=f"{type(error).__name__}: {error}")
     return job.record(seconds=time.perf_counter() - began, **answer)
 
 
 def _search(job: Job) -> Run:
-    return _describe(HEURISTICS[job.method].run(job.instance, np.random.default_rng(job.seed)))
+    return _describe(HEURISTICS[job.method].run(job.instance, np.random.default_rng(job.options.seed)))
 
 
-def _bound(job: Job, settings: BoundSettings, start: Start | None) -> Run:
-    shared: dict[str, Any] = vars(settings) | {
-        "seed": job.seed,
-        "start": None if start is None else Partition(job.instance, *start),
-    }
+def _bound(job: Job, start: Start | None) -> Run:
+    known = None if start is None else Partition(job.instance, *start)
     if job.method == CERTIFY:
-        result = certify(job.instance, **shared, on_fault=_fail)
+        result = certify(job.instance, job.options, start=known, on_fault=_fail)
     else:
         name, lp, _ = job.method.partition(LP_SUFFIX)
-        result = solve(job.instance, name, relaxation=bool(lp), **shared)
+        result = solve(job.instance, name, job.options, start=known, relaxation=bool(lp))
     if result.interrupted:
         raise KeyboardInterrupt
     answer = {} if result.partition is None else _describe(result.partition)

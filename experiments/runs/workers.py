@@ -183,7 +183,7 @@ class _State:
         todo = [job for key, job in self.wanted.items() if not is_done(self.log.runs.get(key), job)]
         self.searches: dict[str, list[Job]] = {}
         for job in self.wanted.values():
-            if job.settings is None:
+            if job.is_search:
                 self.searches.setdefault(job.instance.key, []).append(job)
         self.open = {job.key for job in todo}
         self.ready = [job for job in todo if self._may_start(job)]
@@ -196,7 +196,7 @@ class _State:
 
     def start(self, job: Job) -> Start | None:
         """Best partition of the heuristics on the instance of a bound; the first one in a tie."""
-        if job.settings is None:
+        if job.is_search:
             return None
         found = [self.log.runs[search.key] for search in self.searches.get(job.instance.key, ())]
         best = min((run for run in found if run["error"] is None), key=lambda run: run["bottleneck"], default=None)
@@ -205,13 +205,13 @@ class _State:
     def finish(self, job: Job) -> None:
         """Note that a job is done; bounds that waited for it may start."""
         self.open.discard(job.key)
-        if job.settings is None:
+        if job.is_search:
             self.ready += [other for other in self.waiting if self._may_start(other)]
             self.waiting = [other for other in self.waiting if not self._may_start(other)]
 
     def _may_start(self, job: Job) -> bool:
         searches = self.searches.get(job.instance.key, [])
-        return job.settings is None or not any(search.key in self.open for search in searches)
+        return job.is_search or not any(search.key in self.open for search in searches)
 
 
 def _prepare_worker() -> None:

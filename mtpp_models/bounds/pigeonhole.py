@@ -15,16 +15,14 @@ A set S without that node costs no more there than S did, and all that keeps blo
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 
 from instances import Bound, Partition, Result
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
-from instances.interrupts import catch_interrupt
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.pinned import pinned
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
@@ -40,57 +38,48 @@ PIGEONHOLE = "pigeonhole"
 _ROWS = 16
 
 
-def pigeonhole(start: Partition, time_limit: float | None = None) -> Result:
+def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
     """The best of *simple*, *pinned* and what k + 1 nodes prove that cost a lot in pairs.
 
     Parameters
     ----------
     start : Partition
         A known partition; cuts stop at its bottleneck.
-    time_limit : float, optional
-        Seconds; after them, or at Ctrl-C, only the pairs so far count.
+    deadline : Deadline, optional
+        Where it passes, only the pairs so far count.
 
     Returns
     -------
     Result
         The bound's witness names the nodes. If they prove no more than *simple* or *pinned*, it is the result of that.
     """
-    begin = time.monotonic()
+    deadline = deadline or Deadline()
     instance, size = start.instance, start.instance.k + 1
-    with catch_interrupt() as interrupted:
-        alone = pinned(start, time_limit)
-        if alone.interrupted:
-            interrupted.set()
-        best = alone.bound
-        assert best is not None
-        if best.value <= (floor := simple(instance)):
-            best = Bound(floor, "simple", best.optimal)
-        if instance.graph.n >= size and start.bottleneck > best.value * (1 + PROOF_TOLERANCE):
-            cuts = BlockCuts(instance, start.bottleneck)
-
-            def stop() -> bool:
-                return interrupted.is_set() or (time_limit is not None and time.monotonic() - begin > time_limit)
-
-            least, finished = _costly_pairs(cuts, size, int(best.value / start.bottleneck * UNIT), stop)
-            nodes = _costliest_crowd(least, size)
-            if nodes is not None:
-                value = min(float(cuts.scaled(least[u, v])) for u, v in combinations(nodes.tolist(), 2))
-                closed = finished and value >= min(value + cuts.lost(), start.bottleneck) * (1 - PROOF_TOLERANCE)
-                best = Bound(value, PIGEONHOLE, closed, {"nodes": sorted(nodes.tolist())})
-            else:
-                best = replace(best, optimal=best.optimal and finished)
-    seconds = {"solve": time.monotonic() - begin}
-    return Result(best.method, instance, start, best, seconds, interrupted=interrupted.is_set())
+    best = pinned(start, deadline).bound
+    assert best is not None
+    if best.value <= (floor := simple(instance)):
+        best = Bound(floor, "simple", best.optimal)
+    if instance.graph.n >= size and start.bottleneck > best.value * (1 + PROOF_TOLERANCE):
+        cuts = BlockCuts(instance, start.bottleneck)
+        least, finished = _costly_pairs(cuts, size, int(best.value / start.bottleneck * UNIT), deadline)
+        nodes = _costliest_crowd(least, size)
+        if nodes is not None:
+            value = min(float(cuts.scaled(least[u, v])) for u, v in combinations(nodes.tolist(), 2))
+            closed = finished and value >= min(value + cuts.lost(), start.bottleneck) * (1 - PROOF_TOLERANCE)
+            best = Bound(value, PIGEONHOLE, closed, {"nodes": sorted(nodes.tolist())})
+        else:
+            best = replace(best, optimal=best.optimal and finished)
+    return Result(best.method, instance, start, best)
 
 
-def _costly_pairs(cuts: BlockCuts, size: int, most: int, stop: Callable[[], bool]) -> tuple[IntArray, bool]:
+def _costly_pairs(cuts: BlockCuts, size: int, most: int, deadline: Deadline) -> tuple[IntArray, bool]:
     """L of the pairs that cost more than `most` and may belong to a crowd, (n, n); and whether these are all."""
     pairs = PairCuts(cuts, most)
     for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
         if i % _ROWS == 0:
             hopeless = ~core(pairs.unclear | (pairs.least > 0), size - 1)
             pairs.unclear[hopeless] = pairs.unclear[:, hopeless] = False
-        if not pairs.settle(u, stop):
+        if not pairs.settle(u, deadline):
             return pairs.least, False
     return pairs.least, True
 

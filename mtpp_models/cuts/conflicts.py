@@ -10,11 +10,10 @@ asks for. So one such set clears all its pairs, and most pairs need no cut; see 
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from instances import Instance
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.pair_cuts import PairCuts
@@ -22,7 +21,7 @@ from mtpp_models.cuts.pair_cuts import PairCuts
 __all__ = ["conflicts"]
 
 
-def conflicts(instance: Instance, ceiling: float, seconds: float | None = None) -> IntArray:
+def conflicts(instance: Instance, ceiling: float, deadline: Deadline | None = None) -> IntArray:
     """All pairs of nodes that partitions with a bottleneck below `ceiling` put into different blocks by this proof.
 
     Parameters
@@ -30,8 +29,8 @@ def conflicts(instance: Instance, ceiling: float, seconds: float | None = None) 
     instance : Instance
     ceiling : float
         T, positive.
-    seconds : float, optional
-        Soon after them, return the pairs that were found.
+    deadline : Deadline, optional
+        Soon after it, return the pairs that were found.
 
     Returns
     -------
@@ -45,9 +44,9 @@ def conflicts(instance: Instance, ceiling: float, seconds: float | None = None) 
     >>> conflicts(Instance(graph, Platform(k=2, bandwidth=1)), ceiling=4.5).tolist()
     [[0, 2], [1, 2]]
     """
-    begin = time.monotonic()
+    deadline = deadline or Deadline()
     pairs = PairCuts(BlockCuts(instance, ceiling), UNIT - 1)
     for u in range(instance.graph.n):
-        if not pairs.settle(u, lambda: seconds is not None and time.monotonic() - begin > seconds):
+        if not pairs.settle(u, deadline):
             break
     return np.argwhere(np.triu(pairs.least) > 0)

@@ -7,13 +7,13 @@ once. Such sets are segments of topological orders, and the source sides of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from instances import ComputationGraph
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import BoolArray, Network, augment
@@ -55,11 +55,11 @@ class PairCuts:
             keys = rng.integers(0, 2**40, (2, n))
             cleared = sum(_clear_segments(segments, keys[i], i == 0, most, self.unclear) for i in range(2))
 
-    def settle(self, u: int, stop: Callable[[], bool]) -> bool:
-        """Leave no pair of node u unclear, unless `stop` says so; whether it came to the end."""
+    def settle(self, u: int, deadline: Deadline) -> bool:
+        """Leave no pair of node u unclear, unless time is up; whether it came to the end."""
         cuts, v = self._cuts, 0
         while v < cuts.graph.n and self.unclear[u, v:].any():
-            if stop():
+            if deadline.passed:
                 return False
             v = _settle(
                 cuts.network, cuts.reach, cuts.reach_back, u, v, _CUTS, self._most, UNIT, self.unclear, self.least

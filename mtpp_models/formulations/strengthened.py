@@ -19,6 +19,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from instances import InputError, Instance, Partition
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from instances.partitioning.reductions import Contraction
 from mtpp_models.cuts.conflicts import conflicts
@@ -80,7 +81,7 @@ def strengthened(model: Algorithm | Formulation, strengthening: Strengthening) -
 
 
 def pose(
-    instance: Instance, model: Formulation, start: Partition | None, margin: float, seconds: float | None
+    instance: Instance, model: Formulation, start: Partition | None, margin: float, deadline: Deadline
 ) -> Question:
     """Scale the instance, and strengthen the model if it asks for that.
 
@@ -92,8 +93,8 @@ def pose(
         Needed by a strengthened model.
     margin : float
         Relative tolerance of the solver.
-    seconds : float, optional
-        About what may be spent on looking for conflicts.
+    deadline : Deadline
+        When to stop looking for conflicts, roughly.
 
     Returns
     -------
@@ -119,7 +120,7 @@ def pose(
     contraction = join(relaxed, ceiling) if parts.joins else Contraction(relaxed, relaxed, everyone, everyone)
     data = ScaledInstance(contraction.instance.with_k(min(instance.k, contraction.instance.graph.n)), unit)
     sizes = model.sizes(data.k)
-    facts = _facts(data.instance, sizes, ceiling, parts, seconds)
+    facts = _facts(data.instance, sizes, ceiling, parts, deadline)
     if facts is None:
         return Question(data, (), None, contraction.group, ceiling)
 
@@ -144,15 +145,15 @@ class _Facts(NamedTuple):
 
 
 def _facts(
-    instance: Instance, sizes: Sequence[int], ceiling: float, parts: Strengthening, seconds: float | None
+    instance: Instance, sizes: Sequence[int], ceiling: float, parts: Strengthening, deadline: Deadline
 ) -> _Facts | None:
     """None if nothing satisfies them."""
     graph, n = instance.graph, instance.graph.n
     apart: dict[int, IntArray] = {}
     if parts.conflicts:
-        multiples = {1, *sizes}
-        share = None if seconds is None else seconds / len(multiples)
-        apart = {s: conflicts(instance, s * ceiling, share) for s in multiples}
+        multiples = sorted({1, *sizes})
+        for i, s in enumerate(multiples):
+            apart[s] = conflicts(instance, s * ceiling, deadline.share(1 / (len(multiples) - i)))
     if parts.windows:
         blocks = windows(instance, ceiling, apart.get(1))
         if (blocks.first > blocks.last).any():

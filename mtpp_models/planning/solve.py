@@ -6,13 +6,14 @@ import contextlib
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
 
 from instances import Bound, InputError, Result
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
 from instances.lookup import find
@@ -22,7 +23,7 @@ from instances.planning.makespan_bound import z_points
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.planning.arc_flow import FORMS
 from mtpp_models.planning.costs import ScaledTraining, Stage
-from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, Termination
+from mtpp_models.solvers.interface import Controls, Outcome, SolveOptions, SolverFaultError, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
 
 __all__ = ["CostedPlan", "solve_replication"]
@@ -55,14 +56,11 @@ class CostedPlan:
 def solve_replication(
     instance: TrainingInstance,
     order: Sequence[int] | IntArray,
+    options: SolveOptions = SolveOptions(),
     *,
     form: str = "arc-flow",
-    solver: str = "highs",
-    time_limit: float | None = None,
     start: Plan | None = None,
     slack: float = 1.0,
-    threads: int = 1,
-    seed: int = 0,
 ) -> Result[TrainingInstance, CostedPlan]:
     """Cut the chain and replicate its stages at least cost, along an order of all devices.
 
@@ -73,17 +71,14 @@ def solve_replication(
     instance : TrainingInstance
     order : (V,) integers
         Stages take their devices from it, one after the other.
+    options : SolveOptions
+        The solver has of the time what building the model leaves.
     form : str
         A name of `FORMS`: "arc-flow" and "compact" minimise W, "makespan" minimises Z.
-    solver : str
-        A name of `SOLVERS` or one that Pyomo knows.
-    time_limit : float, optional
-        Seconds, of which the solver has what building the model leaves.
     start : Plan, optional
         Warm start; by default the plan of least Z. To minimise W of a large instance, give one of small W.
     slack : float
         Stages and channels that cost more than this times what the start costs are left out; 1 or more.
-    threads, seed : int
 
     Returns
     -------
@@ -101,13 +96,11 @@ def solve_replication(
     SolverFaultError
         If the solver fails, or states what the plan of its start or solution contradicts.
     """
-    begin = time.monotonic()
+    begin, deadline = time.monotonic(), Deadline.after(options.time_limit)
     chosen = find(FORMS, form, "form")
-    if time_limit is not None and not 0 < time_limit < math.inf:
-        raise InputError(f"The time limit is {time_limit}; it must be positive and finite.")
     if not 1 <= slack < math.inf:
         raise InputError(f"The slack is {slack}; it must be 1 or more, and finite.")
-    driver = find_solver(solver)
+    driver = find_solver(options.solver)
     places = np.asarray(order, dtype=np.int64).tolist()
     windows = windows_along(instance.cluster, places)
     if len(places) < instance.cluster.n:
@@ -126,7 +119,7 @@ def solve_replication(
         model = chosen.build(data)
         chosen.start(model, stages)
         built = time.monotonic()
-        controls = Controls(time_limit, threads=threads, seed=seed, interrupted=interrupted).since(begin)
+        controls = Controls(options, replace(deadline, interrupted=interrupted))
         outcome = Outcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(model, controls)
         stopped = interrupted.is_set()
     found = None if outcome.objective is None else _plan(instance, chosen.stages(model), places)

@@ -63,19 +63,19 @@ def run_classic(
         log_file = Path(folder, "log")
         if name in _WRITES_LOG_FILE:
             keywords["logfile"] = str(log_file)
-        begin = time.monotonic()
+        nearly = controls.deadline.share(_MOST)
         try:
             with ONE_AT_A_TIME, quiet(), _files_in(folder):
                 results = solver.solve(model, load_solutions=False, **keywords)
         except (MemoryError, SolverNotAvailableError):
             raise
         except Exception as error:
-            if controls.interrupted.is_set() or _time_is_up(begin, controls):  # it was stopped and left no result
+            if nearly.passed:  # it was stopped and left no result
                 return Outcome(Termination.STOPPED, log=str(error))
             raise SolverFaultError(name, f"failed ({_first_line(error)})") from error
         log = log_file.read_text(errors="replace") if log_file.exists() else ""
     condition = results.solver.termination_condition
-    if condition == ClassicTermination.infeasible and not _time_is_up(begin, controls):  # CBC guesses when it is
+    if condition == ClassicTermination.infeasible and not nearly.passed:  # CBC guesses when it has to stop
         return Outcome(Termination.INFEASIBLE, log=log)
     optimal = condition == ClassicTermination.optimal
     has_solution = len(results.solution) > 0
@@ -92,10 +92,8 @@ def run_classic(
     return Outcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, objective, log)
 
 
-def _time_is_up(begin: float, controls: Controls) -> bool:
-    return controls.time_limit is not None and time.monotonic() - begin >= 0.9 * controls.time_limit
-
-
+# The part of its time after which a program may have stopped because of it.
+_MOST = 0.9
 _WRITES_LOG_FILE = ("cbc", "glpk")
 # A CBC that was stopped states its bound to eight digits where it says this, and else to three after the point.
 _CBC_DIGITS, _CBC_ROUNDING = "(best possible", 1e-3
@@ -125,13 +123,13 @@ def classic_solver(name: str, controls: Controls | None = None) -> Any:
             return list(original(command))
         limit = controls.time_limit
         patience = None if limit is None else limit * _LATE + _PATIENCE
-        begin = time.monotonic()
-        run = run_program(command.cmd, patience, controls.interrupted, environment=command.env)
+        nearly, begin = controls.deadline.share(_MOST), time.monotonic()
+        run = run_program(command.cmd, patience, controls.deadline.interrupted, environment=command.env)
         solver._last_solve_time = time.monotonic() - begin
-        if run.code != 0 and not controls.interrupted.is_set():
+        if run.code != 0 and not controls.deadline.interrupted.is_set():
             if run.stopped:
                 raise SolverFaultError(name, f"did not end within its {limit:.3g} s and was stopped")
-            if not _time_is_up(begin, controls):  # CBC may crash where it has to stop at once
+            if not nearly.passed:  # CBC may crash where it has to stop at once
                 end = (
                     f"died of {signal.Signals(-run.code).name}" if run.code < 0 else f"ended with exit code {run.code}"
                 )

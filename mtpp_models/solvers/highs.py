@@ -7,7 +7,6 @@ to hand a model over. Its standard-form compiler does the part that is about Pyo
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import highspy
@@ -41,13 +40,11 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     model : pyomo.environ.ConcreteModel
         A minimisation. The values of its integer variables are the start, unless they are None.
     controls : Controls
-        Handing the model over counts against the time limit.
 
     Returns
     -------
     Outcome
     """
-    begin = time.monotonic()
     try:
         compiled = LinearStandardFormCompiler().write(model, mixed_form=True)
     except InfeasibleConstraintException:
@@ -58,7 +55,7 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     highspy.Highs.resetGlobalScheduler(True)
     highs = highspy.Highs()
     lines: list[str] = []
-    _set_options(highs, controls.since(begin))
+    _set_options(highs, controls)
     if highs.passModel(linear) == highspy.HighsStatus.kError:
         raise SolverFaultError(
             "highs", "refuses the model, whose numbers span too wide a range (check units of work and bytes)"
@@ -71,7 +68,7 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     highs.cbLogging += lambda event: lines.append(event.message)
     highs.cbMipLogging += lambda event: _report(event.data_out, controls)
     for callback in (highs.cbMipInterrupt, highs.cbSimplexInterrupt, highs.cbIpmInterrupt):
-        callback += lambda event: event.interrupt() if controls.interrupted.is_set() else None
+        callback += lambda event: event.interrupt() if controls.deadline.interrupted.is_set() else None
     highs.run()
     return _read(highs, columns, is_mip, "".join(lines))
 
@@ -79,13 +76,13 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
 def _set_options(highs: highspy.Highs, controls: Controls) -> None:
     options: dict[str, Any] = {
         "log_to_console": False,
-        "mip_rel_gap": controls.gap,
+        "mip_rel_gap": controls.options.gap,
         "mip_abs_gap": 0.0,
         "mip_feasibility_tolerance": controls.tolerance,
         # By default coefficients below 1e-9 are dropped, and a row can lose solutions to many of them.
         "small_matrix_value": 1e-12,
-        "threads": controls.threads,
-        "random_seed": controls.seed,
+        "threads": controls.options.threads,
+        "random_seed": controls.options.seed,
     }
     if controls.time_limit is not None:
         options["time_limit"] = controls.time_limit

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import threading
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from instances import InputError
+from instances.deadline import Deadline
 
 __all__ = ["Controls", "Outcome", "SolveOptions", "SolverFaultError", "SolverNotAvailableError", "Termination"]
 
@@ -90,36 +89,29 @@ class SolveOptions:
 
 @dataclass(frozen=True)
 class Controls:
-    """Settings of one run of a solver.
+    """What one run of a solver is told.
 
     Parameters
     ----------
-    time_limit : float, optional
-        Seconds.
-    gap : float
-        Relative gap at which to stop.
-    threads, seed : int
+    options : SolveOptions
+        A solver takes gap, threads and seed from it; its time ends at `deadline`.
+    deadline : Deadline
     tolerance : float
         Feasibility and integrality tolerance where the solver lets it be chosen.
     report : callable
         Called now and then with seconds, incumbent, bound and nodes.
-    interrupted : threading.Event
-        Set by Ctrl-C.
     """
 
-    time_limit: float | None = None
-    gap: float = 0.0
-    threads: int = 1
-    seed: int = 0
+    options: SolveOptions = SolveOptions()
+    deadline: Deadline = field(default_factory=Deadline)
     tolerance: float = 1e-7
     report: Report = lambda seconds, incumbent, bound, nodes: None
-    interrupted: threading.Event = field(default_factory=threading.Event)
 
-    def since(self, begin: float) -> Controls:
-        """The same, less what has passed since `begin`, of the monotonic clock; a little time is always left."""
-        if self.time_limit is None:
-            return self
-        return replace(self, time_limit=max(_SHORTEST, self.time_limit - (time.monotonic() - begin)))
+    @property
+    def time_limit(self) -> float | None:
+        """Seconds that are left, and always a few; None without a limit."""
+        left = self.deadline.time_limit
+        return None if left is None else max(_SHORTEST, left)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from pyomo.contrib.solver.common.results import TerminationCondition
 from pyomo.contrib.solver.solvers.gurobi.gurobi_direct import GurobiDirect
 from pyomo.contrib.solver.solvers.scip.scip_direct import ScipDirect
 
+from instances.deadline import Deadline
 from mtpp_models.solvers.interface import Controls, Outcome, SolverNotAvailableError, Termination
 
 __all__ = [
@@ -34,9 +34,9 @@ ProgressLine = tuple[float, float | None, float | None, int | None]
 def run_scip(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     """Solve with SCIP (PySCIPOpt)."""
     options = {
-        "randomization/randomseedshift": controls.seed,
+        "randomization/randomseedshift": controls.options.seed,
         "numerics/feastol": controls.tolerance,
-        "lp/threads": controls.threads,
+        "lp/threads": controls.options.threads,
     }
     return _run_new(ScipWithoutGil(), model, controls, options, parse_scip_line)
 
@@ -44,10 +44,10 @@ def run_scip(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
 def run_gurobi(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     """Solve with Gurobi (gurobipy)."""
     options = {
-        "Seed": controls.seed,
+        "Seed": controls.options.seed,
         "FeasibilityTol": controls.tolerance,
         "IntFeasTol": controls.tolerance,
-        "Threads": controls.threads,
+        "Threads": controls.options.threads,
     }
     import gurobipy
 
@@ -61,9 +61,9 @@ class _Timed:
     """An interface of Pyomo whose time limit includes handing the model over."""
 
     def _create_solver_model(self, model: Any, config: Any) -> Any:
-        begin = time.monotonic()
+        controls = Controls(deadline=Deadline.after(config.time_limit))
         created = super()._create_solver_model(model, config)  # type: ignore[misc]
-        config.time_limit = Controls(config.time_limit).since(begin).time_limit
+        config.time_limit = controls.time_limit
         return created
 
 
@@ -107,7 +107,7 @@ def _run_new(
             load_solutions=False,
             raise_exception_on_nonoptimal_result=False,
             time_limit=controls.time_limit,
-            rel_gap=controls.gap,
+            rel_gap=controls.options.gap,
             abs_gap=0.0,
             warmstart_discrete_vars=has_start(model),
             solver_options=dict(options),
@@ -115,7 +115,7 @@ def _run_new(
         )
     condition = results.termination_condition
     if condition == TerminationCondition.interrupted:
-        controls.interrupted.set()
+        controls.deadline.interrupted.set()
     if condition in (TerminationCondition.provenInfeasible, TerminationCondition.infeasibleOrUnbounded):
         return Outcome(Termination.INFEASIBLE, log=results.solver_log or "")
     if results.incumbent_objective is not None:

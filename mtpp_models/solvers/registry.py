@@ -7,7 +7,6 @@ import difflib
 import importlib.metadata
 import math
 import re
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,9 @@ from mtpp_models.solvers import classic_solvers, highs, pyomo_solvers
 from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
 
 __all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
+
+# The part of its time after which a solver that has no answer is not at fault.
+_MOST = 0.9
 
 
 @dataclass(frozen=True)
@@ -56,26 +58,20 @@ class Solver:
         SolverFaultError
             If it fails, or its answer contradicts itself.
         """
-        begin = time.monotonic()
+        nearly = controls.deadline.share(_MOST)
         try:
             outcome = self.run(model, controls)
         except (InputError, MemoryError, SolverNotAvailableError):
             raise
         except Exception as error:
             raise SolverFaultError(self.name, f"failed ({type(error).__name__}: {error})") from error
-        limit = controls.time_limit
-        had_time = limit is None or time.monotonic() - begin < _MOST * limit
-        symptom = _symptom(outcome, max(self.margin, PROOF_TOLERANCE), had_time and not controls.interrupted.is_set())
+        symptom = _symptom(outcome, max(self.margin, PROOF_TOLERANCE), had_time=not nearly.passed)
         if symptom is not None:
             raise SolverFaultError(self.name, symptom)
         return outcome
 
 
-# Of its time limit, what a solver may leave when it stops because of it.
-_MOST = 0.9
-
-
-def _symptom(outcome: Outcome, tolerance: float, had_time: bool) -> str | None:
+def _symptom(outcome: Outcome, tolerance: float, *, had_time: bool) -> str | None:
     """What is wrong with an answer; costs are never negative and near 1."""
     bound, objective = outcome.bound, outcome.objective
     for label, value in (("bound", bound), ("objective", objective)):
@@ -192,22 +188,31 @@ def _limit(option: str, controls: Controls, *, whole: bool = False) -> dict[str,
 
 def _cbc(controls: Controls) -> dict[str, Any]:
     # By default CBC calls a solution optimal that may be 1e-5 from it.
-    options = {"ratio": controls.gap, "allow": 0, "increment": 1e-9, "threads": controls.threads}
-    return {**options, "randomCbcSeed": controls.seed, "timeMode": "elapsed", **_limit("sec", controls)}
+    options = {"ratio": controls.options.gap, "allow": 0, "increment": 1e-9, "threads": controls.options.threads}
+    return {**options, "randomCbcSeed": controls.options.seed, "timeMode": "elapsed", **_limit("sec", controls)}
 
 
 def _glpk(controls: Controls) -> dict[str, Any]:
-    return {"mipgap": controls.gap, "seed": controls.seed, **_limit("tmlim", controls, whole=True)}
+    return {"mipgap": controls.options.gap, "seed": controls.options.seed, **_limit("tmlim", controls, whole=True)}
 
 
 def _cplex(controls: Controls) -> dict[str, Any]:
-    options = {"mip_tolerances_mipgap": controls.gap, "threads": controls.threads, "randomseed": controls.seed}
-    return {**options, **_limit("timelimit", controls)}
+    return _direct("mip_tolerances_mipgap", controls)
 
 
 def _xpress(controls: Controls) -> dict[str, Any]:
-    options = {"miprelstop": controls.gap, "threads": controls.threads, "randomseed": controls.seed}
-    return {**options, **_limit("timelimit", controls)}
+    return _direct("miprelstop", controls)
+
+
+def _direct(gap: str, controls: Controls) -> dict[str, Any]:
+    """Options of libraries that Pyomo calls directly; `gap` is their name of the relative one."""
+    options = controls.options
+    return {
+        gap: options.gap,
+        "threads": options.threads,
+        "randomseed": options.seed,
+        **_limit("timelimit", controls),
+    }
 
 
 #: Of solvers that run with tolerances and gaps below it, and of those that keep their own.

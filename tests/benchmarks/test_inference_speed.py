@@ -12,6 +12,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from heuristics import HEURISTICS
 from heuristics.orders.kernels import decode
 from instances import Instance, Platform
+from instances.deadline import Deadline
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.random_graphs import regal_style
 from mtpp_models import MODELS, ScaledInstance
@@ -48,7 +49,7 @@ def test_exact_model_of_100_000_rows(benchmark: BenchmarkFixture) -> None:
     def build_and_hand_over() -> int:
         (case,) = MODELS["exact"].cases(data)
         model = case.model()
-        run_highs(model, Controls(time_limit=1e-3))
+        run_highs(model, Controls(deadline=Deadline.after(1e-3)))
         return sum(len(rows) for rows in model.component_objects(ctype=type(model.dag)))
 
     benchmark.extra_info["rows"] = benchmark.pedantic(build_and_hand_over, rounds=3, warmup_rounds=0)

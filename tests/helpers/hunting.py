@@ -21,9 +21,10 @@ from heuristics import HEURISTICS, Limits
 from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
 from instances import Instance, Partition, Result, combine
+from instances.deadline import Deadline
 from instances.placement.placement import Placement
 from instances.results import PROOF_TOLERANCE
-from mtpp_models import MODELS, solve
+from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.formulations.formulation import Algorithm
 from mtpp_models.simple import simple
@@ -177,7 +178,9 @@ def _model(name: str, solver: str, *, relaxation: bool = False) -> Method:
         start = question.start
         if "+" in name and start is None:
             start = Partition(question.instance, [0] * question.case.n)
-        return solve(question.instance, name, solver=solver, start=start, relaxation=relaxation)
+        return solve(
+            question.instance, name, SolveOptions(solver=solver, time_limit=None), start=start, relaxation=relaxation
+        )
 
     return bound_method(f"{name}-lp" if relaxation else name, prove)
 
@@ -193,7 +196,7 @@ def _any_prices(question: Question) -> float:
     prices = np.array([r.choice((0.0, 1.0, r.random(), 1e-9)) for _ in range(question.case.n)])
     if not prices.any():
         prices[0] = 1.0
-    proved, _ = BlockTree(instance, prices, goal).explore(lambda: False)
+    proved, _ = BlockTree(instance, prices, goal).explore(Deadline())
     return question.check_bound(goal) if proved else 0.0
 
 
@@ -208,15 +211,8 @@ def _heuristic(name: str) -> Method:
 
 def _ladder(solver: str) -> Method:
     def check(question: Question) -> float:
-        answers = gather(
-            question.instance,
-            time_limit=_LADDER_SECONDS,
-            solver=solver,
-            gap=0.0,
-            threads=1,
-            seed=question.seed % 2**31,
-            start=question.start,
-        )
+        options = SolveOptions(solver=solver, time_limit=_LADDER_SECONDS, seed=question.seed % 2**31)
+        answers = gather(question.instance, options, start=question.start)
         excess = max(question.check_bound(answer.bound.value) for answer in answers if answer.bound is not None)
         best = combine(*answers)
         if best.partition is None:

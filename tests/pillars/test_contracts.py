@@ -7,7 +7,7 @@ import pytest
 
 from heuristics import HEURISTICS, Limits
 from instances import ComputationGraph, Instance, Platform
-from mtpp_models import MODELS, solve
+from mtpp_models import MODELS, SolveOptions, solve
 
 FEW = Limits(evaluations=100)
 
@@ -59,7 +59,7 @@ class TestHeuristic:
 @pytest.mark.parametrize("name", MODELS)
 class TestModel:
     def test_same_seed_same_bound(self, name: str) -> None:
-        a, b = (solve(diamond(), name, seed=3).bound for _ in range(2))
+        a, b = (solve(diamond(), name, SolveOptions(seed=3)).bound for _ in range(2))
         assert a == b
 
     def test_edge_cases_are_bounded(self, name: str, edge_case: tuple[Instance, float]) -> None:
@@ -90,7 +90,7 @@ class TestModel:
     def test_no_time_still_gives_the_simple_bound(self, name: str) -> None:
         if name == "pinned":
             return  # cuts know nothing of averages
-        bound, simple = solve(diamond(), name, time_limit=1e-9).bound, solve(diamond(), "simple").bound
+        bound, simple = solve(diamond(), name, SolveOptions(time_limit=1e-9)).bound, solve(diamond(), "simple").bound
         assert bound is not None
         assert simple is not None
         assert bound.value >= simple.value

@@ -16,7 +16,7 @@ from heuristics import HEURISTICS, Limits
 from instances import ComputationGraph, Instance, Partition, Platform, combine
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import TOYS, regal_style
-from mtpp_models import MODELS, solve
+from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.formulations.formulation import ScaledInstance
 
 FEW = Limits(evaluations=20)
@@ -114,7 +114,7 @@ def test_the_hierarchy_of_the_paper(instance: Instance) -> None:
 def check_heavy_overflow(instance: Instance, solver: str, start: Partition | None) -> None:
     value = optimum(instance)
     for name in ("bottleneck", "exact"):
-        bound = solve(instance, name, solver=solver, start=start).bound
+        bound = solve(instance, name, SolveOptions(solver=solver), start=start).bound
         assert bound is not None
         assert bound.value <= value * (1 + 1e-9), name
 
@@ -151,4 +151,7 @@ def test_a_solver_without_time_states_nothing_false(solver: str, n: int) -> None
     best = HEURISTICS["brkga-100"].run(instance, np.random.default_rng(0))
     for name, start in (("bottleneck", None), ("guess-the-bottleneck", None), ("exact", None), ("exact", best)):
         for relaxation in (False, True):
-            combine(best, solve(instance, name, solver=solver, time_limit=0.02, start=start, relaxation=relaxation))
+            combine(
+                best,
+                solve(instance, name, SolveOptions(solver=solver, time_limit=0.02), start=start, relaxation=relaxation),
+            )

@@ -14,14 +14,14 @@ from experiments.cli.inputs import load_targets
 from experiments.cli.units import parse_names
 from experiments.plots import partitions as plots
 from experiments.progress import RunBar
-from experiments.runs.jobs import BoundSettings, Job, plan_jobs
+from experiments.runs.jobs import Job, plan_jobs
 from experiments.runs.log import RunLog
 from experiments.runs.workers import Workers, cluster_workers, is_done, local_workers, run_jobs
 from experiments.studies.mtpp import tables
 from experiments.studies.report import Section, check_style, exit_code, open_log, publish
 from heuristics import HEURISTICS
 from instances import InputError
-from mtpp_models import MODELS
+from mtpp_models import MODELS, SolveOptions
 from mtpp_models.formulations.parts import ablation
 from mtpp_models.solvers.registry import find_solver
 
@@ -36,11 +36,7 @@ def make_tables(
     bandwidth: str | None,
     memory: str | None,
     activation_buffer: str | None,
-    solver: str,
-    time_limit: float,
-    gap: float,
-    threads: int,
-    seed: int,
+    options: SolveOptions,
     jobs: int,
     scheduler: str | None,
     out: Path,
@@ -60,11 +56,10 @@ def make_tables(
         Before any run is made.
     """
     check_style(style)
-    settings = BoundSettings(solver, time_limit, gap, threads)
     chosen = [*HEURISTICS, *MODELS, _LAST] if methods is None else _methods(methods)
     chosen = list(dict.fromkeys((*chosen, "simple")))  # the tables' reference
-    planned = plan_jobs(load_targets(targets, blocks, bandwidth, memory, activation_buffer), chosen, seed, settings)
-    find_solver(solver)
+    planned = plan_jobs(load_targets(targets, blocks, bandwidth, memory, activation_buffer), chosen, options)
+    find_solver(options.solver)
     with _workers(jobs, scheduler) as workers, open_log(out, folder) as log:
         runs = _run(planned, log, workers)
     frame = tables.run_frame(runs)

@@ -15,17 +15,13 @@ With finite memory and no activation buffer the peak counts as 0, as in every mo
 
 from __future__ import annotations
 
-import math
-import threading
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
-from instances.interrupts import catch_interrupt
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import merge
 from instances.results import PROOF_TOLERANCE
@@ -34,34 +30,15 @@ from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enu
 from mtpp_models.cuts.joins import join
 from mtpp_models.simple import simple
 
-__all__ = ["IDEALS", "IdealLimits", "count_ideals", "ideals", "solve_ideals"]
+__all__ = ["IDEALS", "count_ideals", "ideals", "solve_ideals"]
 
 #: Name of the method in results.
 IDEALS = "ideals"
 
+# The largest number of ideals.
+_MOST_IDEALS = 1_000_000
 # Costs are sums of at most some thousand terms; rounding stays far below this part of the largest term.
 _ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class IdealLimits:
-    """When to give up.
-
-    Parameters
-    ----------
-    ideals : int
-        Largest number of ideals.
-    seconds : float
-        Largest time for the dynamic program.
-    interrupted : threading.Event
-        Ends it when it is set.
-    """
-
-    ideals: int = 1_000_000
-    seconds: float = 60.0
-    interrupted: threading.Event = field(default_factory=threading.Event)
-
-
 # Than the start, for another program with smaller numbers.
 _MUCH_BETTER = 0.5
 # Few enough that looking for joins would take longer.
@@ -80,7 +57,9 @@ def count_ideals(instance: Instance, limit: int) -> int | None:
     return None if lattice is None else len(lattice.ideals)
 
 
-def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None) -> list[Result] | None:
+def solve_ideals(
+    starts: Sequence[Partition], deadline: Deadline | None = None, limit: int = _MOST_IDEALS
+) -> list[Result] | None:
     """Prove the optimum for several k in one pass.
 
     Parameters
@@ -88,12 +67,14 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
     starts : sequence of Partition
         A partition for each k that is asked for, all of one graph on one kind of platform; the better they are,
         the less there is to do.
-    limits : IdealLimits, optional
+    deadline : Deadline, optional
+    limit : int
+        Largest number of ideals.
 
     Returns
     -------
     list of Result or None
-        One per start, each with the optimal partition and a bound; None if a limit was reached.
+        One per start, each with the optimal partition and a bound; None if time was up or there are more ideals.
 
     Raises
     ------
@@ -108,15 +89,13 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
     >>> start.bottleneck, result.partition.bottleneck, result.proved
     (12.0, 3.0, True)
     """
-    begin = time.monotonic()
-    limits = limits or IdealLimits()
     instance = starts[0].instance
     if any(start.instance.with_k(instance.k).key != instance.key for start in starts):
         raise InputError("The starts belong to different questions; give one graph on one platform.")
     upper = np.zeros(max(start.instance.k for start in starts) + 1)
     for start in starts:
         upper[start.instance.k] = start.bottleneck
-    most = min(limits.ideals, _LARGEST_TABLE // len(upper))
+    most = min(limit, _LARGEST_TABLE // len(upper))
     lattice = _enumerate(instance, min(_FEW_IDEALS, most), upper)
     joined = merge(instance, np.arange(instance.graph.n))
     if lattice is None and most > _FEW_IDEALS and upper.max() > 0:
@@ -124,13 +103,12 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
         lattice = _enumerate(joined.instance, most, upper)
     if lattice is None:
         return None
-    chains = _cheapest_chains(joined.instance, lattice, upper, begin, limits)
+    chains = _cheapest_chains(joined.instance, lattice, upper, deadline or Deadline())
     if chains is None:
         return None
     best, before = chains
     arrays = _arrays(instance, upper)
     margin = _ROUNDING * float(arrays.work.sum() + arrays.tensor_time.sum() + _stream_time(instance))
-    seconds = {"solve": (time.monotonic() - begin) / len(starts)}
     results = []
     for start in starts:
         k, partition = start.instance.k, start
@@ -141,53 +119,50 @@ def solve_ideals(starts: Sequence[Partition], limits: IdealLimits | None = None)
         value = max(simple(start.instance), found - margin)
         most_possible = min(found + margin, partition.bottleneck)
         bound = Bound(value, IDEALS, optimal=value >= most_possible * (1 - PROOF_TOLERANCE))
-        results.append(Result(IDEALS, start.instance, partition, bound, seconds))
+        results.append(Result(IDEALS, start.instance, partition, bound))
     return results
 
 
 def _cheapest_chains(
-    instance: Instance, lattice: Lattice, upper: FloatArray, begin: float, limits: IdealLimits
+    instance: Instance, lattice: Lattice, upper: FloatArray, deadline: Deadline
 ) -> tuple[FloatArray, IntArray] | None:
     arrays = _arrays(instance, upper)
     _, readers, users = _node_sets(instance)
     best, before = first_blocks(arrays, lattice, upper)
     ideal, last = 1, len(lattice.ideals) - 1
     while ideal < last:
-        if limits.interrupted.is_set() or time.monotonic() - begin > limits.seconds:
+        if deadline.passed:
             return None
         ideal = extend_chains(arrays, readers, users, lattice, upper, ideal, _STEPS, best, before)
     return best, before
 
 
-def ideals(start: Partition, time_limit: float | None = None) -> Result:
+def ideals(start: Partition, deadline: Deadline | None = None) -> Result:
     """The bound and partition of `solve_ideals` for one k; *simple*, not to its end, where a limit is reached.
 
     Parameters
     ----------
     start : Partition
-    time_limit : float, optional
-        Seconds for the dynamic program.
+    deadline : Deadline, optional
 
     Returns
     -------
     Result
     """
-    begin = time.monotonic()
-    with catch_interrupt() as interrupted:
-        seconds = math.inf if time_limit is None else time_limit
-        # More ideals than that would take longer, and wide graphs shall not waste the time of others.
-        most = int(min(IdealLimits.ideals, max(_FEW_IDEALS, _IDEALS_A_SECOND * seconds)))
-        limits = IdealLimits(most, seconds, interrupted)
-        results = solve_ideals([start], limits)
-        while results is not None and _is_too_rough(results[0], start):
-            assert results[0].partition is not None
-            start = results[0].partition
-            results = solve_ideals([start], limits) or results
-    if results is not None:
-        return replace(results[0], interrupted=interrupted.is_set())
-    bound = Bound(simple(start.instance), IDEALS, optimal=False)
-    spent = {"solve": time.monotonic() - begin}
-    return Result(IDEALS, start.instance, start, bound, spent, interrupted=interrupted.is_set())
+    deadline = deadline or Deadline()
+    # More ideals than that would take longer, and wide graphs shall not waste the time of others.
+    limit = int(min(_MOST_IDEALS, max(_FEW_IDEALS, _IDEALS_A_SECOND * deadline.left)))
+    results = solve_ideals([start], deadline, limit)
+    if results is None:
+        return Result(IDEALS, start.instance, start, Bound(simple(start.instance), IDEALS, optimal=False))
+    while _is_too_rough(results[0], start):
+        assert results[0].partition is not None
+        start = results[0].partition
+        again = solve_ideals([start], deadline, limit)
+        if again is None:
+            break
+        results = again
+    return results[0]
 
 
 def _is_too_rough(result: Result, start: Partition) -> bool:

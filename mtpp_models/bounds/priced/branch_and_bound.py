@@ -9,8 +9,6 @@ from the block.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 
 from instances import Instance
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from mtpp_models.bounds.priced.block_relaxation import IN, OUT, Question, linear_costs, relax
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
@@ -53,29 +52,28 @@ class BlockTree:
         Not negative, not all 0.
     goal : float
         T, positive.
-    seconds : float
-        How long to look for pairs of nodes that no block below the goal holds.
+    deadline : Deadline, optional
+        When to stop looking for pairs of nodes that no block below the goal holds.
     """
 
-    def __init__(self, instance: Instance, prices: FloatArray, goal: float, seconds: float = math.inf) -> None:
+    def __init__(self, instance: Instance, prices: FloatArray, goal: float, deadline: Deadline | None = None) -> None:
         n, k = instance.graph.n, min(instance.k, instance.graph.n)
         self._goal, cuts = goal, BlockCuts(instance, goal)
         network, supply = cuts.network.with_supplies(n)
         worth = prices / prices.max()
         worth *= k / worth.sum()
         apart = np.zeros((n, n), dtype=bool)
-        u, v = conflicts(instance, goal, seconds).T
+        u, v = conflicts(instance, goal, deadline).T
         apart[u, v] = apart[v, u] = True
         self._question = Question(network, supply, *linear_costs(instance, cuts, goal), worth, apart, cuts.reach)
         self._agenda = _Agenda(np.zeros((n + 2, n), dtype=np.int8), np.full(n + 2, float(UNIT)))
 
-    def explore(self, stop: Callable[[], bool]) -> tuple[bool, BoolArray | None]:
-        """Search to the end, to the first block, or until `stop`.
+    def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
+        """Search to the end, to the first block, or until time is up.
 
         Parameters
         ----------
-        stop : callable
-            Asked from time to time whether to stop.
+        deadline : Deadline
 
         Returns
         -------
@@ -85,7 +83,7 @@ class BlockTree:
         """
         n, depth = len(self._question.worth), 1
         while depth > 0:
-            if stop():
+            if deadline.passed:
                 return False, None
             depth, block = _explore(self._question, self._agenda, depth, max(1, _WORK_BETWEEN // n))
             if block.any():

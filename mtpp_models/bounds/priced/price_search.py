@@ -17,7 +17,6 @@ bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import highspy
@@ -25,6 +24,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from instances import Partition
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
@@ -96,24 +96,25 @@ class PriceSearch:
         cut = np.where(inside[producer], reads < readers, reads > 0)
         return float(graph.work[inside].sum() + self.instance.tensor_time[cut].sum())
 
-    def improve(self, rounds: int, stop: Callable[[], bool] = lambda: False) -> None:
+    def improve(self, rounds: int, deadline: Deadline | None = None) -> None:
         """Find blocks that are worth too much and lower the prices, as long as that finds new ones.
 
         Parameters
         ----------
         rounds : int
             At most.
-        stop : callable
-            Asked after each search whether to stop.
+        deadline : Deadline, optional
+            It is looked at after each search.
         """
+        deadline = deadline or Deadline()
         for _ in range(rounds):
             known = len(self._blocks)
-            self._search(stop)
+            self._search(deadline)
             self._settle()
-            if len(self._blocks) == known or stop():
+            if len(self._blocks) == known or deadline.passed:
                 break
 
-    def _search(self, stop: Callable[[], bool]) -> None:
+    def _search(self, deadline: Deadline) -> None:
         blocks = np.array(list(self._blocks.values()))
         dear = np.argsort(-(blocks @ self._tried), kind="stable")[:_KNOWN]
         n = len(self.prices)
@@ -135,7 +136,7 @@ class PriceSearch:
             )
             if found > 0:
                 self.add(block)
-            if stop():
+            if deadline.passed:
                 break
 
     def _settle(self) -> None:

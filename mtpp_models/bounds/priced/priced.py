@@ -18,16 +18,14 @@ T is worth its share, and then OPT >= T, or it finds one, which corrects the pri
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from instances import Bound, Partition, Result
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
-from instances.interrupts import catch_interrupt
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.price_search import PriceSearch
@@ -59,8 +57,8 @@ _CLOSE = 1e-6
 _NEGLIGIBLE = 1e-3
 # Seconds that are not worth another proof.
 _SHORTEST = 0.05
-# Of the time of a proof, for the pairs of nodes that share no block.
-_PAIRS = 0.2
+# Of the time that is left for a proof: for the pairs of nodes that share no block.
+_PAIRS = 0.57
 
 
 def priced(start: Partition, controls: Controls) -> Result:
@@ -85,65 +83,53 @@ def priced(start: Partition, controls: Controls) -> Result:
     everything = Partition(instance.without_peaks(), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck
     bound = Bound(floor, PRICED, optimal=min(start.bottleneck, everything) <= floor)
     if bound.optimal:
-        return Result(PRICED, instance, start, bound, {"solve": time.monotonic() - begin})
-    limit = math.inf if controls.time_limit is None else controls.time_limit
-    with catch_interrupt() as interrupted:
-
-        def left() -> float:
-            return 0.0 if interrupted.is_set() else limit - (time.monotonic() - begin)
-
-        search = PriceSearch(start, controls.seed)
-        search.improve(_FIRST_ROUNDS, _spent(_FIRST, left))
-        least = floor or _NEGLIGIBLE * start.bottleneck
-        goal = floor + _RISE * (search.ceiling - floor)
-        for _ in range(_PROOFS):
-            goal = max(bound.value, min(goal, search.ceiling))
-            if left() < _SHORTEST or bound.optimal:
-                break
-            if goal < least:  # without their overflow, blocks cost next to nothing
+        return Result(PRICED, instance, start, bound)
+    deadline = controls.deadline
+    whole = deadline.left
+    search = PriceSearch(start, controls.options.seed)
+    search.improve(_FIRST_ROUNDS, deadline.share(_FIRST))
+    least = floor or _NEGLIGIBLE * start.bottleneck
+    goal = floor + _RISE * (search.ceiling - floor)
+    for _ in range(_PROOFS):
+        goal = max(bound.value, min(goal, search.ceiling))
+        if deadline.passed or deadline.left < _SHORTEST or bound.optimal:
+            break
+        if goal < least:  # without their overflow, blocks cost next to nothing
+            bound = replace(bound, optimal=True)
+            break
+        prices = search.prices
+        value, block = _prove_with(prices, goal, search, deadline.share(_PROOF))
+        if value > bound.value:
+            closed = value >= start.bottleneck * (1 - PROOF_TOLERANCE)
+            bound = Bound(value, PRICED, closed, {"prices": prices.tolist(), "seed": controls.options.seed})
+            controls.report(time.monotonic() - begin, None, value, None)
+        if value >= goal * (1 - _CLOSE):
+            if goal >= search.ceiling:
                 bound = replace(bound, optimal=True)
                 break
-            prices = search.prices
-            value, block = _prove_with(prices, goal, search, _spent(_PROOF, left), _PAIRS * left())
-            if value > bound.value:
-                closed = value >= start.bottleneck * (1 - PROOF_TOLERANCE)
-                bound = Bound(value, PRICED, closed, {"prices": prices.tolist(), "seed": controls.seed})
-                controls.report(time.monotonic() - begin, None, value, None)
-            if value >= goal * (1 - _CLOSE):
-                if goal >= search.ceiling:
-                    bound = replace(bound, optimal=True)
-                    break
-                goal += (search.ceiling - goal) * (0.5 if goal < _NEARLY * search.ceiling else 1.0)
-            elif block is not None:
-                cost, is_new = search.cost(block), search.add(block)
-                solved = value >= cost * (1 - _CLOSE)
-                if solved and not is_new:  # the search for prices has it in view and can do no better
-                    bound = replace(bound, optimal=True)
-                    break
-                search.improve(_MORE_ROUNDS, _spent(_MORE, left))
-                # What these prices were worth at most lies above the bound and below the goal.
-                goal = (goal + cost) / 2
-                goal += 0.0 if solved else (bound.value - goal) * _RETREAT
-            elif left() < _LITTLE * limit:
+            goal += (search.ceiling - goal) * (0.5 if goal < _NEARLY * search.ceiling else 1.0)
+        elif block is not None:
+            cost, is_new = search.cost(block), search.add(block)
+            solved = value >= cost * (1 - _CLOSE)
+            if solved and not is_new:  # the search for prices has it in view and can do no better
+                bound = replace(bound, optimal=True)
                 break
-            else:
-                goal += (bound.value - goal) * _RETREAT
-    seconds = {"solve": time.monotonic() - begin}
-    return Result(PRICED, instance, start, bound, seconds, interrupted=interrupted.is_set())
-
-
-def _spent(part: float, left: Callable[[], float]) -> Callable[[], bool]:
-    """Tells whether a part of the time that is left now has passed, or there is none."""
-    end = (1 - part) * left()
-    return lambda: left() < end or left() <= 0
+            search.improve(_MORE_ROUNDS, deadline.share(_MORE))
+            # What these prices were worth at most lies above the bound and below the goal.
+            goal = (goal + cost) / 2
+            goal += 0.0 if solved else (bound.value - goal) * _RETREAT
+        elif deadline.left < _LITTLE * whole:
+            break
+        else:
+            goal += (bound.value - goal) * _RETREAT
+    return Result(PRICED, instance, start, bound)
 
 
 def _prove_with(
     prices: FloatArray,
     goal: float,
     search: PriceSearch,
-    stop: Callable[[], bool],
-    seconds: float,
+    deadline: Deadline,
 ) -> tuple[float, BoolArray | None]:
     """What given prices prove, at most `goal`, and a block that stands in the way of more.
 
@@ -155,10 +141,7 @@ def _prove_with(
         Positive, at least *simple*.
     search : PriceSearch
         Knows the instance, and what its blocks cost.
-    stop : callable
-        Asked from time to time whether to stop.
-    seconds : float
-        How long to look for pairs of nodes that share no block.
+    deadline : Deadline
 
     Returns
     -------
@@ -168,8 +151,8 @@ def _prove_with(
     """
     cheapest = None
     while goal > 0:
-        tree = BlockTree(search.instance, prices, goal, seconds)
-        proved, block = tree.explore(stop)
+        tree = BlockTree(search.instance, prices, goal, deadline.share(_PAIRS))
+        proved, block = tree.explore(deadline)
         if proved:
             return goal, cheapest
         if block is None:

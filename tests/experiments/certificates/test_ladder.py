@@ -9,7 +9,7 @@ import pytest
 from experiments import certify
 from instances import Instance, Platform
 from instances.random_graphs import regal_style
-from mtpp_models import Progress
+from mtpp_models import Progress, SolveOptions
 
 
 @pytest.mark.parametrize("method", ["simple", "kahn", "pinned", "local-search", "pigeonhole", "coarse-2+all", "priced"])
@@ -23,7 +23,7 @@ def test_an_interrupt_is_never_forgotten(method: str) -> None:
             reached.append(moment)
             signal.raise_signal(signal.SIGINT)
 
-    result = certify(instance, time_limit=20.0, on_progress=interrupt)
+    result = certify(instance, SolveOptions(time_limit=20.0), on_progress=interrupt)
     assert reached
     assert result.interrupted
     assert result.bound is not None

@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from experiments.runs.jobs import BoundSettings, Job, execute, plan_jobs
+from experiments.runs.jobs import Job, execute, plan_jobs
 from experiments.runs.log import SCHEMA, RunLog, read_runs
 from experiments.runs.workers import Workers, local_workers, run_jobs
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.graph.graph_file import save_graph
+from mtpp_models import SolveOptions
 
 METHODS = ("kahn", "random-100", "simple", "bottleneck", "exact")
 #: What must not depend on when and where a run was made.
@@ -48,12 +49,9 @@ def expected() -> list[dict[str, Any]]:
     runs: list[dict[str, Any]] = []
     best: dict[str, dict[str, Any]] = {}
     for job in plan_jobs(questions(), METHODS):
-        start = best.get(job.instance.key) if job.settings is not None else None
+        start = best.get(job.instance.key) if not job.is_search else None
         run = execute(job, None if start is None else (start["block"], None))
-        if (
-            job.settings is None
-            and run["bottleneck"] < best.get(job.instance.key, {"bottleneck": math.inf})["bottleneck"]
-        ):
+        if job.is_search and run["bottleneck"] < best.get(job.instance.key, {"bottleneck": math.inf})["bottleneck"]:
             best[job.instance.key] = run
         runs.append(run)
     return answers(runs)
@@ -73,12 +71,12 @@ def test_a_run_says_what_it_is() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"seed": 1},
+        {"options": SolveOptions(seed=1)},
         {"method": "bottleneck"},
-        {"settings": BoundSettings(solver="scip")},
-        {"settings": BoundSettings(time_limit=3)},
-        {"settings": BoundSettings(gap=0.1)},
-        {"settings": BoundSettings(threads=2)},
+        {"options": SolveOptions(solver="scip")},
+        {"options": SolveOptions(time_limit=3)},
+        {"options": SolveOptions(gap=0.1)},
+        {"options": SolveOptions(threads=2)},
         {"instance": Instance(diamonds(), Platform(3, 2.0))},
         {"instance": Instance(diamonds(), Platform(2, 3.0))},
         {"instance": Instance(diamonds(), Platform(2, 2.0, memory=9))},
@@ -88,14 +86,14 @@ def test_a_run_says_what_it_is() -> None:
 )
 def test_the_key_tells_runs_apart(change: dict[str, Any]) -> None:
     """Whatever changes the answer changes the key."""
-    base: dict[str, Any] = {"instance": questions([2])[0], "method": "exact", "settings": BoundSettings()}
+    base: dict[str, Any] = {"instance": questions([2])[0], "method": "exact", "options": SolveOptions()}
     assert Job(**base).key == Job(**base).key
     assert Job(**(base | change)).key != Job(**base).key
 
 
 def test_a_failure_is_a_line() -> None:
     """An exception of a method becomes the error text of its run."""
-    job = plan_jobs(questions([2]), ["exact"], settings=BoundSettings(solver="no-such-solver"))[0]
+    job = plan_jobs(questions([2]), ["exact"], SolveOptions(solver="no-such-solver"))[0]
     run = execute(job)
     assert run["error"].startswith("InputError: There is no solver called 'no-such-solver'")
     assert run["bound"] is None
@@ -244,7 +242,7 @@ def test_a_dying_process_costs_its_own_run_only(tmp_path: Path, expected: list[d
 
 def test_bounds_start_from_the_best_heuristic(tmp_path: Path) -> None:
     """With a gap of nearly 1 the exact model keeps the start, so its partition is the best of the heuristics."""
-    jobs = plan_jobs(questions([3]), ["exact", "kahn", "random-100"], settings=BoundSettings(gap=0.9))
+    jobs = plan_jobs(questions([3]), ["exact", "kahn", "random-100"], SolveOptions(gap=0.9))
     with RunLog(tmp_path / "runs.jsonl") as log:
         exact, *heuristics = run_jobs(jobs, log, Workers(lambda: ThreadPoolExecutor(2)))
     assert exact["bottleneck"] <= min(run["bottleneck"] for run in heuristics)
@@ -280,7 +278,7 @@ def test_resume_after_kill(tmp_path: Path) -> None:
     assert after.startswith(finished)
     keys = [json.loads(line)["key"] for line in after.splitlines()]
     instances = [Instance(diamonds(), Platform(k, 2.0)) for k in (2, 3, 4, 5)]
-    jobs = plan_jobs(instances, [*methods.split(","), "simple"], settings=BoundSettings(time_limit=60.0))
+    jobs = plan_jobs(instances, [*methods.split(","), "simple"], SolveOptions(time_limit=60.0))
     assert sorted(keys) == sorted(job.key for job in jobs)
 
 

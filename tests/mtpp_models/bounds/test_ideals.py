@@ -13,9 +13,10 @@ from strategies import instances
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances.deadline import Deadline
 from instances.random_graphs import TOYS
 from instances.readers import load_graph
-from mtpp_models.bounds.ideals.ideals import IdealLimits, count_ideals, solve_ideals
+from mtpp_models.bounds.ideals.ideals import count_ideals, solve_ideals
 
 
 def grid(rows: int, columns: int) -> ComputationGraph:
@@ -75,8 +76,8 @@ def test_ideals_solve_the_toys_from_one_block(toy: str) -> None:
 def test_a_limit_gives_no_answer_instead_of_a_wrong_one() -> None:
     instance = Instance(grid(6, 6), Platform(4, 1.0))
     start = Partition(instance, np.zeros(36, dtype=int))
-    assert solve_ideals([start], IdealLimits(ideals=100)) is None
-    assert solve_ideals([start], IdealLimits(seconds=0.0)) is None
+    assert solve_ideals([start], limit=100) is None
+    assert solve_ideals([start], Deadline.after(0)) is None
 
 
 def test_starts_of_different_graphs_are_refused() -> None:

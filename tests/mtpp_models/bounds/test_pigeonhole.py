@@ -19,6 +19,7 @@ from experiments.verification.verify import verify
 from heuristics import HEURISTICS, Limits, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.certificate_file import read_certificate
+from instances.deadline import Deadline
 from instances.json_files import write_json
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
@@ -81,7 +82,7 @@ def test_costs_of_pairs_are_those_of_single_cuts(instance: Instance, most: int, 
     cuts = BlockCuts(instance, ceiling)
     pairs = PairCuts(cuts, most)
     for u in range(instance.graph.n):
-        assert pairs.settle(u, lambda: False)
+        assert pairs.settle(u, Deadline())
     assert not pairs.unclear.any()
     assert (pairs.least == pairs.least.T).all()
     for u, v in itertools.combinations(range(instance.graph.n), 2):
@@ -102,7 +103,7 @@ def test_conflicts_of_larger_graphs(family: str) -> None:
 def test_no_time_finds_conflicts_that_need_no_cut() -> None:
     """A chain of work 1 and no bytes; six nodes have work 6."""
     graph = ComputationGraph.from_edges([(v, v + 1) for v in range(9)], [1] * 10, [0] * 10)
-    pairs = conflicts(Instance(graph, Platform(2, bandwidth=1)), 5.5, seconds=0.0)
+    pairs = conflicts(Instance(graph, Platform(2, bandwidth=1)), 5.5, Deadline.after(0))
     assert pairs.tolist() == [[u, v] for u in range(10) for v in range(u + 5, 10)]
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,10 +14,11 @@ from strategies import heavy_overflows, instances, partitions
 
 from heuristics import HEURISTICS
 from instances import ComputationGraph, Instance, Partition, Platform
+from instances.deadline import Deadline
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import regal_style
-from mtpp_models import solve
+from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.price_search import PriceSearch
@@ -82,8 +81,7 @@ def test_reductions_prove_no_more_than_the_original_graph(data: st.DataObject) -
 def searched_tree(
     instance: Instance, prices: FloatArray, goal: float, seconds: float = 60.0
 ) -> tuple[bool, BoolArray | None]:
-    end = time.monotonic() + seconds
-    return BlockTree(instance, prices, goal).explore(lambda: time.monotonic() > end)
+    return BlockTree(instance, prices, goal).explore(Deadline.after(seconds))
 
 
 @settings(max_examples=600)
@@ -128,7 +126,7 @@ def test_the_tree_agrees_with_the_model_of_the_paper(family: str, k: int) -> Non
 
 def test_a_tree_that_is_told_to_stop_proves_nothing() -> None:
     instance = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(4, 1.0))
-    assert BlockTree(instance, instance.graph.work, 1.0).explore(lambda: True) == (False, None)
+    assert BlockTree(instance, instance.graph.work, 1.0).explore(Deadline.after(0)) == (False, None)
 
 
 def test_small_prices_count_together() -> None:
@@ -150,7 +148,7 @@ def test_small_prices_count_together() -> None:
 def test_no_bound_is_above_the_optimum(start: str, instance: Instance) -> None:
     """Overflow, more blocks than nodes, one block, weights of any size."""
     best = best_partition(instance)
-    result = solve(instance, "priced", start=best if start == "optimal" else None, time_limit=0.1)
+    result = solve(instance, "priced", SolveOptions(time_limit=0.1), start=best if start == "optimal" else None)
     assert result.bound is not None
     assert result.bound.value <= best_partition(instance.without_peaks()).bottleneck * (1 + 1e-9)
     assert (result.partition is None) == (start == "none")
@@ -162,7 +160,8 @@ def test_a_toy_is_proved_beyond_all_cuts() -> None:
     instance = Instance(graph, Platform(3, 1.0))
     start = Partition(instance, [0, 0, 0, 1, 1, 2, 2])
     priced, *others = (
-        solve(instance, model, start=start, time_limit=20).bound for model in ("priced", "simple", "pigeonhole")
+        solve(instance, model, SolveOptions(time_limit=20), start=start).bound
+        for model in ("priced", "simple", "pigeonhole")
     )
     assert priced is not None
     assert min(priced.witness["prices"]) >= 0
@@ -173,7 +172,7 @@ def test_prices_are_stated_for_the_nodes_of_the_original_graph() -> None:
     """Node 0, a constant, is merged away; its price is 0."""
     graph = ComputationGraph.from_edges([(0, 1), *((1, v) for v in range(2, 9))], [0.0, *[1.0] * 8], [0.1] * 9)
     instance = Instance(graph, Platform(3, 1.0))
-    result = solve(instance, "priced", start=best_of_kahn(instance), time_limit=2)
+    result = solve(instance, "priced", SolveOptions(time_limit=2), start=best_of_kahn(instance))
     assert result.bound is not None
     prices = result.bound.witness["prices"]
     assert len(prices) == 9
@@ -237,10 +236,18 @@ def test_a_search_does_not_drift_to_all_nodes(seed: int) -> None:
     assert search.cost(block) <= start.bottleneck * (1 + 1e-9)
 
 
-def after(searches: int) -> Callable[[], bool]:
-    """Tells a search for prices to stop after that many searches for a block."""
-    left = iter(range(searches - 1))
-    return lambda: next(left, None) is None
+class Searches(Deadline):
+    """Passes when a search for prices has looked at it that many times, once after each search for a block."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.looks = [number]
+
+    @property
+    def passed(self) -> bool:
+        """Whether this is the last look."""
+        self.looks[0] -= 1
+        return self.looks[0] <= 0
 
 
 @settings(max_examples=60)
@@ -255,7 +262,7 @@ def test_no_known_block_is_worth_more_than_one(start: Partition) -> None:
     costs = {inside.tobytes(): cost for inside, cost in convex_sets(without_overflow(start.instance))}
     for _ in range(3):
         ceiling = search.ceiling
-        search.improve(1000, after(90))
+        search.improve(1000, Searches(90))
         assert search.prices.min() >= 0
         assert search.prices.max() > 0
         assert bound.value <= search.ceiling <= ceiling
@@ -274,7 +281,7 @@ def test_prices_of_a_seed_are_the_same_again() -> None:
     answers = []
     for seed in (3, 3, 4):
         search = PriceSearch(best_of_kahn(instance), seed)
-        search.improve(1000, after(100))
+        search.improve(1000, Searches(100))
         answers.append((search.prices, search.ceiling))
     assert (answers[0][0] == answers[1][0]).all()
     assert answers[0][1] == answers[1][1]
@@ -285,7 +292,7 @@ def test_a_search_for_prices_stops_in_the_middle_of_a_round() -> None:
     """Of a large graph one round takes many seconds."""
     instance = Instance(regal_style("watts-strogatz", 60, seed=0), Platform(8, 1.0))
     search = PriceSearch(best_of_kahn(instance))
-    asked = []
-    search.improve(1000, lambda: bool(asked.append(None) or len(asked) >= 5))
-    assert len(asked) <= 6
-    search.improve(1000, lambda: True)
+    asked = Searches(5)
+    search.improve(1000, asked)
+    assert asked.looks[0] >= -1
+    search.improve(1000, Deadline.after(0))

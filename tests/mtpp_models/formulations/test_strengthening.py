@@ -22,7 +22,7 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 from instances.certificate_file import read_certificate
 from instances.json_files import write_json
 from instances.random_graphs import TOYS, regal_style
-from mtpp_models import Formulation, ScaledInstance, Strengthening, solve
+from mtpp_models import Formulation, ScaledInstance, SolveOptions, Strengthening, solve
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import reachability
 from mtpp_models.cuts.windows import windows
@@ -173,10 +173,10 @@ def starts(instance: Instance) -> list[Partition]:
     return [best_partition(instance), random, Partition(instance, [0] * instance.graph.n)]
 
 
-def check_bounds(instance: Instance, names: tuple[str, ...], **options: object) -> None:
+def check_bounds(instance: Instance, names: tuple[str, ...], **more: object) -> None:
     value = optimum(instance)
     for name, start in itertools.product(names, starts(instance)):
-        result = solve(instance, name, start=start, **options)  # type: ignore[arg-type]
+        result = solve(instance, name, start=start, **more)  # type: ignore[arg-type]
         assert result.bound is not None
         # What solvers leave for rounding is a part of the start, and much of an optimum far below that.
         assert result.bound.optimal or result.bound.value < 0.6 * start.bottleneck
@@ -245,7 +245,7 @@ def test_every_solver_proves_an_optimal_start(solver: str) -> None:
     ):
         instance, value = TOYS[name]()
         start = solve(instance, "exact").partition
-        result = solve(instance, model, solver=solver, start=start)
+        result = solve(instance, model, SolveOptions(solver=solver), start=start)
         assert result.bound is not None
         assert result.bound.value <= value * (1 + 1e-9)
         assert result.proved or model == "coarse-2+all"
@@ -278,7 +278,7 @@ def test_what_takes_too_long_proves_nothing_false() -> None:
     instance = Instance(regal_style("erdos-renyi", 60, seed=1), Platform(8, 1.0))
     start = HEURISTICS["brkga-100"].run(instance, np.random.default_rng(0))
     for limit in (0.01, 0.1, 1.0):
-        combine(start, solve(instance, "exact+all", start=start, time_limit=limit))
+        combine(start, solve(instance, "exact+all", SolveOptions(time_limit=limit), start=start))
 
 
 @pytest.mark.parametrize("name", ["exact+al", "exact+", "exact+all-window", "bottleneck+all", "simple+cuts"])

@@ -13,7 +13,7 @@ from strategies import compositions, heavy_overflows, instances, partitions
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.random_graphs import regal_style
-from mtpp_models import Case, Formulation, ScaledInstance, solve
+from mtpp_models import Case, Formulation, ScaledInstance, SolveOptions, solve
 from mtpp_models.formulations.superblocks import coarse, equal_sizes, merged, superblocks
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
@@ -121,7 +121,7 @@ def test_every_size_of_model_accepts_a_start() -> None:
     instance = Instance(regal_style("watts-strogatz", 30, seed=0), Platform(8, bandwidth=1))
     start = HEURISTICS["brkga-100"].run(instance, np.random.default_rng(0))
     for j in (2, 3, 8):
-        assert "MIP start solution is feasible" in solve(instance, coarse(j), start=start, gap=0.9).log
+        assert "MIP start solution is feasible" in solve(instance, coarse(j), SolveOptions(gap=0.9), start=start).log
 
 
 def test_no_superblock_is_refused() -> None:

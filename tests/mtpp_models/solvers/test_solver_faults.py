@@ -24,6 +24,7 @@ from mtpp_models import (
     MODELS,
     SOLVERS,
     Formulation,
+    SolveOptions,
     SolverFaultError,
     SolverNotAvailableError,
     available_solvers,
@@ -105,7 +106,7 @@ def test_a_faulty_program_is_named(script: str, symptom: str, small: Instance, f
     """The message names the solver, what it did, and what to do."""
     fake(script)
     with pytest.raises(SolverFaultError) as caught:
-        solve(small, "exact", solver="cbc", time_limit=30)
+        solve(small, "exact", SolveOptions(solver="cbc", time_limit=30))
     message = str(caught.value)
     assert message.startswith("Solver cbc ")
     assert symptom in message
@@ -119,7 +120,7 @@ def test_a_distorted_answer_is_found_out(script: str, symptom: str, small: Insta
     """What contradicts itself does not count."""
     fake(script)
     with pytest.raises(SolverFaultError, match=symptom):
-        solve(small, "exact", solver="cbc", time_limit=30)
+        solve(small, "exact", SolveOptions(solver="cbc", time_limit=30))
 
 
 def test_a_program_that_ignores_its_limit_ends_with_its_children(
@@ -132,7 +133,7 @@ def test_a_program_that_ignores_its_limit_ends_with_its_children(
     script = f"{_VERSION}trap '' INT TERM\nsleep 1000 &\necho $! > {child}\nwhile :; do sleep 1000; done"
     fake(script)
     with pytest.raises(SolverFaultError, match="did not end within its"):
-        solve(small, "exact", solver="cbc", time_limit=0.5)
+        solve(small, "exact", SolveOptions(solver="cbc", time_limit=0.5))
     number = int(child.read_text())
     for _ in range(500):
         if not Path(f"/proc/{number}").exists() or ") Z " in Path(f"/proc/{number}/stat").read_text():
@@ -183,7 +184,7 @@ def test_a_faulty_solver_costs_a_table_its_own_runs(folder: Path, fake: Fake) ->
 
 def test_a_lie_that_a_later_partition_shows_is_dropped(small: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bound between the optimum and the start is believed until a better partition is known."""
-    truth = certify(small, time_limit=20)
+    truth = certify(small, SolveOptions(time_limit=20))
     assert truth.partition is not None
     lie = truth.partition.bottleneck * 1.001
     real = SOLVERS["highs"]
@@ -196,9 +197,9 @@ def test_a_lie_that_a_later_partition_shows_is_dropped(small: Instance, monkeypa
     monkeypatch.setitem(SOLVERS, "liar", Solver("liar", "none", lambda: "1", run, 0.0))
     start = HEURISTICS["random-1"].run(small, np.random.default_rng(0))
     assert start.bottleneck > lie
-    lied = solve(small, "exact", solver="liar", start=start)
+    lied = solve(small, "exact", SolveOptions(solver="liar"), start=start)
     faults: list[SolverNotAvailableError] = []
-    result = certify(small, time_limit=20, solver="liar", known=[lied], on_fault=faults.append)
+    result = certify(small, SolveOptions(time_limit=20, solver="liar"), known=[lied], on_fault=faults.append)
     assert result.bound is not None
     assert result.bound.value <= truth.partition.bottleneck * (1 + 1e-9)
     assert "against a partition" in str(faults[0])
@@ -209,7 +210,7 @@ def test_a_lie_that_a_later_partition_shows_is_dropped(small: Instance, monkeypa
 )
 def test_a_name_runs_no_program(name: str, small: Instance) -> None:
     """Pyomo takes a path or any program of the search path as a solver, and runs it."""
-    for ask in (find_solver, lambda name: solve(small, solver=name)):
+    for ask in (find_solver, lambda name: solve(small, options=SolveOptions(solver=name))):
         with pytest.raises((InputError, SolverNotAvailableError), match=r"no solver called .*hoose one of .*highs"):
             ask(name)
 
@@ -225,7 +226,7 @@ def test_a_missing_solver_names_its_package(small: Instance) -> None:
     if not missing:
         pytest.skip("every solver is installed")
     with pytest.raises(SolverNotAvailableError, match=f"install {SOLVERS[missing[0]].package.split()[0]}"):
-        solve(small, solver=missing[0])
+        solve(small, options=SolveOptions(solver=missing[0]))
 
 
 def test_a_model_beyond_a_limited_licence_is_one_line() -> None:
@@ -235,7 +236,7 @@ def test_a_model_beyond_a_limited_licence_is_one_line() -> None:
         pytest.skip("a full licence of Gurobi is set up")
     large = Instance(regal_style("barabasi-albert", 70, seed=0), Platform(40, 1.0))
     with pytest.raises(SolverNotAvailableError, match=r"^Gurobi cannot solve this model: .*\.$"):
-        solve(large, "exact", solver="gurobi", time_limit=1)
+        solve(large, "exact", SolveOptions(solver="gurobi", time_limit=1))
 
 
 def apart(instance: Instance, **changes: object) -> Formulation:
