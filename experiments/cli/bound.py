@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from experiments.cli import options
 from experiments.cli.exit_codes import DONE, INTERRUPTED, NOTHING
-
-if TYPE_CHECKING:
-    from instances import Result
+from experiments.cli.inputs import PartitioningQuestion, Solving
+from experiments.cli.outputs import Files, file_for, read_starts
+from experiments.cli.words import takes_words
 
 __all__ = ["bound"]
 
 
+@takes_words
 def bound(
-    graph: options.Graph,
-    blocks: options.Blocks,
-    bandwidth: options.Bandwidth = None,
-    memory: options.Memory = None,
-    activation_buffer: options.ActivationBuffer = None,
-    dim: options.Dim = None,
-    level: options.Level = "operator",
-    training: options.Training = False,
-    reader: options.Reader = None,
-    communication: options.Communication = "size",
-    input_work: options.InputWork = None,
-    time_unit: options.TimeUnit = None,
+    *,
+    question: PartitioningQuestion,
     model: Annotated[
         str,
         typer.Option(
@@ -40,14 +31,9 @@ def bound(
     relaxation: Annotated[
         bool, typer.Option("--relaxation", help="Solve the linear relaxation.", rich_help_panel=options.SEARCH)
     ] = False,
-    solver: options.Solver = "highs",
-    time_limit: options.TimeLimit = 60.0,
-    gap: options.Gap = 0.0,
-    threads: options.Threads = 1,
-    seed: options.Seed = 0,
+    solving: Solving,
     start: options.Start = None,
-    out: options.Out = None,
-    plot: options.Plot = None,
+    files: Files,
     export: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the model (.lp or .mps) instead of solving it.")
     ] = None,
@@ -56,39 +42,28 @@ def bound(
 
     Example: mtpp bound bert-base -k 8 --model guess-the-bottleneck --solver highs --time-limit 60
     """
-    from experiments.cli.inputs import load_instances
-    from experiments.cli.outputs import check_files, draw, for_k, read_starts, write_certificate
-
-    check_files(out, plot, export)
-    instances = load_instances(
-        graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
-        dims=dim or (), level=level, training=training, reader=reader, communication=communication,
-        input_work=input_work, time_unit=time_unit,
-    )  # fmt: skip
+    files.check(export)
+    settings = solving.options()
+    instances = question.instances()
     starts = read_starts(start, instances)
 
-    from experiments.cli.rows import bound_row, print_rows
+    from experiments.cli.rows import bound_row, printed
     from experiments.progress import LiveLine
-    from mtpp_models import SolveOptions, solve, write_model
+    from mtpp_models import solve, write_model
 
     if export is not None:
         for instance, begin in zip(instances, starts, strict=True):
-            for file in write_model(instance, model, for_k(export, instance, instances), begin):
+            for file in write_model(instance, model, file_for(export, instance, instances), begin):
                 print(file)
         return DONE
-    told = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    answers: list[Result] = []
-    try:
+    with printed(bound_row) as answers:
         for instance, begin in zip(instances, starts, strict=True):
-            with LiveLine(f"{instance.name}, k = {instance.k}") as live:
-                answer = solve(instance, model, told, start=begin, relaxation=relaxation, on_progress=live.show)
+            with LiveLine(instance.label) as live:
+                answer = solve(instance, model, settings, start=begin, relaxation=relaxation, on_progress=live.show)
             answers.append(answer)
-            write_certificate([answer], out, instances)
-            draw(answer, plot, instances)
+            own = files.of(instance, instances)
+            own.write_certificate([answer])
+            own.draw(answer)
             if answer.interrupted:
-                break
-    finally:
-        print_rows([bound_row(answer) for answer in answers])
-    if answers[-1].interrupted:
-        return INTERRUPTED
+                return INTERRUPTED
     return NOTHING if any(answer.bound is None for answer in answers) else DONE

@@ -1,69 +1,75 @@
-"""``mtpp import``: read a network or a profile, say what it is, and write it as a graph file."""
+"""The verb ``mtpp import``: read a network or a profile, say what it is, and write it as a graph file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from experiments.cli.outputs import check_files
-from experiments.cli.units import parse_dims
+from experiments.cli import options
+from experiments.cli.exit_codes import DONE
+from experiments.cli.inputs import Reading
+from experiments.cli.outputs import Files
+from experiments.cli.words import Without, takes_words
+from instances import save_graph
 from instances.errors import InputError
-from instances.graph.graph_file import save_graph
 from instances.graph.summary import Summary, summarise
-from instances.readers import load_graph
 from instances.roofline import Device
 
-__all__ = ["import_graph", "summary_rows"]
+__all__ = ["Pricing", "import_graph", "summary_rows"]
+
+# Attributes that are worth a line, and what it is called.
+_NOTES = {
+    "flops": "flops",
+    "multiply_adds": "multiply-adds",
+    "parameter_count": "parameters",
+    "views_folded": "views folded",
+    "unknown_operators": "unknown operators, only their bytes count",
+    "approximate_loops": "loops with a guessed cost",
+    "unused_parameters": "parameters that nothing reads",
+    "warnings": "warnings",
+}
 
 
+@dataclass(frozen=True)
+class Pricing:
+    """Where the work of a network comes from that has no times; the fields are the words of the command line."""
+
+    cost: options.Cost = None
+    peak_flops: options.PeakFlops = None
+    memory_bandwidth: options.MemoryBandwidth = None
+
+    @property
+    def device(self) -> Device | None:
+        """The device of which a roof is given."""
+        given = {"peak_flops": self.peak_flops, "memory_bandwidth": self.memory_bandwidth}
+        roofs = {name: value for name, value in given.items() if value is not None}
+        return Device(**roofs) if roofs else None
+
+
+@takes_words
 def import_graph(
-    spec: str,
-    out: Path | None,
     *,
-    dims: Iterable[str] = (),
-    level: str = "operator",
-    training: bool = False,
-    reader: str | None = None,
-    cost: str | None = None,
-    peak_flops: float | None = None,
-    memory_bandwidth: float | None = None,
-    input_work: str | None = None,
-    time_unit: str | None = None,
-) -> Summary:
-    """Read a graph and write it to `out`, if given.
+    graph: options.Graph,
+    files: Annotated[Files, Without({"plot"})],
+    reading: Annotated[Reading, Without({"communication"})],
+    pricing: Pricing,
+) -> int:
+    """Read a network or a profile, print what it is, and write it as a graph file.
 
-    Parameters
-    ----------
-    spec : str
-        An architecture or a file.
-    out : Path, optional
-        File of the format mtpp-graph/1.
-    dims, level, training, reader, cost, input_work, time_unit
-        As for `load_graph`; the dimensions are ``name=number`` pairs.
-    peak_flops, memory_bandwidth : float, optional
-        Of the device that turns operations and bytes into seconds [1/s, bytes/s].
-
-    Returns
-    -------
-    Summary
-
-    Raises
-    ------
-    InputError
-        If an option or the graph is refused.
+    Example: mtpp import model.onnx --dim batch=8 --dim sequence=128 --out graph.json
     """
-    check_files(out, None)
-    if out is not None and out.exists() and Path(spec).exists() and out.samefile(spec):
-        raise InputError(f"{out}: this is the file to read; give --out another name.")
-    given = {"peak_flops": peak_flops, "memory_bandwidth": memory_bandwidth}
-    roofs = {name: value for name, value in given.items() if value is not None}
-    graph = load_graph(
-        spec, dims=parse_dims(dims), level=level, training=training, reader=reader,
-        device=Device(**roofs) if roofs else None, cost=cost, input_work=input_work, time_unit=time_unit,
-    )  # fmt: skip
-    if out is not None:
-        save_graph(graph, out)
-    return summarise(graph)
+    from experiments.text_tables import left_aligned
+
+    files.check()
+    if files.out is not None and files.out.exists() and Path(graph).exists() and files.out.samefile(graph):
+        raise InputError(f"{files.out}: this is the file to read; give --out another name.")
+    network = reading.load(graph, device=pricing.device, cost=pricing.cost)
+    if files.out is not None:
+        save_graph(network, files.out)
+    print(left_aligned(summary_rows(summarise(network))))
+    return DONE
 
 
 def summary_rows(summary: Summary) -> list[tuple[str, str]]:
@@ -95,16 +101,3 @@ def _shown(value: object, depth: int = 2) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_shown(item, depth - 1) for item in value)
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-#: Attributes that are worth a line, and what it is called.
-_NOTES = {
-    "flops": "flops",
-    "multiply_adds": "multiply-adds",
-    "parameter_count": "parameters",
-    "views_folded": "views folded",
-    "unknown_operators": "unknown operators, only their bytes count",
-    "approximate_loops": "loops with a guessed cost",
-    "unused_parameters": "parameters that nothing reads",
-    "warnings": "warnings",
-}

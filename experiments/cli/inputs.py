@@ -1,51 +1,107 @@
-"""From command-line words to instances."""
+"""From command-line words to graphs, instances and options."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from experiments.cli import options
 from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts, parse_dims
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.readers import load_graph
 from instances.suites import SUITES
 
-__all__ = ["load_instances", "load_targets"]
+if TYPE_CHECKING:
+    from mtpp_models import SolveOptions
 
-#: What --bandwidth is if the work is in seconds [bytes/s].
-DEFAULT_BANDWIDTH = 25e9
+__all__ = ["PartitioningQuestion", "Reading", "Solving", "bandwidth_of", "load_targets", "memory_limits"]
+
+# What --bandwidth is if the work is in seconds [bytes/s].
+_DEFAULT_BANDWIDTH = 25e9
 
 
-def load_instances(
-    spec: str,
-    blocks: str,
-    *,
-    bandwidth: str | None = None,
-    memory: str | None = None,
-    activation_buffer: str | None = None,
-    dims: Iterable[str] = (),
-    level: str = "operator",
-    training: bool = False,
-    reader: str | None = None,
-    communication: str = "size",
-    input_work: str | None = None,
-    time_unit: str | None = None,
-) -> list[Instance]:
-    """One instance per k of a graph.
+@dataclass(frozen=True)
+class Reading:
+    """How a graph is read; the fields are the words of the command line."""
 
-    Raises
-    ------
-    InputError
-        If an option or the graph is refused.
-    """
-    counts = parse_counts(blocks)
-    limits = _memory_limits(memory, activation_buffer)
-    graph = load_graph(
-        spec, dims=parse_dims(dims), level=level, training=training, reader=reader, communication=communication,
-        input_work=input_work, time_unit=time_unit,
-    )  # fmt: skip
-    rate = _bandwidth(graph, bandwidth, communication)
-    return [Instance(graph, Platform(k, rate, *limits)) for k in counts]
+    dim: options.Dim = None
+    level: options.Level = "operator"
+    training: options.Training = False
+    reader: options.Reader = None
+    communication: options.Communication = "size"
+    input_work: options.InputWork = None
+    time_unit: options.TimeUnit = None
+
+    def load(self, spec: str, **options: Any) -> ComputationGraph:
+        """The graph of an architecture or a file.
+
+        Parameters
+        ----------
+        spec : str
+        **options
+            Of `load_graph`, those that are no fields here.
+
+        Raises
+        ------
+        InputError
+            If an option or the graph is refused.
+        """
+        return load_graph(
+            spec, dims=parse_dims(self.dim or ()), level=self.level, training=self.training, reader=self.reader,
+            communication=self.communication, input_work=self.input_work, time_unit=self.time_unit, **options,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitioningQuestion:
+    """What is to be partitioned; the fields are the words of the command line."""
+
+    graph: options.Graph
+    blocks: options.Blocks
+    bandwidth: options.Bandwidth = None
+    memory: options.Memory = None
+    activation_buffer: options.ActivationBuffer = None
+    reading: Reading
+
+    def instances(self) -> list[Instance]:
+        """One instance for each k.
+
+        Raises
+        ------
+        InputError
+            If an option or the graph is refused.
+        """
+        counts = parse_counts(self.blocks)
+        limits = memory_limits(self.memory, self.activation_buffer)
+        graph = self.reading.load(self.graph)
+        costs_given = self.bandwidth is None and self.reading.communication == "cost"
+        rate = 1.0 if costs_given else bandwidth_of(graph, self.bandwidth)
+        return [Instance(graph, Platform(k, rate, *limits)) for k in counts]
+
+
+@dataclass(frozen=True)
+class Solving:
+    """How models are solved; the fields are the words of the command line."""
+
+    solver: options.Solver = "highs"
+    time_limit: options.TimeLimit = 60.0
+    gap: options.Gap = 0.0
+    threads: options.Threads = 1
+    seed: options.Seed = 0
+
+    def options(self) -> SolveOptions:
+        """The same as a model takes it.
+
+        Raises
+        ------
+        InputError
+            If a value is out of its range.
+        """
+        from mtpp_models import SolveOptions
+
+        return SolveOptions(**vars(self))
 
 
 def load_targets(
@@ -59,12 +115,12 @@ def load_targets(
         If an option or a graph is refused, or `bandwidth` is given for a suite, which has its own.
     """
     counts = parse_counts(blocks)
-    limits = _memory_limits(memory, activation_buffer)
+    limits = memory_limits(memory, activation_buffer)
     found = []
     for target in targets:
         if target not in SUITES:
             graph = _load(target)
-            found += [Instance(graph, Platform(k, _bandwidth(graph, bandwidth, "size"), *limits)) for k in counts]
+            found += [Instance(graph, Platform(k, bandwidth_of(graph, bandwidth), *limits)) for k in counts]
             continue
         if bandwidth is not None:
             raise InputError(
@@ -85,7 +141,14 @@ def _load(target: str) -> ComputationGraph:
         raise InputError(f"{error} Suites are {', '.join(SUITES)}.") from None
 
 
-def _memory_limits(memory: str | None, activation_buffer: str | None) -> tuple[float, float | None]:
+def memory_limits(memory: str | None, activation_buffer: str | None) -> tuple[float, float | None]:
+    """Memory of a block and the part of it for activations [bytes], as a `Platform` takes them.
+
+    Raises
+    ------
+    InputError
+        If one is no size, or there is a part without a whole.
+    """
     if activation_buffer is not None and memory is None:
         raise InputError(f"--activation-buffer {activation_buffer}: it is a part of --memory; give that as well.")
     return (
@@ -94,14 +157,19 @@ def _memory_limits(memory: str | None, activation_buffer: str | None) -> tuple[f
     )
 
 
-def _bandwidth(graph: ComputationGraph, text: str | None, communication: str) -> float:
+def bandwidth_of(graph: ComputationGraph, text: str | None, default: float = _DEFAULT_BANDWIDTH) -> float:
+    """What ``--bandwidth`` says, or the default [bytes per unit of work time].
+
+    Raises
+    ------
+    InputError
+        If the text is no rate, or missing although the work of the graph is not in seconds.
+    """
     if text is not None:
         return parse_bandwidth(text, graph.time_unit)
-    if communication == "cost":
-        return 1.0
     if graph.time_unit != "s":
         raise InputError(
             f"{graph.name}: the work is in units of {graph.time_unit!r}; "
             f"give --bandwidth, the bytes per {graph.time_unit}."
         )
-    return DEFAULT_BANDWIDTH
+    return default

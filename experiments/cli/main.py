@@ -24,6 +24,7 @@ from experiments.cli.bound import bound
 from experiments.cli.certify import certify
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
+from experiments.cli.import_graph import import_graph
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
@@ -105,35 +106,7 @@ def list_names(
 
 for verb in (partition, bound, certify, plan, place, verify):
     app.command()(verb)
-
-
-@app.command("import")
-def import_(
-    graph: options.Graph,
-    out: options.Out = None,
-    dim: options.Dim = None,
-    level: options.Level = "operator",
-    training: options.Training = False,
-    reader: options.Reader = None,
-    cost: options.Cost = None,
-    peak_flops: options.PeakFlops = None,
-    memory_bandwidth: options.MemoryBandwidth = None,
-    input_work: options.InputWork = None,
-    time_unit: options.TimeUnit = None,
-) -> int:
-    """Read a network or a profile, print what it is, and write it as a graph file.
-
-    Example: mtpp import model.onnx --dim batch=8 --dim sequence=128 --out graph.json
-    """
-    from experiments.cli.import_graph import import_graph, summary_rows
-    from experiments.text_tables import left_aligned
-
-    summary = import_graph(
-        graph, out, dims=dim or (), level=level, training=training, reader=reader,
-        cost=cost, peak_flops=peak_flops, memory_bandwidth=memory_bandwidth, input_work=input_work, time_unit=time_unit,
-    )  # fmt: skip
-    print(left_aligned(summary_rows(summary)))
-    return DONE
+app.command("import")(import_graph)
 
 
 @app.command()

@@ -8,68 +8,50 @@ import typer
 
 from experiments.cli import options
 from experiments.cli.exit_codes import DONE, INTERRUPTED
+from experiments.cli.inputs import PartitioningQuestion
+from experiments.cli.outputs import Files
+from experiments.cli.words import takes_words
+from instances import save_partition
+from instances.deadline import Deadline
+from instances.interrupts import catch_interrupt
 
 __all__ = ["partition"]
 
 
+@takes_words
 def partition(
-    graph: options.Graph,
-    blocks: options.Blocks,
-    bandwidth: options.Bandwidth = None,
-    memory: options.Memory = None,
-    activation_buffer: options.ActivationBuffer = None,
-    dim: options.Dim = None,
-    level: options.Level = "operator",
-    training: options.Training = False,
-    reader: options.Reader = None,
-    communication: options.Communication = "size",
-    input_work: options.InputWork = None,
-    time_unit: options.TimeUnit = None,
+    *,
+    question: PartitioningQuestion,
     method: Annotated[
         str, typer.Option(metavar="NAME", help="See mtpp list heuristics.", rich_help_panel=options.SEARCH)
     ] = "portfolio",
     seed: options.Seed = 0,
     time_limit: options.OptionalTimeLimit = None,
-    out: options.Out = None,
-    plot: options.Plot = None,
+    files: Files,
 ) -> int:
     """Search for a partition with a small bottleneck.
 
     Example: mtpp partition bert-base -k 8 --bandwidth 25GB/s --dim batch=8 --out partition.json --plot partition.svg
     """
-    from experiments.cli.inputs import load_instances
-    from experiments.cli.outputs import check_files, draw, for_k
-
-    check_files(out, plot)
-    instances = load_instances(
-        graph, blocks, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
-        dims=dim or (), level=level, training=training, reader=reader, communication=communication,
-        input_work=input_work, time_unit=time_unit,
-    )  # fmt: skip
+    files.check()
+    instances = question.instances()
 
     import numpy as np
 
-    from experiments.cli.rows import partition_row, print_rows
+    from experiments.cli.rows import partition_row, printed
     from experiments.progress import LiveLine
     from heuristics import Limits, search
-    from instances.deadline import Deadline
-    from instances.interrupts import catch_interrupt
-    from instances.partitioning.partition_file import save_partition
 
-    rows = []
-    with catch_interrupt() as interrupted:
-        try:
-            for instance in instances:
-                with LiveLine(f"{instance.name}, k = {instance.k}, {method}"):
-                    limits = Limits(Deadline.after(time_limit, interrupted))
-                    answer = search(instance, method, np.random.default_rng(seed), limits)
-                rows.append(partition_row(answer))
-                assert answer.partition is not None
-                if out is not None:
-                    save_partition(answer.partition, for_k(out, instance, instances))
-                draw(answer, plot, instances)
-                if interrupted.is_set():
-                    break
-        finally:
-            print_rows(rows)
-    return INTERRUPTED if interrupted.is_set() else DONE
+    with catch_interrupt() as interrupted, printed(partition_row) as answers:
+        for instance in instances:
+            with LiveLine(f"{instance.label}, {method}"):
+                limits = Limits(Deadline.after(time_limit, interrupted))
+                answer = search(instance, method, np.random.default_rng(seed), limits)
+            answers.append(answer)
+            own = files.of(instance, instances)
+            if own.out is not None and answer.partition is not None:
+                save_partition(answer.partition, own.out)
+            own.draw(answer)
+            if interrupted.is_set():
+                return INTERRUPTED
+    return DONE

@@ -1,35 +1,41 @@
-"""The verb ``place``: from words to a placement instance, a placement and what is printed of them."""
+"""The verb ``mtpp place``: from words to a placement instance, a placement and what is printed of them."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.cli import options
 from experiments.cli.exit_codes import DONE, INTERRUPTED, NOTHING
+from experiments.cli.inputs import Reading, bandwidth_of
+from experiments.cli.outputs import Files
+from experiments.cli.units import parse_bytes
+from experiments.cli.words import Without, takes_words
 from instances.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from instances import ComputationGraph
     from instances.placement.placement import Placement
+    from instances.placement.problem import PlacementInstance
 
-__all__ = ["load_step", "place", "placement_row"]
+__all__ = ["PlacementQuestion", "place", "placement_row"]
 
 
-def place(
+@dataclass(frozen=True, kw_only=True)
+class PlacementQuestion:
+    """What is to be placed; the fields are the words of the command line."""
+
     graph: Annotated[
         str,
         typer.Argument(
             metavar="GRAPH", help="An architecture, a file, or a graph of a family: nmt-SEED, cifar10-SEED, ptb-SEED."
         ),
-    ],
+    ]
     devices: Annotated[
         int, typer.Option("-k", metavar="K", min=1, help="Number of devices.", rich_help_panel=options.QUESTION)
-    ],
+    ]
     bandwidth: Annotated[
         str | None,
         typer.Option(
@@ -38,7 +44,7 @@ def place(
             "family, else 25GB/s]",
             rich_help_panel=options.QUESTION,
         ),
-    ] = None,
+    ] = None
     memory: Annotated[
         str | None,
         typer.Option(
@@ -46,12 +52,39 @@ def place(
             help="Memory of a device, such as 16GiB.  [default: no limit]",
             rich_help_panel=options.QUESTION,
         ),
-    ] = None,
-    dim: options.Dim = None,
-    training: options.Training = False,
-    reader: options.Reader = None,
-    input_work: options.InputWork = None,
-    time_unit: options.TimeUnit = None,
+    ] = None
+    reading: Annotated[Reading, Without({"level", "communication"})]
+
+    def instance(self) -> PlacementInstance:
+        """The nodes of one step, and the devices.
+
+        Raises
+        ------
+        InputError
+            If an option or the graph is refused.
+        """
+        from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+        from instances.placement.problem import PlacementInstance
+
+        family, _, seed = self.graph.partition("-")
+        if family in PLACEMENT_FAMILIES and seed.isascii() and seed.isdigit():
+            if self.reading != Reading():
+                raise InputError(
+                    f"{self.graph}: this graph has no options; leave out --dim, --training, --reader and the like."
+                )
+            graph = PLACEMENT_FAMILIES[family].graph(int(seed))
+            bandwidth = bandwidth_of(graph, self.bandwidth, BANDWIDTH)
+        else:
+            graph = self.reading.load(self.graph)
+            bandwidth = bandwidth_of(graph, self.bandwidth)
+        memory = math.inf if self.memory is None else parse_bytes(self.memory, "--memory")
+        return PlacementInstance(graph, self.devices, bandwidth, memory)
+
+
+@takes_words
+def place(
+    *,
+    question: PlacementQuestion,
     groups: Annotated[
         int | None,
         typer.Option(
@@ -68,8 +101,7 @@ def place(
     time_limit: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="[default: none]", rich_help_panel=options.SEARCH)
     ] = None,
-    out: options.Out = None,
-    plot: options.Plot = None,
+    files: Files,
 ) -> int:
     """Place the nodes of a step on devices, data going back and forth, so that the step is short.
 
@@ -77,14 +109,8 @@ def place(
 
     Example: mtpp place inception-v3 --training --dim batch=32 -k 4 --method anneal --plot placement.png
     """
-    from experiments.cli.outputs import check_files
-    from experiments.cli.units import parse_bytes
-
-    check_files(out, plot)
-    step, rate = load_step(
-        graph, bandwidth, dims=dim or (), training=training, reader=reader, input_work=input_work, time_unit=time_unit
-    )
-    limit = math.inf if memory is None else parse_bytes(memory, "--memory")
+    files.check()
+    instance = question.instance()
 
     import numpy as np
 
@@ -98,68 +124,26 @@ def place(
     from instances.placement.grouping import GROUPS, group_nodes
     from instances.placement.placement import Placement
     from instances.placement.placement_file import save_placement
-    from instances.placement.problem import PlacementInstance
 
     placer = find(PLACERS, method, "placer")
-    instance = PlacementInstance(step, devices, rate, limit)
-    grouping = group_nodes(step, groups or GROUPS)
-    grouped = PlacementInstance(grouping.graph, devices, rate, limit)
-    with catch_interrupt() as interrupted, LiveLine(f"{step.name} on {devices} devices, {method}"):
+    grouping = group_nodes(instance.graph, groups or GROUPS)
+    grouped = replace(instance, graph=grouping.graph)
+    with catch_interrupt() as interrupted, LiveLine(f"{instance.graph.name} on {instance.devices} devices, {method}"):
         limits = Limits(Deadline.after(time_limit, interrupted))
         found = placer.run(grouped, np.random.default_rng(seed), limits)
     placement = Placement(instance, found.device[grouping.group])
     row = placement_row(placement, method, grouping.graph.n)
     print(aligned(list(row), [list(row.values())]))
-    if out is not None:
-        save_placement(placement, out)
-    if plot is not None:
+    if files.out is not None:
+        save_placement(placement, files.out)
+    if files.plot is not None:
         from experiments.plots.partitions import save_figure
         from experiments.plots.placements import placement_figure
 
-        save_figure(placement_figure(placement), plot)
+        save_figure(placement_figure(placement), files.plot)
     if interrupted.is_set():
         return INTERRUPTED
     return DONE if placement.fits else NOTHING
-
-
-def load_step(
-    spec: str,
-    bandwidth: str | None = None,
-    *,
-    dims: Iterable[str] = (),
-    training: bool = False,
-    reader: str | None = None,
-    input_work: str | None = None,
-    time_unit: str | None = None,
-) -> tuple[ComputationGraph, float]:
-    """A graph and its bandwidth, from what ``mtpp place`` takes.
-
-    Raises
-    ------
-    InputError
-        If an option or the graph is refused.
-    """
-    from experiments.cli.inputs import DEFAULT_BANDWIDTH
-    from experiments.cli.units import parse_bandwidth, parse_dims
-    from instances.placement import families
-    from instances.readers import load_graph
-
-    sizes = parse_dims(dims)
-    family, _, seed = spec.partition("-")
-    if family in families.PLACEMENT_FAMILIES and seed.isascii() and seed.isdigit():
-        if sizes or training or reader is not None or input_work is not None or time_unit is not None:
-            raise InputError(f"{spec}: this graph has no options; leave out --dim, --training, --reader and the like.")
-        graph, rate = families.PLACEMENT_FAMILIES[family].graph(int(seed)), families.BANDWIDTH
-    else:
-        graph, rate = (
-            load_graph(spec, dims=sizes, training=training, reader=reader, input_work=input_work, time_unit=time_unit),
-            DEFAULT_BANDWIDTH,
-        )
-    if bandwidth is not None:
-        return graph, parse_bandwidth(bandwidth, graph.time_unit)
-    if graph.time_unit != "s":
-        raise InputError(f"{graph.name}: its work is in units of {graph.time_unit!r}; give --bandwidth per that unit.")
-    return graph, rate
 
 
 def placement_row(placement: Placement, method: str, groups: int) -> dict[str, str]:

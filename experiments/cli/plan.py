@@ -1,9 +1,10 @@
-"""The verb ``plan``: from words to a training instance, a plan, a bound and what is printed of them."""
+"""The verb ``mtpp plan``: from words to a training instance, a plan, a bound and what is printed of them."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,22 +12,31 @@ import typer
 
 from experiments.cli import options
 from experiments.cli.exit_codes import DONE
+from experiments.cli.outputs import Files
+from experiments.cli.units import parse_bandwidth, parse_bytes, parse_dims
+from experiments.cli.words import takes_words
 from instances.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.certificates.plan_certificate import PlanResult
-    from instances.planning import Cluster, Iteration, Schedule
+    from instances.planning import Cluster, Iteration, LayerChain, Schedule, TrainingInstance
 
-__all__ = ["load_cluster", "plan", "plan_rows"]
+__all__ = ["PlanFiles", "PlanningQuestion", "load_cluster", "plan", "plan_rows"]
+
+_SIMULATION = "simulation"
+_MOST_DEVICES = 256
 
 
-def plan(
+@dataclass(frozen=True, kw_only=True)
+class PlanningQuestion:
+    """What is to be planned; the fields are the words of the command line."""
+
     chain: Annotated[
         str,
         typer.Argument(
             metavar="CHAIN", help="A chain file, a PipeDream profile, an architecture, a graph, or simulation."
         ),
-    ],
+    ]
     cluster: Annotated[
         str,
         typer.Option(
@@ -34,10 +44,10 @@ def plan(
             help="A JSON or CSV file, servers as 8x4 or 6x2+3x4, 1080ti-8, v100-4, or simulation-SEED.",
             rich_help_panel=options.QUESTION,
         ),
-    ],
+    ]
     microbatches: Annotated[
         int, typer.Option(metavar="M", help="Microbatches of an iteration.", rich_help_panel=options.QUESTION)
-    ],
+    ]
     bandwidth: Annotated[
         str | None,
         typer.Option(
@@ -45,37 +55,85 @@ def plan(
             help="Of servers as 8x4: within them, and between them if that differs, such as 128Gbps,32Gbps.",
             rich_help_panel=options.QUESTION,
         ),
-    ] = None,
+    ] = None
     memory: Annotated[
         str | None,
         typer.Option(
             metavar="BYTES", help="Of a device, such as 16GiB.  [default: no limit]", rich_help_panel=options.QUESTION
         ),
-    ] = None,
+    ] = None
     parameter_copies: Annotated[
         float,
         typer.Option(metavar="X", help="Bytes kept per byte of parameters.", rich_help_panel=options.QUESTION),
-    ] = 4.0,
+    ] = 4.0
     full_duplex: Annotated[
         bool,
         typer.Option("--full-duplex", help="Links carry both directions at once.", rich_help_panel=options.QUESTION),
-    ] = False,
-    dim: options.Dim = None,
-    input_work: options.InputWork = None,
-    time_unit: options.TimeUnit = None,
-    planner: Annotated[
-        str, typer.Option(metavar="NAME", help="See mtpp list planners.", rich_help_panel=options.SEARCH)
-    ] = "improved",
-    seed: options.Seed = 0,
+    ] = False
+    dim: options.Dim = None
+    input_work: options.InputWork = None
+    time_unit: options.TimeUnit = None
+
+    def instance(self) -> TrainingInstance:
+        """The chain on its cluster.
+
+        Raises
+        ------
+        InputError
+            If an option, the chain or the cluster is refused.
+        """
+        from instances.planning import TrainingInstance
+
+        return TrainingInstance(
+            chain=self._chain(),
+            cluster=load_cluster(self.cluster, self.bandwidth),
+            microbatches=self.microbatches,
+            full_duplex=self.full_duplex,
+            memory=math.inf if self.memory is None else parse_bytes(self.memory, "--memory"),
+            parameter_copies=self.parameter_copies,
+        )
+
+    def _chain(self) -> LayerChain:
+        from instances.planning.bert import bert_chain
+        from instances.planning.plan_files import load_chain
+
+        simulated = self.chain == _SIMULATION
+        if self.dim and (simulated or (Path(self.chain).is_file() and Path(self.chain).suffix != ".onnx")):
+            raise InputError(
+                f"--dim {self.dim[0]}: only architectures and ONNX models have dimensions; leave this option out."
+            )
+        reading = {"input_work": self.input_work, "time_unit": self.time_unit}
+        if not simulated:
+            return load_chain(self.chain, dims=parse_dims(self.dim or ()), **reading)
+        if any(value is not None for value in reading.values()):
+            raise InputError(f"{self.chain}: this chain has no options; leave out --input-work and --time-unit.")
+        return bert_chain()
+
+
+@dataclass(frozen=True)
+class PlanFiles(Files):
+    """Where a plan is written and drawn; the fields are the words of the command line."""
+
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the plan as JSON.", rich_help_panel=options.FILES)
-    ] = None,
+    ] = None
     plot: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE", help="Draw stages and schedule (.png, .svg or .pdf).", rich_help_panel=options.FILES
         ),
-    ] = None,
+    ] = None
+
+
+@takes_words
+def plan(
+    *,
+    question: PlanningQuestion,
+    planner: Annotated[
+        str, typer.Option(metavar="NAME", help="See mtpp list planners.", rich_help_panel=options.SEARCH)
+    ] = "improved",
+    seed: options.Seed = 0,
+    files: PlanFiles,
 ) -> int:
     """Plan pipelined training: stages, replicas, devices and a schedule, and how much faster a plan could be.
 
@@ -83,32 +141,15 @@ def plan(
 
     Example: mtpp plan simulation --cluster 8x4 --bandwidth 128Gbps,32Gbps --microbatches 32 --out plan.json
     """
-    from experiments.cli.outputs import check_files
-    from experiments.cli.units import parse_bytes, parse_dims
-    from instances.planning import TrainingInstance
-    from instances.planning.bert import bert_chain
-    from instances.planning.plan_files import load_chain, save_plan
-
-    check_files(out, plot)
-    if dim and (chain == SIMULATION or (Path(chain).is_file() and Path(chain).suffix != ".onnx")):
-        raise InputError(f"--dim {dim[0]}: only architectures and ONNX models have dimensions; leave this option out.")
-    reading = {"input_work": input_work, "time_unit": time_unit}
-    if chain == SIMULATION and any(value is not None for value in reading.values()):
-        raise InputError(f"{SIMULATION}: this chain has no options; leave out --input-work and --time-unit.")
-    instance = TrainingInstance(
-        bert_chain() if chain == SIMULATION else load_chain(chain, dims=parse_dims(dim or ()), **reading),
-        load_cluster(cluster, bandwidth),
-        microbatches,
-        full_duplex,
-        math.inf if memory is None else parse_bytes(memory, "--memory"),
-        parameter_copies,
-    )
+    files.check()
+    instance = question.instance()
 
     import numpy as np
 
     from experiments.certificates.plan_certificate import certify_plan, guarantees
     from experiments.progress import LiveLine
     from experiments.text_tables import aligned, left_aligned
+    from instances.planning.plan_files import save_plan
 
     with LiveLine(f"{instance.chain.name} on {instance.cluster.name}, {planner}"):
         answer = certify_plan(instance, np.random.default_rng(seed), planner)
@@ -119,19 +160,18 @@ def plan(
         print(f"\n{aligned(*plan_rows(schedule))}")
     if planner == "spp":
         print("\n", "\n".join(guarantees(iteration)), sep="")
-    if plot is not None:
+    if files.plot is not None:
         from experiments.plots.partitions import save_figure
         from experiments.plots.plans import plan_figure
 
-        save_figure(plan_figure(iteration, answer.bound), plot)
-    if out is not None:
+        save_figure(plan_figure(iteration, answer.bound), files.plot)
+    if files.out is not None:
         if iteration.plan is None:
-            raise InputError(f"--out {out}: {planner} runs several pipelines side by side, which no plan file holds.")
-        save_plan(iteration.plan, out)
+            raise InputError(
+                f"--out {files.out}: {planner} runs several pipelines side by side, which no plan file holds."
+            )
+        save_plan(iteration.plan, files.out)
     return DONE
-
-
-SIMULATION = "simulation"
 
 
 def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
@@ -157,7 +197,6 @@ def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
     """
     import numpy as np
 
-    from experiments.cli.units import parse_bandwidth
     from instances.planning import Cluster
     from instances.planning.paper_settings import TESTBEDS, random_cluster
     from instances.planning.plan_files import read_cluster
@@ -167,12 +206,12 @@ def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
             raise InputError(f"--bandwidth {bandwidth}: the cluster {text} has its own; leave this option out.")
         if text in TESTBEDS:
             return TESTBEDS[text]()
-        if match := re.fullmatch(rf"{SIMULATION}-(\d+)", text):
+        if match := re.fullmatch(rf"{_SIMULATION}-(\d+)", text):
             return random_cluster(np.random.default_rng(int(match[1])))
         if not Path(text).is_file():
             raise InputError(
                 f"--cluster {text}: there is no such file; give one, servers such as 8x4, {', '.join(TESTBEDS)} or "
-                f"{SIMULATION}-0."
+                f"{_SIMULATION}-0."
             )
         return read_cluster(text)
     if bandwidth is None:
@@ -186,9 +225,6 @@ def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
         raise InputError(f"--cluster {text}: these are {devices} devices; give from 1 to {_MOST_DEVICES}.")
     servers = [size for count, size in parts for _ in range(count)]
     return Cluster.of_servers(servers, rates[0], rates[-1], name=text)
-
-
-_MOST_DEVICES = 256
 
 
 def plan_rows(schedule: Schedule) -> tuple[list[str], list[list[str]]]:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from experiments.text_tables import aligned
 from instances import Instance, Partition, Result
 from mtpp_models import simple
 
-__all__ = ["bound_row", "certificate_row", "partition_row", "print_rows"]
+__all__ = ["bound_row", "certificate_row", "partition_row", "printed"]
 
 #: Column to text.
 Row = dict[str, str]
 
 
-def print_rows(rows: Sequence[Row]) -> None:
-    """Print rows that have the same columns."""
-    if rows:
-        print(aligned(list(rows[0]), [list(row.values()) for row in rows]))
+@contextmanager
+def printed(row: Callable[[Result], Row]) -> Iterator[list[Result]]:
+    """A list of answers, whose rows are printed at the end, also when something has failed by then."""
+    answers: list[Result] = []
+    try:
+        yield answers
+    finally:
+        rows = [row(answer) for answer in answers]
+        if rows:
+            print(aligned(list(rows[0]), [list(row.values()) for row in rows]))
 
 
 def partition_row(answer: Result) -> Row:
