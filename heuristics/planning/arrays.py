@@ -1,4 +1,4 @@
-"""Instances, plans and schedules as plain arrays, for `kernels`."""
+"""Plans and schedules as plain arrays, for `kernels`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Plan, TrainingInstance
 
-__all__ = ["Costs", "Starts", "State", "Times"]
+__all__ = ["Starts", "State", "Times"]
 
 
 class Times(NamedTuple):
@@ -34,8 +34,13 @@ class Times(NamedTuple):
     @classmethod
     def of(cls, plan: Plan) -> Times:
         """Times of a plan."""
-        transfers = (plan.forward_transfer_time, plan.backward_transfer_time)
-        return cls(plan.forward_time, plan.backward_time, *transfers, plan.allreduce_time)
+        return cls(
+            f=plan.forward_time,
+            b=plan.backward_time,
+            cf=plan.forward_transfer_time,
+            cb=plan.backward_transfer_time,
+            A=plan.allreduce_time,
+        )
 
 
 class Starts(NamedTuple):
@@ -51,53 +56,12 @@ class Starts(NamedTuple):
     def of(cls, stages: int, microbatches: int) -> Starts:
         """Room for a schedule."""
         stage, channel = (stages, microbatches), (stages - 1, microbatches)
-        return cls(np.zeros(stage), np.zeros(stage), np.zeros(channel), np.zeros(channel), np.zeros(stages))
-
-
-class Costs(NamedTuple):
-    """A training instance as plain arrays; sums are those before each layer.
-
-    Parameters
-    ----------
-    forward, backward : (V, L + 1) floats
-        `TrainingInstance.scaled`.
-    params, stored : (L + 1,) floats
-        Sums of parameters and of what is stored [bytes].
-    forward_bytes, backward_bytes : (L,) floats
-        Transfers before each layer [bytes].
-    bandwidth : (V, V) floats
-    microbatches : int
-    full_duplex : bool
-    memory, copies : float
-    """
-
-    forward: FloatArray
-    backward: FloatArray
-    params: FloatArray
-    stored: FloatArray
-    forward_bytes: FloatArray
-    backward_bytes: FloatArray
-    bandwidth: FloatArray
-    microbatches: int
-    full_duplex: bool
-    memory: float
-    copies: float
-
-    @classmethod
-    def of(cls, instance: TrainingInstance) -> Costs:
-        """Arrays of an instance."""
-        chain = instance.chain
         return cls(
-            *instance.scaled,
-            np.concatenate(([0.0], np.cumsum(chain.param_bytes))),
-            np.concatenate(([0.0], np.cumsum(chain.stored))),
-            np.concatenate(([0.0], chain.forward_bytes)),
-            np.concatenate(([0.0], chain.backward_bytes)),
-            instance.cluster.bandwidth,
-            instance.microbatches,
-            instance.full_duplex,
-            instance.memory,
-            instance.parameter_copies,
+            forward=np.zeros(stage),
+            backward=np.zeros(stage),
+            send=np.zeros(channel),
+            receive=np.zeros(channel),
+            allreduce=np.zeros(stages),
         )
 
 

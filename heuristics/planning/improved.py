@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.planning.arrays import Costs, State
+from heuristics.planning.arrays import State
 from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import execute, iteration_time, steady
 from heuristics.planning.kernels import anneal
@@ -105,7 +105,7 @@ def _annealed(start: _Candidate, rng: np.random.Generator, limits: Limits) -> _C
     steps = min(_STEPS, _OPERATIONS // (_STARTS * 4 * stages * instance.microbatches))
     steps = limits.allow(steps)
     state = State.of(start.plan, start.distance)
-    _, best = anneal(Costs.of(instance), state, steps, _HOT, _COLD, int(rng.integers(2**31)))
+    _, best = anneal(instance.arrays, state, steps, _HOT, _COLD, int(rng.integers(2**31)))
     plan, distance = best.plan(instance), int(best.counts[1])
     warmup = steady(plan.n_stages, instance.microbatches, distance)
     return _Candidate(iteration_time(plan, warmup), plan, distance)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from heuristics.planning.arrays import Costs, Starts, State, Times
+from heuristics.planning.arrays import Starts, State, Times
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
+from instances.planning.kernel_arrays import TrainingArrays, transfer_time
 
 __all__ = ["anneal", "simulate"]
 
@@ -114,13 +115,14 @@ def simulate(times: Times, warmup: IntArray, M: int, full_duplex: bool, starts: 
 
 
 @compiled
-def anneal(costs: Costs, start: State, steps: int, hot: float, cold: float, seed: int) -> tuple[float, State]:
+def anneal(arrays: TrainingArrays, start: State, steps: int, hot: float, cold: float, seed: int) -> tuple[float, State]:
     """Search for a plan with a small simulated makespan by random changes, fewer and fewer of them for the worse.
 
     Parameters
     ----------
-    costs, start : Costs, State
-        The start fits into memory.
+    arrays : TrainingArrays
+    start : State
+        It fits into memory.
     steps : int
         Number of changes that are tried.
     hot, cold : float
@@ -132,7 +134,7 @@ def anneal(costs: Costs, start: State, steps: int, hot: float, cold: float, seed
         The least makespan and its plan.
     """
     np.random.seed(seed)
-    M, n = costs.microbatches, len(start.cuts) - 1
+    M, n = arrays.microbatches, len(start.cuts) - 1
     shape = (n, M)
     times = Times(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
     starts = Starts(np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(n))
@@ -148,11 +150,11 @@ def anneal(costs: Costs, start: State, steps: int, hot: float, cold: float, seed
             temperature = now * hot * (cold / hot) ** (step / steps)
             limit = now - temperature * np.log(1.0 - np.random.random())
         S, distance = candidate.counts
-        if _bound(costs, candidate, times) > limit:
+        if _bound(arrays, candidate, times) > limit:
             continue
         for n in range(S):
             warmup[n] = min(M, distance * (S - 1 - n) + 1)
-        makespan = simulate(times, warmup[:S], M, costs.full_duplex, starts)
+        makespan = simulate(times, warmup[:S], M, arrays.full_duplex, starts)
         if makespan <= limit:
             now = makespan
             _assign(current, candidate)
@@ -177,26 +179,26 @@ def _assign(target: State, source: State) -> None:
 
 
 @compiled
-def _bound(costs: Costs, state: State, times: Times) -> float:
+def _bound(arrays: TrainingArrays, state: State, times: Times) -> float:
     """Fill in the times of all stages and channels; return Z of the plan, infinite if it does not fit into memory."""
     f, b, cf, cb, A = times
     S, distance = state.counts
-    M, bandwidth, order = costs.microbatches, costs.bandwidth, state.order
+    M, bandwidth, order = arrays.microbatches, arrays.bandwidth, state.order
     head, tail, bound = 0.0, 0.0, 0.0
     place = 0
     for n in range(S):
         i, j, r = state.cuts[n], state.cuts[n + 1], state.replicas[n]
-        f[n] = (costs.forward[r - 1, j] - costs.forward[r - 1, i]) / r
-        b[n] = (costs.backward[r - 1, j] - costs.backward[r - 1, i]) / r
-        params = costs.params[j] - costs.params[i]
+        f[n] = (arrays.forward[r - 1, j] - arrays.forward[r - 1, i]) / r
+        b[n] = (arrays.backward[r - 1, j] - arrays.backward[r - 1, i]) / r
+        params = arrays.params[j] - arrays.params[i]
         in_flight = min(M, distance * (S - 1 - n) + 1)
-        if costs.copies * params + in_flight * (costs.stored[j] - costs.stored[i]) / r > costs.memory:
+        if arrays.copies * params + in_flight * (arrays.stored[j] - arrays.stored[i]) / r > arrays.memory:
             return np.inf
         slowest = np.inf
         for u in range(place, place + r):
             for v in range(place, u):
                 slowest = min(slowest, bandwidth[order[u], order[v]], bandwidth[order[v], order[u]])
-        A[n] = _over(2 * (r - 1) * params, r * slowest)
+        A[n] = transfer_time(2 * (r - 1) * params, r * slowest)
         bound = max(bound, head + M * (f[n] + b[n]) + max(tail, A[n]))
         if n < S - 1:
             q = state.replicas[n + 1]
@@ -205,21 +207,14 @@ def _bound(costs: Costs, state: State, times: Times) -> float:
                 for v in range(place + r, place + r + q):
                     there = min(there, bandwidth[order[u], order[v]])
                     back = min(back, bandwidth[order[v], order[u]])
-            cf[n] = _over(costs.forward_bytes[j], r * q * there)
-            cb[n] = _over(costs.backward_bytes[j], r * q * back)
-            busy = max(cf[n], cb[n]) if costs.full_duplex else cf[n] + cb[n]
+            cf[n] = transfer_time(arrays.forward_bytes[j], r * q * there)
+            cb[n] = transfer_time(arrays.backward_bytes[j], r * q * back)
+            busy = max(cf[n], cb[n]) if arrays.full_duplex else cf[n] + cb[n]
             bound = max(bound, head + f[n] + M * busy + b[n] + tail)
             head += f[n] + cf[n]
             tail += b[n] + cb[n]
         place += r
     return bound
-
-
-@compiled
-def _over(size: float, rate: float) -> float:
-    if size == 0.0:
-        return 0.0
-    return size / rate if rate > 0.0 else np.inf
 
 
 @compiled

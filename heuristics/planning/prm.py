@@ -12,6 +12,7 @@ from instances.compiled import compiled
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import LayerChain, Plan, TrainingInstance
+from instances.planning.kernel_arrays import TrainingArrays
 from instances.planning.link_speeds import Windows, windows_along
 
 __all__ = ["plans_by_stages", "reversed_instance"]
@@ -104,20 +105,8 @@ def _best_stages(
     instance: TrainingInstance, order: IntArray, in_flight: FloatArray | IntArray, allow_idle: bool
 ) -> list[tuple[list[int], list[int], int] | None]:
     """Cuts, replicas and number of devices of the best plan for each number of stages."""
-    chain = instance.chain
-    forward, backward = instance.scaled
-    last, cut, replica = _prm(
-        forward + backward,
-        np.concatenate(([0.0], np.cumsum(chain.param_bytes))),
-        np.concatenate(([0.0], np.cumsum(chain.stored))),
-        np.concatenate(([0.0], chain.forward_bytes)),
-        np.concatenate(([0.0], chain.backward_bytes)),
-        windows_along(instance.cluster, order),
-        instance.microbatches,
-        instance.memory,
-        instance.parameter_copies,
-        np.asarray(in_flight, dtype=np.float64),
-    )
+    windows = windows_along(instance.cluster, order)
+    last, cut, replica = _prm(instance.arrays, windows, np.asarray(in_flight, dtype=np.float64))
     answers: list[tuple[list[int], list[int], int] | None] = []
     for stages in range(1, len(last) + 1):
         by_devices = last[stages - 1] if allow_idle else last[stages - 1, -1:]
@@ -126,7 +115,7 @@ def _best_stages(
             answers.append(None)
             continue
         used = int(row) if allow_idle else len(order)
-        cuts, replicas, place, layer, devices = [chain.n], [], used, chain.n, int(r)
+        cuts, replicas, place, layer, devices = [instance.chain.n], [], used, instance.chain.n, int(r)
         for x in range(stages - 1, -1, -1):
             replicas.append(devices)
             state = (x, place, devices, layer)
@@ -137,24 +126,15 @@ def _best_stages(
 
 
 @compiled(error_model="numpy")
-def _prm(
-    sums: FloatArray,
-    sums_params: FloatArray,
-    sums_stored: FloatArray,
-    forward_bytes: FloatArray,
-    backward_bytes: FloatArray,
-    windows: Windows,
-    M: int,
-    memory: float,
-    copies: float,
-    in_flight: FloatArray,
-) -> tuple[FloatArray, IntArray, IntArray]:
+def _prm(arrays: TrainingArrays, windows: Windows, in_flight: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
     """Return W(L, x, r, i) as ``last[x - 1, i, r]``; of all states, the cut and the replicas before the last stage.
 
     The cost of a channel does not depend on where the last stage ends, nor that of the last stage on the replicas
     before it. So H(k, x - 1, r, i) = min over q of max(W(k, x - 1, q, i), channel(k, q, r, i)) comes first, and
     W(l, x, r, i) = min over k of max(H(k, x - 1, r, i - r), stage(k, l, r, i)).
     """
+    sums, M = arrays.forward + arrays.backward, arrays.microbatches
+    forward_bytes, backward_bytes = arrays.forward_bytes, arrays.backward_bytes
     L, V, levels = sums.shape[1] - 1, len(windows.within) - 1, len(in_flight)
     last = np.full((levels, V + 1, V + 1), np.inf)
     cut = np.zeros((levels, V + 1, V + 1, L + 1), dtype=np.int16)
@@ -192,14 +172,12 @@ def _prm(
                 for l in range(x + 1, L + 1):  # noqa: E741
                     least, at = np.inf, 0
                     for k in range(l - 1 if x > 0 else 0, x - 1, -1):
-                        params = sums_params[l] - sums_params[k]
+                        params = arrays.params[l] - arrays.params[k]
                         stage = M * (row[l] - row[k]) / r
                         if r > 1 and params > 0.0:
                             stage += 2 * (r - 1) * params / (r * link)
-                        if (
-                            stage >= least
-                            or copies * params + in_flight[x] * (sums_stored[l] - sums_stored[k]) / r > memory
-                        ):
+                        stored = arrays.stored[l] - arrays.stored[k]
+                        if stage >= least or arrays.copies * params + in_flight[x] * stored / r > arrays.memory:
                             break
                         value = max(best[k], stage)
                         if value < least:

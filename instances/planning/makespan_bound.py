@@ -19,6 +19,7 @@ import numpy as np
 
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
+from instances.planning.kernel_arrays import TrainingArrays, transfer_time
 from instances.planning.link_speeds import Windows
 from instances.planning.problem import TrainingInstance
 
@@ -98,24 +99,7 @@ def z_points(
     allow_idle : bool
         Whether a plan may leave devices at the ends of the order idle.
     """
-    chain = instance.chain
-    sums_forward, sums_backward = instance.scaled
-    value, links = _z_kernel(
-        sums_forward,
-        sums_backward,
-        np.concatenate(([0.0], np.cumsum(chain.param_bytes))),
-        np.concatenate(([0.0], np.cumsum(chain.stored))),
-        np.concatenate(([0.0], chain.forward_bytes)),
-        np.concatenate(([0.0], chain.backward_bytes)),
-        windows,
-        instance.microbatches,
-        instance.full_duplex,
-        instance.memory,
-        instance.parameter_copies,
-        np.asarray(in_flight, dtype=np.float64),
-        ceiling,
-        allow_idle,
-    )
+    value, links = _z_kernel(instance.arrays, windows, np.asarray(in_flight, dtype=np.float64), ceiling, allow_idle)
     by_value = np.argsort(value, kind="stable")
     return ZPoints(len(links) - len(value) + by_value, value[by_value], links)
 
@@ -156,30 +140,11 @@ def _insert(front1: FloatArray, front2: FloatArray, link: IntArray, count: int, 
 
 
 @compiled
-def _over(size: float, rate: float) -> float:
-    if size == 0.0:
-        return 0.0
-    return size / rate if rate > 0.0 else np.inf
-
-
-@compiled
 def _z_kernel(
-    sums_forward: FloatArray,
-    sums_backward: FloatArray,
-    sums_params: FloatArray,
-    sums_stored: FloatArray,
-    forward_bytes: FloatArray,
-    backward_bytes: FloatArray,
-    windows: Windows,
-    M: int,
-    full_duplex: bool,
-    memory: float,
-    copies: float,
-    in_flight: FloatArray,
-    ceiling: float,
-    allow_idle: bool,
+    arrays: TrainingArrays, windows: Windows, in_flight: FloatArray, ceiling: float, allow_idle: bool
 ) -> tuple[FloatArray, IntArray]:
-    L, V, levels = sums_forward.shape[1] - 1, len(windows.within) - 1, len(in_flight)
+    forward, backward, M = arrays.forward, arrays.backward, arrays.microbatches
+    L, V, levels = forward.shape[1] - 1, len(windows.within) - 1, len(in_flight)
     step = min(levels - 1, 1)
     # Points one after the other: the values of a point, and `links` to layer after its stage, stage, and next point.
     z1, z2, links, size = np.empty(1024), np.empty(1024), np.empty((1024, 4), dtype=np.int64), 0
@@ -197,14 +162,14 @@ def _z_kernel(
                 for x in range(levels):
                     n = 0
                     for e in range(l + 1, L + 1):
-                        params = sums_params[e] - sums_params[l]
-                        f = (sums_forward[r - 1, e] - sums_forward[r - 1, l]) / r
-                        t = f + (sums_backward[r - 1, e] - sums_backward[r - 1, l]) / r
+                        params = arrays.params[e] - arrays.params[l]
+                        f = (forward[r - 1, e] - forward[r - 1, l]) / r
+                        t = f + (backward[r - 1, e] - backward[r - 1, l]) / r
                         synchronised = M * t
                         if r > 1:
-                            synchronised += _over(2 * (r - 1) * params, r * windows.within[i + r, r])
-                        needed = copies * params + in_flight[x] * (sums_stored[e] - sums_stored[l]) / r
-                        if synchronised >= ceiling or needed > memory:
+                            synchronised += transfer_time(2 * (r - 1) * params, r * windows.within[i + r, r])
+                        needed = arrays.copies * params + in_flight[x] * (arrays.stored[e] - arrays.stored[l]) / r
+                        if synchronised >= ceiling or needed > arrays.memory:
                             break
                         if e == L:
                             if x == 0 and (i + r == V or allow_idle):
@@ -230,9 +195,9 @@ def _z_kernel(
                 for x in range(levels):
                     n = 0
                     for r in range(1, V - i + 1):
-                        cf = _over(forward_bytes[l], q * r * windows.forth[i, q, r])
-                        cb = _over(backward_bytes[l], q * r * windows.back[i, q, r])
-                        busy = M * (max(cf, cb) if full_duplex else cf + cb)
+                        cf = transfer_time(arrays.forward_bytes[l], q * r * windows.forth[i, q, r])
+                        cb = transfer_time(arrays.backward_bytes[l], q * r * windows.back[i, q, r])
+                        busy = M * (max(cf, cb) if arrays.full_duplex else cf + cb)
                         if busy < ceiling:
                             for p in range(begin[i, r, x], begin[i, r, x] + count[i, r, x]):
                                 n = _insert(front1, front2, link, n, max(busy, cf + cb + z1[p]), cf + z2[p], p)

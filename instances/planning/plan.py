@@ -92,12 +92,12 @@ class Plan:
     @cached_property
     def forward_time(self) -> FloatArray:
         """(S,) forward time of a microbatch, f_n [s]."""
-        return self._compute_time(self.instance.scaled[0])
+        return self._compute_time(self.instance.arrays.forward)
 
     @cached_property
     def backward_time(self) -> FloatArray:
         """(S,) backward time of a microbatch, b_n [s]."""
-        return self._compute_time(self.instance.scaled[1])
+        return self._compute_time(self.instance.arrays.backward)
 
     @property
     def stage_time(self) -> FloatArray:

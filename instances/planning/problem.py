@@ -15,6 +15,7 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray, freeze
 from instances.planning.chain import LayerChain
 from instances.planning.cluster import Cluster
+from instances.planning.kernel_arrays import TrainingArrays
 
 __all__ = ["TrainingInstance"]
 
@@ -80,18 +81,26 @@ class TrainingInstance:
             freeze(self.replica_share)  # pickling forgets it
 
     @cached_property
-    def scaled(self) -> tuple[FloatArray, FloatArray]:
-        """(V, L + 1) sums of forward and of backward times before each layer, for r replicas in row r - 1.
-
-        A stage of the layers i … j - 1 on r replicas takes ``(sums[r - 1, j] - sums[r - 1, i]) / r``: with a share of
-        1/r the sums are the same in all rows, so that equal times stay equal after rounding.
-        """
+    def arrays(self) -> TrainingArrays:
+        """The question as plain arrays, with the sums that kernels and costs of plans ask for."""
         chain, counts = self.chain, np.arange(1, self.cluster.n + 1)
         factor = (
             np.ones((1, self.cluster.n)) if self.replica_share is None else np.atleast_2d(self.replica_share) * counts
         )
-        rows = np.broadcast_to(factor, (self.chain.n, self.cluster.n)).T
-        return _sums(rows * chain.forward), _sums(rows * chain.backward)
+        rows = np.broadcast_to(factor, (chain.n, self.cluster.n)).T
+        return TrainingArrays(
+            forward=_after_zero(np.cumsum(rows * chain.forward, axis=1)),
+            backward=_after_zero(np.cumsum(rows * chain.backward, axis=1)),
+            params=_after_zero(np.cumsum(chain.param_bytes)),
+            stored=_after_zero(np.cumsum(chain.stored)),
+            forward_bytes=_after_zero(chain.forward_bytes),
+            backward_bytes=_after_zero(chain.backward_bytes),
+            bandwidth=self.cluster.bandwidth,
+            microbatches=self.microbatches,
+            full_duplex=self.full_duplex,
+            memory=float(self.memory),
+            copies=float(self.parameter_copies),
+        )
 
     @property
     def label(self) -> str:
@@ -111,11 +120,11 @@ class TrainingInstance:
         return hashlib.sha256(f"{text}{self.memory!r}{self.parameter_copies!r}".encode() + share).hexdigest()
 
 
-def _sums(rows: FloatArray) -> FloatArray:
-    sums = np.zeros((rows.shape[0], rows.shape[1] + 1))
-    np.cumsum(rows, axis=1, out=sums[:, 1:])
-    freeze(sums)
-    return sums
+def _after_zero(values: FloatArray) -> FloatArray:
+    """The values with a zero before the first of each row."""
+    longer = np.insert(values, 0, 0.0, axis=-1)
+    freeze(longer)
+    return longer
 
 
 def _share(values: FloatArray, layers: int, devices: int) -> FloatArray:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
 from instances.planning import TrainingInstance
 from instances.planning.link_speeds import Windows
 
@@ -161,16 +159,16 @@ class ScaledTraining:
 
     @cached_property
     def _sums(self) -> tuple[list[list[float]], list[list[float]]]:
-        forward, backward = self.instance.scaled
-        return (forward / self.unit).tolist(), (backward / self.unit).tolist()
+        arrays = self.instance.arrays
+        return (arrays.forward / self.unit).tolist(), (arrays.backward / self.unit).tolist()
 
     @cached_property
     def _param_bytes(self) -> list[float]:
-        return np.concatenate(([0.0], np.cumsum(self.instance.chain.param_bytes))).tolist()
+        return self.instance.arrays.params.tolist()
 
     @cached_property
     def _stored(self) -> list[float]:
-        return np.concatenate(([0.0], np.cumsum(self.instance.chain.stored))).tolist()
+        return self.instance.arrays.stored.tolist()
 
     @cached_property
     def _params(self) -> list[float]:

@@ -144,8 +144,8 @@ def solve_replication(
 
 def _work(instance: TrainingInstance) -> float:
     """Work of each device in an iteration if all have the same, which neither W nor Z goes below [s]."""
-    forward, backward = instance.scaled
-    layers = np.diff(forward + backward, axis=1).min(axis=0)  # where few replicas waste least
+    arrays = instance.arrays
+    layers = np.diff(arrays.forward + arrays.backward, axis=1).min(axis=0)  # where few replicas waste least
     return float(instance.microbatches * layers.sum() / instance.cluster.n)
 
 
