@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from heuristics.local_search.state import State, move, places_for, start_state, times_after
+from heuristics.local_search.state import PartitionState, move, places_for, start_state, times_after
 from heuristics.orders.kernels import kahn_kernel
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
@@ -135,7 +135,7 @@ def _describe(
     room: float,
     node_unit: float,
     columns: FloatArray,
-    state: State,
+    state: PartitionState,
     arrays: KernelArrays,
     before_start: IntArray,
     before: IntArray,

@@ -24,7 +24,14 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import GRAPH_MODELS, regal_style
 
-__all__ = ["OrderTraining", "Point", "regal_instances", "score_gradient", "train_intervals", "train_orders"]
+__all__ = [
+    "OrderTraining",
+    "OrderTrainingPoint",
+    "regal_instances",
+    "score_gradient",
+    "train_intervals",
+    "train_orders",
+]
 
 #: Deviation of each weight at first, and the least.
 _DEVIATION, _LEAST = 0.5, 0.1
@@ -69,7 +76,7 @@ class OrderTraining:
             raise InputError(f"{self.good} of {self.orders} orders are good; reward fewer.")
 
 
-class Point(NamedTuple):
+class OrderTrainingPoint(NamedTuple):
     """A point of the learning curve.
 
     Parameters
@@ -93,9 +100,9 @@ class Point(NamedTuple):
 def train_orders(
     instances: Sequence[Instance],
     training: OrderTraining,
-    on_progress: Callable[[Point], None] = lambda point: None,
+    on_progress: Callable[[OrderTrainingPoint], None] = lambda point: None,
     **about: Any,
-) -> tuple[Checkpoint, list[Point]]:
+) -> tuple[Checkpoint, list[OrderTrainingPoint]]:
     """Learn in what order to fill blocks.
 
     Parameters
@@ -110,7 +117,7 @@ def train_orders(
 
     Returns
     -------
-    Checkpoint and list of Point
+    Checkpoint and list of OrderTrainingPoint
         The policy, for `Weights.of`, and the learning curve.
 
     Raises
@@ -131,9 +138,9 @@ def train_orders(
 def train_intervals(
     instances: Sequence[Instance],
     training: OrderTraining,
-    on_progress: Callable[[Point], None] = lambda point: None,
+    on_progress: Callable[[OrderTrainingPoint], None] = lambda point: None,
     **about: Any,
-) -> tuple[Checkpoint, list[Point]]:
+) -> tuple[Checkpoint, list[OrderTrainingPoint]]:
     """Learn which nodes to move to which blocks; as `train_orders` otherwise."""
     return _train(PROPOSERS["intervals"], instances, training, on_progress, about)
 
@@ -156,32 +163,39 @@ def _train(
     proposer: Proposer,
     instances: Sequence[Instance],
     training: OrderTraining,
-    on_progress: Callable[[Point], None],
+    on_progress: Callable[[OrderTrainingPoint], None],
     about: dict[str, Any],
-) -> tuple[Checkpoint, list[Point]]:
+) -> tuple[Checkpoint, list[OrderTrainingPoint]]:
     if not instances:
         raise InputError("There is no instance to train on; give at least one.")
     rng = np.random.default_rng(training.seed)
-    questions = [_Question(reduce_instance(instance).instance) for instance in instances]
+    exercises = [_Exercise(reduce_instance(instance).instance) for instance in instances]
     size = len(proposer.features) + 1
     mean, log_deviation = np.zeros(size), np.full(size, np.log(_DEVIATION))
     adam = _Adam(2 * size)
-    curve: list[Point] = []
+    curve: list[OrderTrainingPoint] = []
     for update in range(1, training.updates + 1):
-        chosen = rng.choice(len(questions), min(training.graphs, len(questions)), replace=False)
+        chosen = rng.choice(len(exercises), min(training.graphs, len(exercises)), replace=False)
         weights = Weights(proposer, mean, np.exp(log_deviation))
         gradient, relative = np.zeros(2 * size), []
         for i in chosen:
-            drawn, values = questions[i].play(weights, training.orders, rng)
-            relative.append(values / questions[i].unit)
+            drawn, values = exercises[i].play(weights, training.orders, rng)
+            relative.append(values / exercises[i].unit)
             gradient += score_gradient(weights, drawn, values, training.good) / len(chosen)
         step = training.rate * (1 - 0.9 * (update - 1) / training.updates) * adam.direction(gradient)
         mean = mean + step[:size]
         log_deviation = np.maximum(log_deviation + step[size:], np.log(_LEAST))
         least = np.mean([values.min() for values in relative])
         orders = update * len(chosen) * training.orders
-        curve.append(Point(update, orders, float(np.mean(relative)), float(least), float(weights.deviation.mean())))
-        on_progress(curve[-1])
+        point = OrderTrainingPoint(
+            update=update,
+            orders=orders,
+            mean=float(np.mean(relative)),
+            best=float(least),
+            deviation=float(weights.deviation.mean()),
+        )
+        curve.append(point)
+        on_progress(point)
     arrays = {"mean": mean.astype(np.float32), "deviation": np.exp(log_deviation).astype(np.float32)}
     told = {**about, **asdict(training), "features": list(proposer.features)}
     return Checkpoint(proposer.name, {}, arrays, told), curve
@@ -209,7 +223,7 @@ def score_gradient(weights: Weights, drawn: FloatArray, values: FloatArray, good
     return np.concatenate((advantage @ (noise / weights.deviation), advantage @ (noise**2 - 1))) / len(values)
 
 
-class _Question:
+class _Exercise:
     """An instance, and the lowest bottleneck of the last orders that were drawn for it."""
 
     def __init__(self, instance: Instance) -> None:

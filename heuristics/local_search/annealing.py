@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heuristics.local_search.block_peaks import peak_of
-from heuristics.local_search.state import State, cost_of, move, places_for, settle, times_after
+from heuristics.local_search.state import PartitionState, cost_of, move, places_for, settle, times_after
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
-__all__ = ["anneal"]
+__all__ = ["anneal_partition"]
 
 #: Parts of the moves that exchange the places of two blocks, that go to the block of a neighbour rather than to any,
 #: and that try a swap.
@@ -33,8 +33,8 @@ _EXCHANGED_NODES = 100
 
 
 @compiled
-def anneal(
-    state: State,
+def anneal_partition(
+    state: PartitionState,
     arrays: KernelArrays,
     before_start: IntArray,
     before: IntArray,
@@ -55,7 +55,7 @@ def anneal(
 
 @compiled(allocates=False)
 def _walk(
-    state: State,
+    state: PartitionState,
     arrays: KernelArrays,
     before_start: IntArray,
     before: IntArray,
@@ -160,7 +160,7 @@ def _highest(cost: FloatArray) -> float:
 
 
 @compiled(allocates=False)
-def _exchange(place: int, state: State, arrays: KernelArrays) -> None:
+def _exchange(place: int, state: PartitionState, arrays: KernelArrays) -> None:
     """Let the block at this place and the next one change places unless an edge leads from one to the other."""
     a, b = state.at[place], state.at[place + 1]
     if state.size[a] > _EXCHANGED_NODES:
@@ -188,7 +188,7 @@ def _place(now: int, low: int, high: int, draw: float) -> tuple[int, float]:
 
 @compiled(allocates=False)
 def _partner(
-    v: int, a: int, b: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray
+    v: int, a: int, b: int, state: PartitionState, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> int:
     """A node of block b that `v` can change places with, `v` itself if b is empty, or -1."""
     if state.size[b] == 0:
@@ -211,7 +211,7 @@ def _take_back(
     a: int,
     b: int,
     old: tuple[float, float, float, float, float, float],
-    state: State,
+    state: PartitionState,
     arrays: KernelArrays,
 ) -> None:
     """Undo the move of `v` from a to b, and of `w` from b to a unless it is `v`."""

@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.local_search.annealing import anneal
+from heuristics.local_search.annealing import anneal_partition
 from heuristics.local_search.state import start_state
 from heuristics.orders.kahn import kahn
 from heuristics.orders.kernels import decode
@@ -77,7 +77,7 @@ def local_search(
         while done < size and not limits.reached(float(state.best[0])):
             chunk = min(chunk, size - done)
             first, last = hot * (cold / hot) ** (done / size), hot * (cold / hot) ** ((done + chunk) / size)
-            anneal(state, arrays, *before, chunk, first, last, int(rng.integers(2**31)))
+            anneal_partition(state, arrays, *before, chunk, first, last, int(rng.integers(2**31)))
             done, left, chunk = done + chunk, left - chunk, most
             speed = done / max(1e-9, time.monotonic() - begin)
             size = _size(planned, done, left, speed, limits)

@@ -17,10 +17,10 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
-__all__ = ["State", "cost_of", "move", "places_for", "settle", "start_state", "times_after"]
+__all__ = ["PartitionState", "cost_of", "move", "places_for", "settle", "start_state", "times_after"]
 
 
-class State(NamedTuple):
+class PartitionState(NamedTuple):
     """A partition with the sums that its costs are made of, and the best one of the walk so far.
 
     Blocks keep their index while their order changes.
@@ -71,7 +71,7 @@ class State(NamedTuple):
 
 
 @compiled
-def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) -> State:
+def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) -> PartitionState:
     """Count what `block` says; each block runs its nodes in `order`."""
     n = len(block)
     time, held = np.zeros(k), np.zeros(k)
@@ -105,23 +105,23 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
     if arrays.needs_peaks:
         for b in range(k):
             peak[b] = peak_of(b, block, reads, queues, arrays)
-    state = State(
-        block.copy(),
-        size,
-        time,
-        held,
-        peak,
-        reads,
-        uses,
-        members,
-        place,
-        np.cumsum(size),
-        np.arange(k),
-        np.arange(k),
-        queues,
-        np.zeros(1),
-        block.copy(),
-        np.arange(k),
+    state = PartitionState(
+        block=block.copy(),
+        size=size,
+        time=time,
+        held=held,
+        peak=peak,
+        reads=reads,
+        uses=uses,
+        members=members,
+        place=place,
+        end=np.cumsum(size),
+        rank=np.arange(k),
+        at=np.arange(k),
+        queues=queues,
+        best=np.zeros(1),
+        best_block=block.copy(),
+        best_rank=np.arange(k),
     )
     for b in range(k):
         state.best[0] = max(state.best[0], cost_of(b, state, arrays))
@@ -129,7 +129,9 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
 
 
 @compiled(allocates=False)
-def places_for(v: int, state: State, arrays: KernelArrays, before_start: IntArray, before: IntArray) -> tuple[int, int]:
+def places_for(
+    v: int, state: PartitionState, arrays: KernelArrays, before_start: IntArray, before: IntArray
+) -> tuple[int, int]:
     """First and last place of a block that node `v` can be in while all others stay; `before` are predecessors."""
     low, high = 0, len(state.time) - 1
     for e in range(before_start[v], before_start[v + 1]):
@@ -140,7 +142,7 @@ def places_for(v: int, state: State, arrays: KernelArrays, before_start: IntArra
 
 
 @compiled(allocates=False)
-def times_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> tuple[float, float]:
+def times_after(v: int, a: int, b: int, state: PartitionState, arrays: KernelArrays) -> tuple[float, float]:
     """Costs without overflow of blocks a and b once v has moved from a to b."""
     time_a = state.time[a] - arrays.work[v]
     time_b = state.time[b] + arrays.work[v]
@@ -170,7 +172,7 @@ def times_after(v: int, a: int, b: int, state: State, arrays: KernelArrays) -> t
 
 
 @compiled(allocates=False)
-def move(v: int, a: int, b: int, times: tuple[float, float], state: State, arrays: KernelArrays) -> None:
+def move(v: int, a: int, b: int, times: tuple[float, float], state: PartitionState, arrays: KernelArrays) -> None:
     """Take `v` from block a to block b, except among their members; `times` are their costs without overflow then."""
     state.block[v] = b
     state.size[a] -= 1
@@ -196,7 +198,7 @@ def move(v: int, a: int, b: int, times: tuple[float, float], state: State, array
 
 
 @compiled(allocates=False)
-def settle(v: int, a: int, b: int, state: State) -> None:
+def settle(v: int, a: int, b: int, state: PartitionState) -> None:
     """Sort `v`, which has moved from a to b, among the members of b; takes time |a − b|."""
     while a < b:
         _stand_at(v, state.end[a] - 1, state)
@@ -209,14 +211,14 @@ def settle(v: int, a: int, b: int, state: State) -> None:
 
 
 @compiled(allocates=False)
-def _stand_at(v: int, i: int, state: State) -> None:
+def _stand_at(v: int, i: int, state: PartitionState) -> None:
     u, j = state.members[i], state.place[v]
     state.members[j], state.place[u] = u, j
     state.members[i], state.place[v] = v, i
 
 
 @compiled(allocates=False)
-def cost_of(b: int, state: State, arrays: KernelArrays) -> float:
+def cost_of(b: int, state: PartitionState, arrays: KernelArrays) -> float:
     """Cost of block b; an empty one has no overflow."""
     if state.size[b] == 0 or arrays.memory == math.inf:
         return state.time[b]

@@ -14,7 +14,7 @@ from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["anneal", "climb"]
+__all__ = ["anneal_placement", "climb"]
 
 #: The walk cools down from `_HOT` to `_COLD`, in work of the whole graph.
 _HOT, _COLD = 0.02, 0.0002
@@ -24,7 +24,7 @@ _ANYWHERE, _TOGETHER = 0.1, 0.3
 _CHUNK = 1000
 
 
-def anneal(
+def anneal_placement(
     instance: PlacementInstance,
     rng: np.random.Generator,
     limits: Limits | None = None,
@@ -61,7 +61,7 @@ def climb(
     start: Placement | None = None,
     simulations: int = 100_000,
 ) -> Placement:
-    """As `anneal`, but keep only moves that do not make the placement worse."""
+    """As `anneal_placement`, but keep only moves that do not make the placement worse."""
     return _search(instance, rng, limits or Limits(), start, simulations, 0.0, 0.0)
 
 

@@ -60,24 +60,26 @@ class SimulatorArrays(NamedTuple):
         graph = instance.graph
         uses = [(p, user) for p, parameter in enumerate(graph.parameters) for user in parameter.users]
         parameter, user = np.array(uses, dtype=np.int64).reshape(-1, 2).T
+        shared_start, shared_user = compressed_rows(parameter, user, len(graph.parameters))
         return cls(
-            graph.work,
-            graph.output_start,
-            graph.tensors.start,
-            graph.tensors.consumers,
-            np.diff(graph.inputs[0]),
-            instance.tensor_time,
-            graph.tensors.bytes,
-            graph.param_bytes,
-            np.array([parameter.bytes for parameter in graph.parameters], dtype=np.float64),
-            *compressed_rows(parameter, user, len(graph.parameters)),
-            instance.devices,
-            float(instance.node_gap),
-            float(instance.transfer_gap),
-            bool(instance.broadcast),
-            instance.memory,
-            OVERFLOW_WEIGHT,
-            instance.total_work,
+            work=graph.work,
+            output_start=graph.output_start,
+            reader_start=graph.tensors.start,
+            reader=graph.tensors.consumers,
+            inputs=np.diff(graph.inputs[0]),
+            tensor_time=instance.tensor_time,
+            tensor_bytes=graph.tensors.bytes,
+            param_bytes=graph.param_bytes,
+            shared_bytes=np.array([parameter.bytes for parameter in graph.parameters], dtype=np.float64),
+            shared_start=shared_start,
+            shared_user=shared_user,
+            devices=instance.devices,
+            node_gap=float(instance.node_gap),
+            transfer_gap=float(instance.transfer_gap),
+            broadcast=bool(instance.broadcast),
+            memory=instance.memory,
+            overflow_weight=OVERFLOW_WEIGHT,
+            total_work=instance.total_work,
         )
 
 
@@ -115,16 +117,16 @@ def workspace(arrays: SimulatorArrays) -> Workspace:
     """Room for the simulations of one instance."""
     n, t, k = len(arrays.work), len(arrays.tensor_time), arrays.devices
     return Workspace(
-        np.zeros(n),
-        np.zeros(n),
-        np.zeros((t, k)),
-        np.zeros((t, k)),
-        np.zeros(k),
-        np.zeros(n),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(n),
-        np.zeros(n, dtype=np.int64),
-        np.zeros(k),
-        np.zeros(k),
-        np.zeros(k, dtype=np.int64),
+        start=np.zeros(n),
+        end=np.zeros(n),
+        sent=np.zeros((t, k)),
+        arrived=np.zeros((t, k)),
+        peak=np.zeros(k),
+        ready=np.zeros(n),
+        missing=np.zeros(n, dtype=np.int64),
+        heap_time=np.zeros(n),
+        heap_node=np.zeros(n, dtype=np.int64),
+        device_free=np.zeros(k),
+        bus_free=np.zeros(k),
+        holds=np.zeros(k, dtype=np.int64),
     )

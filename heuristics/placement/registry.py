@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heuristics.method import Method
-from heuristics.placement.annealing import anneal, climb
+from heuristics.placement.annealing import anneal_placement, climb
 from heuristics.placement.greedy import greedy
 from heuristics.placement.heft import heft
 from heuristics.placement.partitioners import metis, scotch
@@ -26,7 +26,7 @@ _ALL: tuple[Method[PlacementInstance, Placement], ...] = (
     Method("greedy", "in HEFT's order, each where the step simulated so far is shortest", _THIS, greedy),
     Method("placeto", "the policy that comes with the package, without further training", "Placeto", zero_shot),
     Method("climb", "100 000 moves of nodes, kept if the step gets no longer", _THIS, climb),
-    Method("anneal", "simulated annealing with 100 000 moves", _THIS, anneal),
+    Method("anneal", "simulated annealing with 100 000 moves", _THIS, anneal_placement),
 )
 
 #: Name to placer. An evaluation is a simulation, a target a step time.

@@ -9,7 +9,7 @@ import numpy as np
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Plan, TrainingInstance
 
-__all__ = ["Starts", "State", "Times"]
+__all__ = ["PlanState", "Starts", "Times"]
 
 
 class Times(NamedTuple):
@@ -65,7 +65,7 @@ class Starts(NamedTuple):
         )
 
 
-class State(NamedTuple):
+class PlanState(NamedTuple):
     """A plan and its order of execution, as the search changes it; rows beyond the stages are of no matter.
 
     Parameters
@@ -85,7 +85,7 @@ class State(NamedTuple):
     counts: IntArray
 
     @classmethod
-    def of(cls, plan: Plan, distance: int) -> State:
+    def of(cls, plan: Plan, distance: int) -> PlanState:
         """Arrays of a plan, with room for as many stages as there can be."""
         layers, devices, S = plan.instance.chain.n, plan.instance.cluster.n, plan.n_stages
         used = [device for stage in plan.devices for device in stage]

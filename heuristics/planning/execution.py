@@ -62,7 +62,7 @@ def execute(plan: Plan, warmup: IntArray) -> Schedule:
     """
     starts = Starts.of(plan.n_stages, plan.instance.microbatches)
     _run(plan, warmup, starts)
-    return Schedule(plan, *starts)
+    return Schedule(plan, **starts._asdict())
 
 
 def iteration_time(plan: Plan, warmup: IntArray) -> float:

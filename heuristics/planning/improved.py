@@ -13,15 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.planning.arrays import State
+from heuristics.planning.arrays import PlanState
 from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import execute, iteration_time, steady
-from heuristics.planning.kernels import anneal
+from heuristics.planning.kernels import anneal_plan
 from heuristics.planning.spp import spp_plans
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.planning import Iteration, Plan, TrainingInstance
-from instances.planning.link_speeds import windows_along
+from instances.planning.link_speeds import speeds_along
 from instances.planning.makespan_bound import z_points
 
 __all__ = ["improved"]
@@ -91,7 +91,7 @@ def _least_bound(instance: TrainingInstance, order: IntArray, ceiling: float) ->
     """Plans along `order` with the least bounds Z below `ceiling`, a few of each number of stages."""
     levels = min(instance.chain.n, instance.cluster.n, _STAGES)
     in_flight = steady(levels, instance.microbatches, 1)[::-1]
-    points = z_points(instance, windows_along(instance.cluster, order), ceiling, in_flight, allow_idle=True)
+    points = z_points(instance, speeds_along(instance.cluster, order), ceiling, in_flight, allow_idle=True)
     taken: Counter[int] = Counter()
     for point in points.first.tolist():
         cuts, replicas, start = points.stages(point)
@@ -104,8 +104,8 @@ def _annealed(start: _Candidate, rng: np.random.Generator, limits: Limits) -> _C
     instance, stages = start.plan.instance, start.plan.n_stages
     steps = min(_STEPS, _OPERATIONS // (_STARTS * 4 * stages * instance.microbatches))
     steps = limits.allow(steps)
-    state = State.of(start.plan, start.distance)
-    _, best = anneal(instance.arrays, state, steps, _HOT, _COLD, int(rng.integers(2**31)))
+    state = PlanState.of(start.plan, start.distance)
+    _, best = anneal_plan(instance.arrays, state, steps, _HOT, _COLD, int(rng.integers(2**31)))
     plan, distance = best.plan(instance), int(best.counts[1])
     warmup = steady(plan.n_stages, instance.microbatches, distance)
     return _Candidate(iteration_time(plan, warmup), plan, distance)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from heuristics.planning.arrays import Starts, State, Times
+from heuristics.planning.arrays import PlanState, Starts, Times
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
 from instances.planning.kernel_arrays import TrainingArrays, transfer_time
 
-__all__ = ["anneal", "simulate"]
+__all__ = ["anneal_plan", "simulate"]
 
 
 @compiled
@@ -115,13 +115,15 @@ def simulate(times: Times, warmup: IntArray, M: int, full_duplex: bool, starts: 
 
 
 @compiled
-def anneal(arrays: TrainingArrays, start: State, steps: int, hot: float, cold: float, seed: int) -> tuple[float, State]:
+def anneal_plan(
+    arrays: TrainingArrays, start: PlanState, steps: int, hot: float, cold: float, seed: int
+) -> tuple[float, PlanState]:
     """Search for a plan with a small simulated makespan by random changes, fewer and fewer of them for the worse.
 
     Parameters
     ----------
     arrays : TrainingArrays
-    start : State
+    start : PlanState
         It fits into memory.
     steps : int
         Number of changes that are tried.
@@ -130,14 +132,20 @@ def anneal(arrays: TrainingArrays, start: State, steps: int, hot: float, cold: f
 
     Returns
     -------
-    float, State
+    float, PlanState
         The least makespan and its plan.
     """
     np.random.seed(seed)
     M, n = arrays.microbatches, len(start.cuts) - 1
     shape = (n, M)
-    times = Times(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
-    starts = Starts(np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(n))
+    times = Times(f=np.zeros(n), b=np.zeros(n), cf=np.zeros(n), cb=np.zeros(n), A=np.zeros(n))
+    starts = Starts(
+        forward=np.zeros(shape),
+        backward=np.zeros(shape),
+        send=np.zeros(shape),
+        receive=np.zeros(shape),
+        allreduce=np.zeros(n),
+    )
     warmup = np.zeros(n, dtype=np.int64)
     current, candidate, best = _copy(start), _copy(start), _copy(start)
     now, least = np.inf, np.inf
@@ -165,12 +173,12 @@ def anneal(arrays: TrainingArrays, start: State, steps: int, hot: float, cold: f
 
 
 @compiled
-def _copy(state: State) -> State:
-    return State(state.cuts.copy(), state.replicas.copy(), state.order.copy(), state.counts.copy())
+def _copy(state: PlanState) -> PlanState:
+    return PlanState(state.cuts.copy(), state.replicas.copy(), state.order.copy(), state.counts.copy())
 
 
 @compiled
-def _assign(target: State, source: State) -> None:
+def _assign(target: PlanState, source: PlanState) -> None:
     for n in range(len(target.cuts)):
         target.cuts[n], target.replicas[n] = source.cuts[n], source.replicas[n]
     for v in range(len(target.order)):
@@ -179,7 +187,7 @@ def _assign(target: State, source: State) -> None:
 
 
 @compiled
-def _bound(arrays: TrainingArrays, state: State, times: Times) -> float:
+def _bound(arrays: TrainingArrays, state: PlanState, times: Times) -> float:
     """Fill in the times of all stages and channels; return Z of the plan, infinite if it does not fit into memory."""
     f, b, cf, cb, A = times
     S, distance = state.counts
@@ -218,7 +226,7 @@ def _bound(arrays: TrainingArrays, state: State, times: Times) -> float:
 
 
 @compiled
-def _change(state: State, M: int) -> bool:
+def _change(state: PlanState, M: int) -> bool:
     """Change one thing at random; return whether that was possible."""
     S = state.counts[0]
     kind = np.random.random()
@@ -235,7 +243,7 @@ def _change(state: State, M: int) -> bool:
 
 
 @compiled
-def _move_cut(state: State, S: int) -> bool:
+def _move_cut(state: PlanState, S: int) -> bool:
     if S == 1:
         return False
     n = np.random.randint(1, S)
@@ -248,7 +256,7 @@ def _move_cut(state: State, S: int) -> bool:
 
 
 @compiled
-def _move_replica(state: State, S: int) -> bool:
+def _move_replica(state: PlanState, S: int) -> bool:
     """Let one stage have a device more and another one less; the idle devices count as a stage here."""
     giver, taker = np.random.randint(0, S + 1), np.random.randint(0, S + 1)
     if giver == taker or state.replicas[giver] < (2 if giver < S else 1):
@@ -284,7 +292,7 @@ def _reorder(order: IntArray) -> bool:
 
 
 @compiled
-def _merge_or_split(state: State, S: int) -> bool:
+def _merge_or_split(state: PlanState, S: int) -> bool:
     n = np.random.randint(0, S)
     if np.random.random() < 0.5:
         if n == S - 1:

@@ -13,7 +13,7 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import LayerChain, Plan, TrainingInstance
 from instances.planning.kernel_arrays import TrainingArrays
-from instances.planning.link_speeds import Windows, windows_along
+from instances.planning.link_speeds import LinkSpeeds, speeds_along
 
 __all__ = ["plans_by_stages", "reversed_instance"]
 
@@ -105,8 +105,8 @@ def _best_stages(
     instance: TrainingInstance, order: IntArray, in_flight: FloatArray | IntArray, allow_idle: bool
 ) -> list[tuple[list[int], list[int], int] | None]:
     """Cuts, replicas and number of devices of the best plan for each number of stages."""
-    windows = windows_along(instance.cluster, order)
-    last, cut, replica = _prm(instance.arrays, windows, np.asarray(in_flight, dtype=np.float64))
+    speeds = speeds_along(instance.cluster, order)
+    last, cut, replica = _prm(instance.arrays, speeds, np.asarray(in_flight, dtype=np.float64))
     answers: list[tuple[list[int], list[int], int] | None] = []
     for stages in range(1, len(last) + 1):
         by_devices = last[stages - 1] if allow_idle else last[stages - 1, -1:]
@@ -126,7 +126,7 @@ def _best_stages(
 
 
 @compiled(error_model="numpy")
-def _prm(arrays: TrainingArrays, windows: Windows, in_flight: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+def _prm(arrays: TrainingArrays, speeds: LinkSpeeds, in_flight: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
     """Return W(L, x, r, i) as ``last[x - 1, i, r]``; of all states, the cut and the replicas before the last stage.
 
     The cost of a channel does not depend on where the last stage ends, nor that of the last stage on the replicas
@@ -135,7 +135,7 @@ def _prm(arrays: TrainingArrays, windows: Windows, in_flight: FloatArray) -> tup
     """
     sums, M = arrays.forward + arrays.backward, arrays.microbatches
     forward_bytes, backward_bytes = arrays.forward_bytes, arrays.backward_bytes
-    L, V, levels = sums.shape[1] - 1, len(windows.within) - 1, len(in_flight)
+    L, V, levels = sums.shape[1] - 1, len(speeds.within) - 1, len(in_flight)
     last = np.full((levels, V + 1, V + 1), np.inf)
     cut = np.zeros((levels, V + 1, V + 1, L + 1), dtype=np.int16)
     replica = np.zeros((levels, V + 1, V + 1, L + 1), dtype=np.int16)
@@ -152,7 +152,7 @@ def _prm(arrays: TrainingArrays, windows: Windows, in_flight: FloatArray) -> tup
                 if x == 0:
                     best[0] = 0.0
                 for q in range(1, i - r - x + 2):
-                    forth, back = windows.forth[i - r, q, r], windows.back[i - r, q, r]
+                    forth, back = speeds.forth[i - r, q, r], speeds.back[i - r, q, r]
                     for l in range(x, L):  # noqa: E741 (the paper's letter)
                         if before[i - r, q, l] < best[l]:
                             if forth == back:
@@ -168,7 +168,7 @@ def _prm(arrays: TrainingArrays, windows: Windows, in_flight: FloatArray) -> tup
                             if value < best[l]:
                                 best[l], arg[l] = value, q
                 row = sums[r - 1]
-                link = windows.within[i, r]
+                link = speeds.within[i, r]
                 for l in range(x + 1, L + 1):  # noqa: E741
                     least, at = np.inf, 0
                     for k in range(l - 1 if x > 0 else 0, x - 1, -1):

@@ -190,7 +190,18 @@ class GraphBuilder:
             bytes_moved = sum(tensor.bytes for tensor in (*inputs, *outputs)) if inputs else 0
         full = self._unique(name)
         layer = self._scopes[0] if self._scopes else full
-        self.operators.append(Operator(full, kind, layer, tuple(inputs), outputs, multiply_adds, flops, bytes_moved))
+        self.operators.append(
+            Operator(
+                name=full,
+                kind=kind,
+                layer=layer,
+                inputs=tuple(inputs),
+                outputs=outputs,
+                multiply_adds=multiply_adds,
+                flops=flops,
+                bytes_moved=bytes_moved,
+            )
+        )
         return outputs
 
     def _unique(self, name: str) -> str:

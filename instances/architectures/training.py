@@ -58,14 +58,14 @@ def backward_operators(operators: Sequence[Operator]) -> list[Operator]:
         passes = min(2, len(operands) + bool(parameters))
         result.append(
             Operator(
-                f"backward.{operator.name}",
-                operator.kind,
-                f"backward.{operator.layer}",
-                (*(received or operator.outputs), *saved),
-                sent,
-                passes * operator.multiply_adds,
-                passes * operator.flops,
-                passes * operator.bytes_moved,
+                name=f"backward.{operator.name}",
+                kind=operator.kind,
+                layer=f"backward.{operator.layer}",
+                inputs=(*(received or operator.outputs), *saved),
+                outputs=sent,
+                multiply_adds=passes * operator.multiply_adds,
+                flops=passes * operator.flops,
+                bytes_moved=passes * operator.bytes_moved,
             )
         )
     return result

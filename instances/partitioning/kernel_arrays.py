@@ -42,23 +42,30 @@ class KernelArrays(NamedTuple):
         graph, platform = instance.graph, instance.platform
         uses = [(user, g) for g, parameter in enumerate(graph.parameters) for user in set(parameter.users)]
         user, shared = np.array(uses, dtype=np.int64).reshape(-1, 2).T
+        # What nobody uses lies in no block.
+        shared_bytes = [parameter.bytes if parameter.users else 0.0 for parameter in graph.parameters]
+        shared_start, shared = compressed_rows(user, shared, graph.n)
+        input_start, input_tensor = graph.inputs
+        successor_start, successor = graph.successors
         buffer = platform.activation_buffer
         return cls(
-            graph.work,
-            instance.tensor_time,
-            graph.tensors.bytes,
-            np.diff(graph.tensors.start),
-            graph.tensors.producer,
-            graph.output_start,
-            *graph.inputs,
-            *graph.successors,
-            np.bincount(graph.edges[:, 1], minlength=graph.n),
-            graph.param_bytes,
-            # What nobody uses lies in no block.
-            np.array([parameter.bytes if parameter.users else 0.0 for parameter in graph.parameters], dtype=np.float64),
-            *compressed_rows(user, shared, graph.n),
-            float(platform.bandwidth),
-            float(platform.memory) if instance.has_overflow else math.inf,
-            0.0 if buffer is None else float(buffer),
-            instance.has_overflow and buffer is None,
+            work=graph.work,
+            tensor_time=instance.tensor_time,
+            tensor_bytes=graph.tensors.bytes,
+            readers=np.diff(graph.tensors.start),
+            producer=graph.tensors.producer,
+            output_start=graph.output_start,
+            input_start=input_start,
+            input_tensor=input_tensor,
+            successor_start=successor_start,
+            successor=successor,
+            indegree=np.bincount(graph.edges[:, 1], minlength=graph.n),
+            param_bytes=graph.param_bytes,
+            shared_bytes=np.array(shared_bytes, dtype=np.float64),
+            shared_start=shared_start,
+            shared=shared,
+            bandwidth=float(platform.bandwidth),
+            memory=float(platform.memory) if instance.has_overflow else math.inf,
+            activation_buffer=0.0 if buffer is None else float(buffer),
+            needs_peaks=instance.has_overflow and buffer is None,
         )

@@ -154,7 +154,7 @@ class _Step:
                 self.bus_free[source] = end + self.instance.transfer_gap
                 heapq.heappush(self.events, (end, _TRANSFER_ENDS, len(self.transfers)))
                 heapq.heappush(self.events, (self.bus_free[source], _REST_ENDS, source))
-                self.transfers.append(Transfer(t, source, targets, self.now, end))
+                self.transfers.append(Transfer(t, source, targets, start=self.now, end=end))
                 return True
         return False
 

@@ -77,12 +77,12 @@ def bert_chain(
     forward = np.array(operations) * microbatch / flops
     between = np.full(layers + 2, output * microbatch * activation_scale)
     return LayerChain(
-        forward,
-        2 * forward,
-        between,
-        between,
-        np.array(parameters) * _ELEMENT_BYTES,
-        np.array(kept) * microbatch,
+        forward=forward,
+        backward=2 * forward,
+        forward_bytes=between,
+        backward_bytes=between,
+        param_bytes=np.array(parameters) * _ELEMENT_BYTES,
+        stored_bytes=np.array(kept) * microbatch,
         names=("embedding", *(f"encoder.{layer}" for layer in range(layers)), "pooler", "head"),
         name=f"bert-{layers}",
         source=f"analytic; microbatch {microbatch}, sequence {sequence}, {flops:g} flop/s, activations x "

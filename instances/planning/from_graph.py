@@ -77,12 +77,12 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
     ends = [*(place - 1 for place in starts[1:]), graph.n - 1]
     names = [graph.names[v] for v in order]
     return LayerChain(
-        per_layer(graph.work),
-        per_layer(times),
-        total[starts[1:]],
-        total[starts[1:]],
-        params,
-        per_layer(outputs),
+        forward=per_layer(graph.work),
+        backward=per_layer(times),
+        forward_bytes=total[starts[1:]],
+        backward_bytes=total[starts[1:]],
+        param_bytes=params,
+        stored_bytes=per_layer(outputs),
         names=tuple(names[i] if i == j else f"{names[i]} … {names[j]}" for i, j in zip(starts, ends, strict=True)),
         name=graph.name,
         source=graph.source,

@@ -13,10 +13,10 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.cluster import Cluster
 
-__all__ = ["Windows", "any_windows", "windows_along"]
+__all__ = ["LinkSpeeds", "fastest_speeds", "speeds_along"]
 
 
-class Windows(NamedTuple):
+class LinkSpeeds(NamedTuple):
     """Bandwidths that planners ask for; devices are named by their places 0 … V - 1 in an order [bytes/s].
 
     Parameters
@@ -33,7 +33,7 @@ class Windows(NamedTuple):
     back: FloatArray
 
 
-def windows_along(cluster: Cluster, order: Sequence[int] | IntArray) -> Windows:
+def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray) -> LinkSpeeds:
     """Bandwidths between consecutive devices of an order.
 
     Raises
@@ -48,7 +48,7 @@ def windows_along(cluster: Cluster, order: Sequence[int] | IntArray) -> Windows:
 
 
 @compiled
-def _along(bandwidth: FloatArray) -> Windows:
+def _along(bandwidth: FloatArray) -> LinkSpeeds:
     V = len(bandwidth)
     within = np.full((V + 1, V + 1), np.inf)
     forth = np.full((V + 1, V + 1, V + 1), np.inf)
@@ -62,10 +62,10 @@ def _along(bandwidth: FloatArray) -> Windows:
                 u, v = i - q, i + r - 1
                 forth[i, q, r] = min(forth[i, q - 1, r], forth[i, q, r - 1], bandwidth[u, v])
                 back[i, q, r] = min(back[i, q - 1, r], back[i, q, r - 1], bandwidth[v, u])
-    return Windows(within, forth, back)
+    return LinkSpeeds(within, forth, back)
 
 
-def any_windows(cluster: Cluster) -> Windows:
+def fastest_speeds(cluster: Cluster) -> LinkSpeeds:
     """Bandwidths that no choice of devices exceeds, whatever the order.
 
     r devices are all linked at speed t or more only if the graph of such links has a component of r or more devices in
@@ -78,7 +78,7 @@ def any_windows(cluster: Cluster) -> Windows:
     group = np.add.outer(np.arange(V + 1), np.arange(V + 1))
     across = np.where(group <= V, joined[np.minimum(group, V)], np.inf)
     across = np.broadcast_to(across, (V + 1, V + 1, V + 1))
-    return Windows(np.broadcast_to(clique, (V + 1, V + 1)).copy(), across.copy(), across.copy())
+    return LinkSpeeds(np.broadcast_to(clique, (V + 1, V + 1)).copy(), across.copy(), across.copy())
 
 
 def _fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:

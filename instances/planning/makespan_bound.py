@@ -20,7 +20,7 @@ import numpy as np
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.kernel_arrays import TrainingArrays, transfer_time
-from instances.planning.link_speeds import Windows
+from instances.planning.link_speeds import LinkSpeeds
 from instances.planning.problem import TrainingInstance
 
 __all__ = ["ZPoints", "least_z", "z_points"]
@@ -57,39 +57,39 @@ class ZPoints(NamedTuple):
         return tuple(cuts), tuple(replicas), start
 
 
-def least_z(instance: TrainingInstance, windows: Windows, ceiling: float, *, allow_idle: bool) -> float:
-    """Least Z over all plans along `windows`, or `ceiling` if that is less [s].
+def least_z(instance: TrainingInstance, speeds: LinkSpeeds, ceiling: float, *, allow_idle: bool) -> float:
+    """Least Z over all plans along `speeds`, or `ceiling` if that is less [s].
 
     A stage must fit into memory with one microbatch in flight.
 
     Parameters
     ----------
     instance : TrainingInstance
-    windows : Windows
-        Of an order; those of `any_windows` give a bound for every order.
+    speeds : LinkSpeeds
+        Of an order; those of `fastest_speeds` give a bound for every order.
     ceiling : float
         Plans with this Z or more do not matter.
     allow_idle : bool
         Whether a plan may leave devices idle.
     """
-    points = z_points(instance, windows, ceiling, np.ones(1), allow_idle=allow_idle)
+    points = z_points(instance, speeds, ceiling, np.ones(1), allow_idle=allow_idle)
     return min(float(points.value[0]), ceiling) if len(points.value) else ceiling
 
 
 def z_points(
     instance: TrainingInstance,
-    windows: Windows,
+    speeds: LinkSpeeds,
     ceiling: float,
     in_flight: FloatArray | IntArray,
     *,
     allow_idle: bool = False,
 ) -> ZPoints:
-    """Plans along `windows` with Z below `ceiling` that are not dominated.
+    """Plans along `speeds` with Z below `ceiling` that are not dominated.
 
     Parameters
     ----------
     instance : TrainingInstance
-    windows : Windows
+    speeds : LinkSpeeds
     ceiling : float
         Plans with this Z or more are left out.
     in_flight : (n,) numbers
@@ -99,7 +99,7 @@ def z_points(
     allow_idle : bool
         Whether a plan may leave devices at the ends of the order idle.
     """
-    value, links = _z_kernel(instance.arrays, windows, np.asarray(in_flight, dtype=np.float64), ceiling, allow_idle)
+    value, links = _z_kernel(instance.arrays, speeds, np.asarray(in_flight, dtype=np.float64), ceiling, allow_idle)
     by_value = np.argsort(value, kind="stable")
     return ZPoints(len(links) - len(value) + by_value, value[by_value], links)
 
@@ -141,10 +141,10 @@ def _insert(front1: FloatArray, front2: FloatArray, link: IntArray, count: int, 
 
 @compiled
 def _z_kernel(
-    arrays: TrainingArrays, windows: Windows, in_flight: FloatArray, ceiling: float, allow_idle: bool
+    arrays: TrainingArrays, speeds: LinkSpeeds, in_flight: FloatArray, ceiling: float, allow_idle: bool
 ) -> tuple[FloatArray, IntArray]:
     forward, backward, M = arrays.forward, arrays.backward, arrays.microbatches
-    L, V, levels = forward.shape[1] - 1, len(windows.within) - 1, len(in_flight)
+    L, V, levels = forward.shape[1] - 1, len(speeds.within) - 1, len(in_flight)
     step = min(levels - 1, 1)
     # Points one after the other: the values of a point, and `links` to layer after its stage, stage, and next point.
     z1, z2, links, size = np.empty(1024), np.empty(1024), np.empty((1024, 4), dtype=np.int64), 0
@@ -167,7 +167,7 @@ def _z_kernel(
                         t = f + (backward[r - 1, e] - backward[r - 1, l]) / r
                         synchronised = M * t
                         if r > 1:
-                            synchronised += transfer_time(2 * (r - 1) * params, r * windows.within[i + r, r])
+                            synchronised += transfer_time(2 * (r - 1) * params, r * speeds.within[i + r, r])
                         needed = arrays.copies * params + in_flight[x] * (arrays.stored[e] - arrays.stored[l]) / r
                         if synchronised >= ceiling or needed > arrays.memory:
                             break
@@ -195,8 +195,8 @@ def _z_kernel(
                 for x in range(levels):
                     n = 0
                     for r in range(1, V - i + 1):
-                        cf = transfer_time(arrays.forward_bytes[l], q * r * windows.forth[i, q, r])
-                        cb = transfer_time(arrays.backward_bytes[l], q * r * windows.back[i, q, r])
+                        cf = transfer_time(arrays.forward_bytes[l], q * r * speeds.forth[i, q, r])
+                        cb = transfer_time(arrays.backward_bytes[l], q * r * speeds.back[i, q, r])
                         busy = M * (max(cf, cb) if arrays.full_duplex else cf + cb)
                         if busy < ceiling:
                             for p in range(begin[i, r, x], begin[i, r, x] + count[i, r, x]):

@@ -131,12 +131,12 @@ def read_chain(path: str | Path) -> LayerChain:
             stored[index] = layer["stored_bytes"].number()
     try:
         return LayerChain(
-            column("forward"),
-            column("backward"),
-            forward_bytes,
-            backward_bytes,
-            column("param_bytes"),
-            stored[: len(layers)],
+            forward=column("forward"),
+            backward=column("backward"),
+            forward_bytes=forward_bytes,
+            backward_bytes=backward_bytes,
+            param_bytes=column("param_bytes"),
+            stored_bytes=stored[: len(layers)],
             names=tuple(layer["name"].text() if "name" in layer else str(index) for index, layer in enumerate(layers)),
             name=fields["name"].text() if "name" in fields else Path(path).stem,
             source=fields["source"].text() if "source" in fields else "",

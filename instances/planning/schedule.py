@@ -131,10 +131,10 @@ class Schedule:
             ("return", self.receive, plan.backward_transfer_time),
         ):
             for (n, m), start in np.ndenumerate(starts):
-                yield Operation(kind, n, m, float(start), float(start + durations[n]))
+                yield Operation(kind, n, m, start=float(start), end=float(start + durations[n]))
         for n in np.flatnonzero(plan.replicas > 1).tolist():
             ready = float(self.allreduce[n])
-            yield Operation("allreduce", n, None, ready, ready + float(plan.allreduce_time[n]))
+            yield Operation("allreduce", n, None, start=ready, end=ready + float(plan.allreduce_time[n]))
 
     def _check_precedence(self) -> None:
         plan = self.plan

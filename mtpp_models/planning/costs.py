@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from instances.planning import TrainingInstance
-from instances.planning.link_speeds import Windows
+from instances.planning.link_speeds import LinkSpeeds
 
 __all__ = ["Channel", "Network", "ScaledTraining", "Stage"]
 
@@ -45,7 +45,7 @@ class ScaledTraining:
     Parameters
     ----------
     instance : TrainingInstance
-    windows : Windows
+    windows : LinkSpeeds
         Bandwidths along the order of the devices; plans use all of them.
     unit : float
         Positive [s].
@@ -54,7 +54,7 @@ class ScaledTraining:
     """
 
     instance: TrainingInstance
-    windows: Windows
+    windows: LinkSpeeds
     unit: float
     ceiling: float
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from instances import Bound, InputError
 from instances.planning import Schedule, TrainingInstance
-from instances.planning.link_speeds import any_windows
+from instances.planning.link_speeds import fastest_speeds
 from instances.planning.makespan_bound import least_z
 
 __all__ = ["COVERED", "Guarantee", "iteration_bound", "lemma_1", "lemma_2", "link_factor", "theorem_1"]
@@ -85,7 +85,7 @@ def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceil
     InputError
         If no plan fits into memory.
     """
-    value = least_z(instance, any_windows(instance.cluster), ceiling, allow_idle=allow_idle)
+    value = least_z(instance, fastest_speeds(instance.cluster), ceiling, allow_idle=allow_idle)
     if math.isinf(value):
         raise InputError("No plan fits into the memory of the devices; give more memory, devices or microbatches.")
     return Bound(value, "z-any-order")

@@ -18,7 +18,7 @@ from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
 from instances.lookup import find
 from instances.planning import Plan, TrainingInstance
-from instances.planning.link_speeds import windows_along
+from instances.planning.link_speeds import speeds_along
 from instances.planning.makespan_bound import z_points
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.planning.arc_flow import FORMS
@@ -102,7 +102,7 @@ def solve_replication(
         raise InputError(f"The slack is {slack}; it must be 1 or more, and finite.")
     driver = find_solver(options.solver)
     places = np.asarray(order, dtype=np.int64).tolist()
-    windows = windows_along(instance.cluster, places)
+    windows = speeds_along(instance.cluster, places)
     if len(places) < instance.cluster.n:
         raise InputError(f"The order names {len(places)} of {instance.cluster.n} devices; name all of them.")
     if start is None:

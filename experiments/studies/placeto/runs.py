@@ -21,8 +21,8 @@ from experiments.studies.placeto.jobs import (
 )
 from experiments.versions import package_version
 from heuristics.limits import Limits
-from heuristics.placement.annealing import anneal, climb
-from heuristics.placement.placeto import Outcome, place
+from heuristics.placement.annealing import anneal_placement, climb
+from heuristics.placement.placeto import Episodes, place
 from heuristics.placement.placeto.rollout import Scorer
 from heuristics.placement.registry import PLACERS
 from heuristics.placement.rivals import random_placements
@@ -66,7 +66,7 @@ def _measured(placements: Iterable[Placement], simulations: Iterable[int] | None
 
 def _outcomes(
     instances: Sequence[PlacementInstance], scorer: Scorer, seed: int, **options: Any
-) -> tuple[list[Outcome], dict[str, Any]]:
+) -> tuple[list[Episodes], dict[str, Any]]:
     """Place each instance; the same generator for each, so that instances do not depend on one another."""
     found = [place(instance, scorer, np.random.default_rng(seed), **options) for instance in instances]
     return found, _measured((outcome.best for outcome in found), (outcome.simulations for outcome in found))
@@ -75,7 +75,7 @@ def _outcomes(
 def _annealed(instances: Sequence[PlacementInstance], simulations: Iterable[int], seed: int) -> dict[str, Any]:
     calls = [max(2, count) for count in simulations]  # it begins with two
     rng = np.random.default_rng(seed)
-    found = [anneal(i, rng, simulations=count) for i, count in zip(instances, calls, strict=True)]
+    found = [anneal_placement(i, rng, simulations=count) for i, count in zip(instances, calls, strict=True)]
     return _measured(found, calls)
 
 

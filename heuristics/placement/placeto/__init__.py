@@ -11,11 +11,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from heuristics.placement.placeto.checkpoints import Checkpoint, shipped
-from heuristics.placement.placeto.rollout import Outcome, place
+from heuristics.placement.placeto.rollout import Episodes, place
 from heuristics.placement.placeto.zero_shot import zero_shot
 from instances.errors import InputError
 
-__all__ = ["Checkpoint", "Outcome", "place", "require_torch", "shipped", "zero_shot"]
+__all__ = ["Checkpoint", "Episodes", "place", "require_torch", "shipped", "zero_shot"]
 
 
 def require_torch() -> None:

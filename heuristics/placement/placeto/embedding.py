@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heuristics.placement.placeto.environment import Question
+from heuristics.placement.placeto.environment import PlacementArrays
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, PARALLEL
 
 __all__ = ["SETS", "STATIC", "GraphTensors", "Messages", "one_thread", "perceptron", "tensors"]
@@ -46,7 +46,7 @@ class GraphTensors(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def tensors(question: Question) -> GraphTensors:
+def tensors(question: PlacementArrays) -> GraphTensors:
     """Convert a question, once."""
     graph, relation = question.instance.graph, question.around.relation
     n = graph.n
@@ -58,9 +58,10 @@ def tensors(question: Question) -> GraphTensors:
     parents[graph.edges[:, 1], graph.edges[:, 0]] = 1.0
     down, up = (a / np.sqrt(np.maximum(1.0, a.sum(axis=1, keepdims=True))) for a in (parents, parents.T))
     related = [(relation == kind) / np.sqrt(n) for kind in (ANCESTOR, DESCENDANT, PARALLEL)]
-    arrays = (static, down, up, np.stack((parents, parents.T, *related)), np.full(n, n**-0.5))
-    static, down, up, sets, everything = (torch.as_tensor(a.copy(), dtype=torch.float32) for a in arrays)
-    return GraphTensors(static, down, up, sets, everything, question.instance.devices)
+    sets, everything = np.stack((parents, parents.T, *related)), np.full(n, n**-0.5)
+    arrays = {"static": static, "down": down, "up": up, "sets": sets, "everything": everything}
+    made = {name: torch.as_tensor(array.copy(), dtype=torch.float32) for name, array in arrays.items()}
+    return GraphTensors(**made, devices=question.instance.devices)
 
 
 class Messages(nn.Module):

@@ -17,7 +17,7 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["Environment", "Order", "Question", "Start", "roll_out", "start_place", "traversal"]
+__all__ = ["Environment", "Order", "PlacementArrays", "Start", "roll_out", "start_place", "traversal"]
 
 #: In which order nodes are visited; a random one is topological, and drawn anew for each sweep.
 Order = Literal["topological", "reverse", "random"]
@@ -26,7 +26,7 @@ Order = Literal["topological", "reverse", "random"]
 Start = Literal["empty", "single", "random"]
 
 
-class Question:
+class PlacementArrays:
     """An instance, flattened once for all episodes on it."""
 
     def __init__(self, instance: PlacementInstance) -> None:
@@ -41,7 +41,7 @@ class Environment:
 
     Parameters
     ----------
-    question : Question
+    question : PlacementArrays
     start : (e, n) integers
         Devices that the episodes begin with; -1 in a whole row where no node is placed yet. Then the simulations leave
         out what is not placed, and the first visit of a node also places its ancestors that are not.
@@ -66,7 +66,7 @@ class Environment:
         Calls of the simulator, also those for a part of the nodes. A step that leaves a node where it is needs none.
     """
 
-    def __init__(self, question: Question, start: IntArray, order: IntArray) -> None:
+    def __init__(self, question: PlacementArrays, start: IntArray, order: IntArray) -> None:
         self.question, self.order = question, order
         self.place = np.maximum(start, 0).astype(np.int64)
         self.begin, self.end = np.empty(self.place.shape), np.empty(self.place.shape)
@@ -170,7 +170,7 @@ def roll_out(
             environment.act(device)
 
 
-def start_place(question: Question, start: Start, episodes: int, rng: np.random.Generator) -> IntArray:
+def start_place(question: PlacementArrays, start: Start, episodes: int, rng: np.random.Generator) -> IntArray:
     """(episodes, n) one placement to start from, the same for all episodes."""
     n, k = question.instance.graph.n, question.instance.devices
     match start:
@@ -185,7 +185,7 @@ def start_place(question: Question, start: Start, episodes: int, rng: np.random.
     return np.tile(place, (episodes, 1))
 
 
-def traversal(question: Question, order: Order, sweeps: int, rng: np.random.Generator) -> IntArray:
+def traversal(question: PlacementArrays, order: Order, sweeps: int, rng: np.random.Generator) -> IntArray:
     """(sweeps · n,) the node of each step.
 
     Sources without work, such as weights, come last in each sweep: where to keep them depends on their readers.

@@ -74,12 +74,14 @@ class Surroundings(NamedTuple):
         """Relate all pairs of nodes of `instance`."""
         graph = instance.graph
         outputs = np.bincount(graph.tensors.producer, graph.tensors.bytes, graph.n)
+        input_start, input_tensor = graph.inputs
         return cls(
-            *graph.inputs,
-            graph.tensors.producer,
-            relations(graph),
-            (graph.param_bytes + outputs) / instance.memory,
-            _tails(graph),
+            input_start=input_start,
+            input_tensor=input_tensor,
+            producer=graph.tensors.producer,
+            relation=relations(graph),
+            held=(graph.param_bytes + outputs) / instance.memory,
+            tail=_tails(graph),
         )
 
 

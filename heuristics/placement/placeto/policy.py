@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from heuristics.placement.placeto.checkpoints import Checkpoint
 from heuristics.placement.placeto.embedding import SETS, STATIC, GraphTensors, Messages, one_thread, perceptron, tensors
-from heuristics.placement.placeto.environment import Environment, Question
+from heuristics.placement.placeto.environment import Environment, PlacementArrays
 from heuristics.placement.placeto.features import FEATURES
 from heuristics.placement.placeto.rollout import Scorer
 from instances.errors import InputError
@@ -56,7 +56,7 @@ class Policy(nn.Module):
 
     options: dict[str, Any]
 
-    def context(self, question: Question) -> Any:
+    def context(self, question: PlacementArrays) -> Any:
         """What stays the same during the episodes on a question."""
         raise NotImplementedError
 
@@ -87,7 +87,7 @@ class Fast(Policy):
         self.options = {"width": width}
         self.head = perceptron(2 * len(FEATURES), width, width, 1)
 
-    def context(self, question: Question) -> None:
+    def context(self, question: PlacementArrays) -> None:
         """Nothing; the features say it all."""
 
     def observe(self, environment: Environment) -> Seen:
@@ -120,7 +120,7 @@ class DevicePool(Policy):
         self.pool = nn.ModuleList(nn.Linear(2 * width, width) for _ in range(SETS))
         self.head = perceptron(2 * width + 1 + 2 * SETS * width, 64, 64, 1)
 
-    def context(self, question: Question) -> tuple[GraphTensors, Tensor, Tensor]:
+    def context(self, question: PlacementArrays) -> tuple[GraphTensors, Tensor, Tensor]:
         """The graph, (n, 2 width) embeddings, and (sets, n, width) what each node adds to a pool."""
         graph = tensors(question)
         h = self.messages(graph.static, graph)
@@ -164,7 +164,7 @@ class Placeto(Policy):
         self.pooled = pooled
         self.head = perceptron((2 + 2 * len(self.pool)) * width, 2 * width, devices)
 
-    def context(self, question: Question) -> GraphTensors:
+    def context(self, question: PlacementArrays) -> GraphTensors:
         """The graph."""
         return tensors(question)
 
@@ -258,7 +258,7 @@ def restore(checkpoint: Checkpoint) -> Policy:
 
 def scorer(policy: Policy) -> Scorer:
     """The policy as what `rollout.place` takes."""
-    contexts: dict[Question, Any] = {}
+    contexts: dict[PlacementArrays, Any] = {}
 
     def score(environments: Sequence[Environment]) -> list[FloatArray]:
         with torch.no_grad(), one_thread():
@@ -270,7 +270,7 @@ def scorer(policy: Policy) -> Scorer:
 
 
 def observe_and_score(
-    policy: Policy, contexts: Mapping[Question, Any], environments: Sequence[Environment]
+    policy: Policy, contexts: Mapping[PlacementArrays, Any], environments: Sequence[Environment]
 ) -> tuple[list[Seen], list[FloatArray]]:
     """What the policy sees of each environment, and its logits."""
     seen = [policy.observe(environment) for environment in environments]

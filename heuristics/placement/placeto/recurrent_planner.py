@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from heuristics.placement.placeto.embedding import one_thread
-from heuristics.placement.placeto.environment import Question
+from heuristics.placement.placeto.environment import PlacementArrays
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT
 from heuristics.placement.simulator import penalised_times
 from instances.graph.tensors import IntArray
@@ -121,7 +121,7 @@ def train_planner(
 
 def _features(instance: PlacementInstance) -> Tensor:
     """(n, f) per node in topological order: work, outputs, share of ancestors and of descendants, waves over depth."""
-    question = Question(instance)
+    question = PlacementArrays(instance)
     graph, relation = instance.graph, question.around.relation
     unit = instance.total_work / graph.n
     outputs = np.bincount(graph.tensors.producer, instance.tensor_time, graph.n)

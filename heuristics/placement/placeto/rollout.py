@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from heuristics.placement.placeto.environment import (
     Environment,
     Order,
-    Question,
+    PlacementArrays,
     Start,
     roll_out,
     start_place,
@@ -22,7 +22,7 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["FastScorer", "Outcome", "Scorer", "place", "sampled"]
+__all__ = ["Episodes", "FastScorer", "Scorer", "place", "sampled"]
 
 #: Maps environments of e episodes to (e, k) logits each.
 Scorer = Callable[[Sequence[Environment]], Sequence[FloatArray]]
@@ -54,7 +54,7 @@ class FastScorer:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Episodes:
     """What the episodes on one instance came to.
 
     Parameters
@@ -88,7 +88,7 @@ def place(
     sweeps: int = 2,
     start: Start | Sequence[Start] = ("empty", "random"),
     order: Order = "topological",
-) -> Outcome:
+) -> Episodes:
     """Place a graph with a trained policy, without training.
 
     Parameters
@@ -109,13 +109,13 @@ def place(
 
     Returns
     -------
-    Outcome
+    Episodes
     """
-    question = Question(instance)
+    question = PlacementArrays(instance)
     starts: Sequence[Start] = (start,) if isinstance(start, str) else start
     count = samples or len(starts)
     places = np.concatenate([start_place(question, starts[i % len(starts)], 1, rng) for i in range(count)])
     environment = Environment(question, places, traversal(question, order, sweeps, rng))
     roll_out([environment], lambda active: sampled(scorer(active), rng if samples else None))
     last = Placement(instance, environment.place[environment.objective.argmin()])
-    return Outcome(environment.answer(), last, environment.simulations)
+    return Episodes(environment.answer(), last, environment.simulations)

@@ -9,7 +9,7 @@ import numpy as np
 
 from heuristics.placement.placeto.checkpoints import Checkpoint
 from heuristics.placement.placeto.policy import capture, create
-from heuristics.placement.placeto.training import Point, Training, train
+from heuristics.placement.placeto.training import Training, TrainingPoint, train
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -37,7 +37,9 @@ def mixture() -> list[PlacementInstance]:
     return instances
 
 
-def retrain(training: Training = TRAINING, on_progress: Callable[[Point], None] = lambda point: None) -> Checkpoint:
+def retrain(
+    training: Training = TRAINING, on_progress: Callable[[TrainingPoint], None] = lambda point: None
+) -> Checkpoint:
     """Train the policy `fast` from scratch on `mixture`; about two minutes.
 
     The same versions of PyTorch and numpy on the same kind of processor repeat the weights exactly.

@@ -14,7 +14,7 @@ from heuristics.placement.placeto.embedding import one_thread
 from heuristics.placement.placeto.environment import (
     Environment,
     Order,
-    Question,
+    PlacementArrays,
     Start,
     roll_out,
     start_place,
@@ -74,7 +74,7 @@ class Training:
             raise InputError(f"reward is {self.reward!r}; choose step or terminal.")
 
 
-class Point(NamedTuple):
+class TrainingPoint(NamedTuple):
     """A point of the learning curve.
 
     Parameters
@@ -99,8 +99,8 @@ def train(
     policy: Policy,
     instances: Sequence[PlacementInstance],
     training: Training,
-    on_progress: Callable[[Point], None] = lambda point: None,
-) -> list[Point]:
+    on_progress: Callable[[TrainingPoint], None] = lambda point: None,
+) -> list[TrainingPoint]:
     """Train `policy` in place, on one thread.
 
     Parameters
@@ -114,7 +114,7 @@ def train(
 
     Returns
     -------
-    list of Point
+    list of TrainingPoint
         The learning curve.
 
     Raises
@@ -125,9 +125,9 @@ def train(
     if not instances:
         raise InputError("There is no instance to train on; give at least one.")
     rng = np.random.default_rng(training.seed)
-    questions = [Question(instance) for instance in instances]
+    questions = [PlacementArrays(instance) for instance in instances]
     optimiser = torch.optim.Adam(policy.parameters(), lr=training.rate)
-    curve: list[Point] = []
+    curve: list[TrainingPoint] = []
     episodes = simulations = 0
     with one_thread():
         for update in range(1, training.updates + 1):
@@ -143,7 +143,16 @@ def train(
             simulations += sum(environment.simulations for environment in batch)
             last = np.mean([environment.objective.mean() for environment in batch])
             best = np.mean([environment.best.min() for environment in batch])
-            curve.append(Point(update, episodes, simulations, float(last), float(best), entropy))
+            curve.append(
+                TrainingPoint(
+                    update=update,
+                    episodes=episodes,
+                    simulations=simulations,
+                    mean=float(last),
+                    best=float(best),
+                    entropy=entropy,
+                )
+            )
             on_progress(curve[-1])
     return curve
 
@@ -174,7 +183,7 @@ def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
 _Record = tuple[list[Seen], list[IntArray]]
 
 
-def _environment(question: Question, training: Training, rng: np.random.Generator) -> Environment:
+def _environment(question: PlacementArrays, training: Training, rng: np.random.Generator) -> Environment:
     start = training.start[int(rng.integers(len(training.start)))]
     place = start_place(question, start, training.episodes, rng)
     return Environment(question, place, traversal(question, training.order, training.sweeps, rng))

@@ -9,7 +9,14 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.placement.placeto.checkpoints import shipped
-from heuristics.placement.placeto.environment import Environment, Question, Start, roll_out, start_place, traversal
+from heuristics.placement.placeto.environment import (
+    Environment,
+    PlacementArrays,
+    Start,
+    roll_out,
+    start_place,
+    traversal,
+)
 from heuristics.placement.placeto.rollout import FastScorer
 from instances.graph.tensors import IntArray
 from instances.placement.placement import Placement
@@ -46,7 +53,7 @@ def zero_shot(instance: PlacementInstance, rng: np.random.Generator, limits: Lim
 
 def explore(instance: PlacementInstance, rng: np.random.Generator, limits: Limits) -> Environment:
     """The episodes of `zero_shot`."""
-    question, score = Question(instance), _scorer()
+    question, score = PlacementArrays(instance), _scorer()
     count = limits.allow(len(_STARTS))
     starts = np.concatenate([start_place(question, start, 1, rng) for start in _STARTS[:count]])
     drawn = _DRAWN[:count, None]

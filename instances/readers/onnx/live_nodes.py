@@ -13,7 +13,7 @@ from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto
 
 from instances.readers.onnx.model_file import captured, subgraphs, whole_numbers
 from instances.readers.onnx.operators import is_view
-from instances.readers.onnx.types import Operator, TensorType
+from instances.readers.onnx.types import TensorType, TypedNode
 
 __all__ = ["LiveNode", "Scope", "type_of"]
 
@@ -95,14 +95,14 @@ class Scope:
         values = self._numbers.get(name)
         return int(values.item()) if values is not None and values.size == 1 else None
 
-    def operator(self, node: NodeProto) -> Operator:
+    def operator(self, node: NodeProto) -> TypedNode:
         """A node with the types of its tensors; outputs that nobody reads are left out."""
-        return Operator(
-            node.op_type,
-            node.domain,
-            {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute},
-            tuple(self.types[name] if name else None for name in _operands(node)),
-            tuple(self.types[name] if name in self.wanted else None for name in node.output),
+        return TypedNode(
+            kind=node.op_type,
+            domain=node.domain,
+            attributes={attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute},
+            inputs=tuple(self.types[name] if name else None for name in _operands(node)),
+            outputs=tuple(self.types[name] if name in self.wanted else None for name in node.output),
         )
 
     def missing(self) -> Iterator[str]:

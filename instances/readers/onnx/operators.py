@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from instances.readers.onnx.types import Operator, TensorType
+from instances.readers.onnx.types import TensorType, TypedNode
 
 __all__ = ["Count", "count", "is_view"]
 
@@ -24,12 +24,12 @@ class Count(NamedTuple):
     known: bool = True
 
 
-def count(operator: Operator) -> Count:
+def count(operator: TypedNode) -> Count:
     """Count what an operator does.
 
     Parameters
     ----------
-    operator : Operator
+    operator : TypedNode
         Any but If, Loop and Scan, whose bodies count.
 
     Returns
@@ -75,14 +75,14 @@ def _is_listed(kind: str, domain: str) -> bool:
     return listed is None or kind in listed
 
 
-def _bias(op: Operator) -> int:
+def _bias(op: TypedNode) -> int:
     """One addition per element where the operator has a bias."""
     place = _BIAS.get(op.kind, len(op.inputs))
     return op.written if any(tensor is not None for tensor in op.inputs[place : place + 1]) else 0
 
 
-def _convolution(weight: int) -> Callable[[Operator], int]:
-    def products(op: Operator) -> int:
+def _convolution(weight: int) -> Callable[[TypedNode], int]:
+    def products(op: TypedNode) -> int:
         kernel = op.input(weight).shape
         _require_fit(op.input(0).shape[1], kernel[1] * op.attributes.get("group", 1))
         return op.written * math.prod(kernel[1:])
@@ -90,14 +90,14 @@ def _convolution(weight: int) -> Callable[[Operator], int]:
     return products
 
 
-def _transposed_convolution(op: Operator) -> int:
+def _transposed_convolution(op: TypedNode) -> int:
     kernel = op.input(1).shape
     _require_fit(op.input(0).shape[1], kernel[0])
     return op.input(0).elements * math.prod(kernel[1:])
 
 
-def _matrix_product(right: int) -> Callable[[Operator], int]:
-    def products(op: Operator) -> int:
+def _matrix_product(right: int) -> Callable[[TypedNode], int]:
+    def products(op: TypedNode) -> int:
         columns = _axis(op.input(0), last=not op.attributes.get("transA", 0))
         _require_fit(columns, _axis(op.input(right), last=bool(op.attributes.get("transB", 0))))
         return op.written * columns
@@ -114,7 +114,7 @@ def _require_fit(size: int, expected: int) -> None:
         raise ValueError(f"{size} channels or columns meet weights for {expected}")
 
 
-def _einstein_sum(op: Operator) -> int:
+def _einstein_sum(op: TypedNode) -> int:
     terms = op.attributes["equation"].decode().replace(" ", "").split("->")[0].split(",")
     sizes: dict[str, int] = {}
     batch = 1
@@ -132,7 +132,7 @@ def _einstein_sum(op: Operator) -> int:
     return batch * math.prod(sizes.values())
 
 
-def _attention(op: Operator) -> int:
+def _attention(op: TypedNode) -> int:
     """Scores and weighted sum: Q (batch, heads, q, d), K (…, kv, d), V (…, kv, e), or with heads and d as one axis."""
     q, v = op.input(0), op.input(2)
     present = next((tensor for tensor in op.outputs[1:2] if tensor is not None), op.input(1))
@@ -143,7 +143,7 @@ def _attention(op: Operator) -> int:
     return q.shape[0] * heads * queries * keys * (width + out)
 
 
-def _recurrence(op: Operator, moved: int) -> Count:
+def _recurrence(op: TypedNode, moved: int) -> Count:
     """X (steps, batch, features), W and R (directions, gates, ·); R is read once per step, as a step needs the last."""
     x, weight, recurrent = op.input(0), op.input(1), op.input(2)
     steps, batch = (x.shape[1], x.shape[0]) if op.attributes.get("layout", 0) else (x.shape[0], x.shape[1])
@@ -152,24 +152,24 @@ def _recurrence(op: Operator, moved: int) -> Count:
     return Count(products, 2 * products + _RECURRENT[op.kind] * hidden, moved + max(0, steps - 1) * recurrent.bytes)
 
 
-def _window(op: Operator) -> int:
+def _window(op: TypedNode) -> int:
     return op.written * math.prod(op.attributes["kernel_shape"])
 
 
-def _local_response(op: Operator) -> int:
+def _local_response(op: TypedNode) -> int:
     """Squares and their sums over a window, then scale, shift, power and division."""
     return op.written * (2 * op.attributes["size"] + 4)
 
 
-def _variadic(op: Operator) -> int:
+def _variadic(op: TypedNode) -> int:
     return op.written * max(1, len(op.inputs) - 1)
 
 
-def _top(op: Operator) -> int:
+def _top(op: TypedNode) -> int:
     return op.input(0).elements * max(1, op.input(0).shape[op.attributes.get("axis", -1)].bit_length())
 
 
-def _fourier(op: Operator) -> int:
+def _fourier(op: TypedNode) -> int:
     """5 n log2 n, the usual count of a fast Fourier transform."""
     return 5 * op.written * max(1, op.input(0).shape[-2].bit_length())
 
@@ -194,7 +194,7 @@ _DOMAINS: dict[str, frozenset[str] | None] = {
 # Dropout does nothing when a network is used.
 _VIEWS = _kinds("Reshape Flatten Squeeze Unsqueeze Identity Dropout")
 
-_PRODUCTS: dict[str, Callable[[Operator], int]] = {
+_PRODUCTS: dict[str, Callable[[TypedNode], int]] = {
     "Conv": _convolution(1),
     "FusedConv": _convolution(1),
     "ConvInteger": _convolution(1),
@@ -243,7 +243,7 @@ _PER_INPUT = {
     **_each(6, "SoftmaxCrossEntropyLoss"),
 }
 
-_SPECIAL: dict[str, Callable[[Operator], int]] = {
+_SPECIAL: dict[str, Callable[[TypedNode], int]] = {
     "AveragePool": _window,
     "MaxPool": _window,
     "LpPool": _window,

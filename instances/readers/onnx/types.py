@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = ["Operator", "TensorType"]
+__all__ = ["TensorType", "TypedNode"]
 
 
 class TensorType(NamedTuple):
@@ -28,7 +28,7 @@ class TensorType(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Operator:
+class TypedNode:
     """A node with the types of what it reads and writes.
 
     Parameters

@@ -12,7 +12,7 @@ import pytest
 from heuristics import HEURISTICS
 from heuristics.learned import OrderTraining, Weights, regal_instances, shipped, train_intervals, train_orders
 from heuristics.learned.policies import PROPOSERS
-from heuristics.learned.training import Point, score_gradient
+from heuristics.learned.training import OrderTrainingPoint, score_gradient
 from heuristics.placement.placeto.checkpoints import Checkpoint
 from instances import InputError, Instance, Platform
 from instances.graph.tensors import FloatArray
@@ -56,7 +56,7 @@ class TestTraining:
         assert (a.deviation == b.deviation).all()
 
     def test_progress_is_the_curve(self, name: str) -> None:
-        seen: list[Point] = []
+        seen: list[OrderTrainingPoint] = []
         _, curve = TRAIN[name](small(), OrderTraining(2, graphs=1, orders=4), seen.append)
         assert seen == curve
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import partitions
 
 from heuristics import HEURISTICS, Limits
-from heuristics.local_search.annealing import anneal
+from heuristics.local_search.annealing import anneal_partition
 from heuristics.local_search.local_search import local_search
 from heuristics.local_search.state import State, start_state, times_after
 from instances import ComputationGraph, Instance, Partition, Platform
@@ -27,7 +27,7 @@ def annealed(
     instance = start.instance
     arrays = KernelArrays.of(instance)
     state = start_state(start.block, start.order, instance.k, arrays)
-    anneal(state, arrays, *instance.graph.predecessors, moves, hot, cold, seed)
+    anneal_partition(state, arrays, *instance.graph.predecessors, moves, hot, cold, seed)
     return state, float(state.best[0]), state.best_rank[state.best_block]
 
 

@@ -15,7 +15,7 @@ from command_line import columns, mtpp
 from experiments.plots.placements import plot_placement, plot_timeline
 from heuristics.limits import Limits
 from heuristics.placement import PLACERS
-from heuristics.placement.annealing import anneal, climb
+from heuristics.placement.annealing import anneal_placement, climb
 from heuristics.placement.greedy import greedy
 from heuristics.placement.heft import heft, rank_order, upward_rank
 from heuristics.placement.partitioners import has_scotch, metis, scotch
@@ -70,7 +70,7 @@ def test_small_graphs_are_placed(placer: Any, k: int) -> None:
 def test_walks_never_end_worse_than_they_start() -> None:
     question = PlacementInstance(NMT, 4, BANDWIDTH)
     start = heft(question, rng())
-    for walk, calls in itertools.product((anneal, climb), (1, 2, 300)):
+    for walk, calls in itertools.product((anneal_placement, climb), (1, 2, 300)):
         found = walk(question, rng(), Limits(evaluations=calls), start=start)
         assert found.penalised_time <= start.penalised_time
     assert climb(question, rng(), Limits(evaluations=1), start=start).device.tolist() == start.device.tolist()
@@ -81,7 +81,7 @@ def test_more_simulations_pay() -> None:
     question = PlacementInstance(PLACEMENT_FAMILIES["nmt"].graph(1000), 4, BANDWIDTH)
     times = {name: PLACERS[name].run(question, rng(), Limits()).step_time for name in ("heft", "random")}
     limits = Limits(evaluations=20000)
-    assert anneal(question, rng(), limits).step_time < 0.9 * min(times.values())
+    assert anneal_placement(question, rng(), limits).step_time < 0.9 * min(times.values())
     assert climb(question, rng(), limits).step_time < min(times.values())
 
 
@@ -92,17 +92,19 @@ def test_annealing_finds_optima() -> None:
         edges = [(u, v) for u in range(6) for v in range(u + 1, 6) if generator.random() < 0.4]
         question = instance(edges, generator.integers(1, 9, 6).tolist(), generator.integers(0, 4, 6).tolist())
         best = step_times(question, list(itertools.product((0, 1), repeat=6))).min()
-        assert anneal(question, generator, Limits(evaluations=2000)).step_time == best
+        assert anneal_placement(question, generator, Limits(evaluations=2000)).step_time == best
 
 
 def test_walks_stop_at_a_target() -> None:
     question = PlacementInstance(NMT, 2, BANDWIDTH)
     easy = 0.95 * question.total_work
-    stopped, full = (anneal(question, rng(), Limits(evaluations=20000, target=x)).step_time for x in (easy, None))
+    stopped, full = (
+        anneal_placement(question, rng(), Limits(evaluations=20000, target=x)).step_time for x in (easy, None)
+    )
     assert full < stopped <= easy
 
 
-@pytest.mark.parametrize("walk", [anneal, climb])
+@pytest.mark.parametrize("walk", [anneal_placement, climb])
 def test_walks_without_time_stay_where_they_are(walk: Any) -> None:
     start = heft(PlacementInstance(NMT, 2, BANDWIDTH), rng())
     assert walk(start.instance, rng(), Limits(Deadline.after(0)), start=start).device.tolist() == start.device.tolist()
@@ -113,7 +115,7 @@ def test_the_memory_limit_binds() -> None:
     graph = PLACEMENT_FAMILIES["cifar10"].graph(3)
     alone = Placement(PlacementInstance(graph, 2, BANDWIDTH), np.zeros(graph.n, dtype=int))
     question = PlacementInstance(graph, 2, BANDWIDTH, memory=0.6 * alone.peak_memory[0])
-    found = anneal(question, rng(), Limits(evaluations=6000))
+    found = anneal_placement(question, rng(), Limits(evaluations=6000))
     assert not Placement(question, alone.device).fits
     assert found.fits
     assert found.penalised_time == found.relative_time

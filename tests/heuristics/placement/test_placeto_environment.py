@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from heuristics.placement.placeto import Outcome, place
-from heuristics.placement.placeto.environment import Environment, Question, roll_out, start_place, traversal
+from heuristics.placement.placeto import Episodes, place
+from heuristics.placement.placeto.environment import Environment, PlacementArrays, roll_out, start_place, traversal
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT, FEATURES, PARALLEL, relations
 from heuristics.placement.placeto.rollout import sampled
 from instances import ComputationGraph, InputError
@@ -25,7 +25,7 @@ def family_instance(name: str = "ptb", seed: int = 0, k: int = 3, **platform: fl
 
 
 def environment(instance: PlacementInstance, episodes: int = 3, seed: int = 0) -> Environment:
-    question, rng = Question(instance), np.random.default_rng(seed)
+    question, rng = PlacementArrays(instance), np.random.default_rng(seed)
     start = rng.integers(instance.devices, size=(episodes, instance.graph.n))
     return Environment(question, start, traversal(question, "topological", 2, rng))
 
@@ -74,7 +74,7 @@ class TestEnvironment:
     def test_memory_binds(self) -> None:
         free = Placement(family_instance(k=1), np.zeros(61, dtype=np.int64))
         tight = family_instance(memory=0.6 * float(free.peak_memory.max()))
-        e = Environment(Question(tight), np.zeros((1, 61)), np.arange(1))
+        e = Environment(PlacementArrays(tight), np.zeros((1, 61)), np.arange(1))
         assert e.objective[0] > 1.5  # 1, and twice the overflow
 
 
@@ -82,7 +82,7 @@ class TestEmptyStart:
     """Episodes that begin with no node placed."""
 
     def test_simulations_leave_out_what_is_not_placed(self) -> None:
-        e = Environment(Question(diamond()), np.full((1, 4), -1), np.arange(4))
+        e = Environment(PlacementArrays(diamond()), np.full((1, 4), -1), np.arange(4))
         assert e.objective.tolist() == [0]
         for device, until in zip((0, 0, 1, 0), (1, 3, 4, 6), strict=True):  # node 2 waits for the output of node 0
             e.act(np.array([device]))
@@ -90,7 +90,7 @@ class TestEmptyStart:
             assert e.begin[0, e.step :].tolist() == [0] * (4 - e.step)
 
     def test_best_is_one_device_until_all_is_placed(self) -> None:
-        e = Environment(Question(diamond()), np.full((1, 4), -1), np.arange(4))
+        e = Environment(PlacementArrays(diamond()), np.full((1, 4), -1), np.arange(4))
         for step in range(4):
             assert e.best_place.tolist() == [[0, 0, 0, 0]]
             assert e.best.tolist() == [1]
@@ -98,14 +98,14 @@ class TestEmptyStart:
         assert e.best_place.tolist() == [[0, 0, 0, 0]]  # 0 | 1, 2, 3 takes 7
 
     def test_ancestors_that_are_not_placed_go_along(self) -> None:
-        e = Environment(Question(diamond()), np.full((2, 4), -1), np.array([1, 3, 2, 0]))
+        e = Environment(PlacementArrays(diamond()), np.full((2, 4), -1), np.array([1, 3, 2, 0]))
         e.act(np.array([0, 1]))
         assert e.place.tolist() == [[0, 0, -1, -1], [1, 1, -1, -1]]
         e.act(np.array([1, 0]))
         assert e.place.tolist() == [[0, 0, 1, 1], [1, 1, 0, 0]]
 
     def test_all_is_placed_after_a_sweep_in_any_order(self) -> None:
-        question, rng = Question(family_instance()), np.random.default_rng(0)
+        question, rng = PlacementArrays(family_instance()), np.random.default_rng(0)
         for order in ("topological", "reverse", "random"):
             e = Environment(question, start_place(question, "empty", 2, rng), traversal(question, order, 1, rng))
             play(e)
@@ -114,7 +114,7 @@ class TestEmptyStart:
             assert e.objective == pytest.approx(times, rel=1e-12)
 
     def test_devices_are_alike_at_first(self) -> None:
-        question = Question(family_instance(memory=4e8))
+        question = PlacementArrays(family_instance(memory=4e8))
         e = Environment(question, np.full((1, 61), -1), question.instance.graph.topological_order)
         (rows,) = e.features()
         assert np.isfinite(rows).all()
@@ -124,30 +124,30 @@ class TestEmptyStart:
 class TestTraversal:
     @pytest.mark.parametrize("order", ["topological", "reverse", "random"])
     def test_each_sweep_visits_every_node_once(self, order: str) -> None:
-        question = Question(family_instance())
+        question = PlacementArrays(family_instance())
         steps = traversal(question, order, 3, np.random.default_rng(0))
         for sweep in steps.reshape(3, -1):
             assert sorted(sweep) == list(range(question.instance.graph.n))
 
     def test_random_orders_are_topological_and_differ(self) -> None:
-        sweeps = traversal(Question(diamond()), "random", 20, np.random.default_rng(0)).reshape(20, 4)
+        sweeps = traversal(PlacementArrays(diamond()), "random", 20, np.random.default_rng(0)).reshape(20, 4)
         assert {tuple(sweep) for sweep in sweeps} == {(0, 1, 2, 3), (0, 2, 1, 3)}
 
     @pytest.mark.parametrize("order", ["topological", "reverse", "random"])
     def test_weights_come_last(self, order: str) -> None:
         graph = ComputationGraph.from_edges([(0, 2), (1, 2)], [0, 1, 1], [1, 1, 0])
-        question = Question(PlacementInstance(graph, 2, bandwidth=1.0))
+        question = PlacementArrays(PlacementInstance(graph, 2, bandwidth=1.0))
         assert traversal(question, order, 2, np.random.default_rng(0)).tolist() in ([1, 2, 0] * 2, [2, 1, 0] * 2)
 
     def test_unknown_names_are_refused(self) -> None:
-        question, rng = Question(diamond()), np.random.default_rng(0)
+        question, rng = PlacementArrays(diamond()), np.random.default_rng(0)
         with pytest.raises(InputError, match="choose one of topological"):
             traversal(question, "depth", 1, rng)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="choose one of empty, single, random"):
             start_place(question, "all", 1, rng)  # type: ignore[arg-type]
 
     def test_episodes_share_a_random_start(self) -> None:
-        places = start_place(Question(family_instance()), "random", 4, np.random.default_rng(0))
+        places = start_place(PlacementArrays(family_instance()), "random", 4, np.random.default_rng(0))
         assert (places == places[0]).all()
         assert len(set(places[0])) == 3
 
@@ -159,7 +159,7 @@ class TestFeatures:
 
     def test_values_on_a_diamond(self) -> None:
         """Node 1 of a diamond with 0, 1, 3 on device 0 and 2 on device 1; units are 1.5 a node and 3 a device."""
-        e = Environment(Question(diamond()), np.array([[0, 0, 1, 0]]), np.array([1]))
+        e = Environment(PlacementArrays(diamond()), np.array([[0, 0, 1, 0]]), np.array([1]))
         here, there = (dict(zip(FEATURES, row, strict=True)) for row in e.features()[0])
         assert (here["is current"], there["is current"]) == (1, 0)
         assert (here["load"], there["load"]) == (2 / 3, 2 / 3)
@@ -174,7 +174,7 @@ class TestFeatures:
         assert here["longest way to an end"] == 3 / 6
 
     def test_renaming_devices_renames_rows(self) -> None:
-        question, rng = Question(family_instance(memory=4e8)), np.random.default_rng(0)
+        question, rng = PlacementArrays(family_instance(memory=4e8)), np.random.default_rng(0)
         start, name = rng.integers(3, size=(1, 61)), np.array([2, 0, 1])
         for node in range(0, 61, 5):
             a, b = (Environment(question, place, np.array([node])).features()[0] for place in (start, name[start]))
@@ -190,7 +190,7 @@ class TestFeatures:
         start = np.random.default_rng(0).integers(3, size=(1, 61))
         instances = (PlacementInstance(graph, 3, BANDWIDTH), PlacementInstance(scaled, 3, BANDWIDTH / 1000))
         for node in range(0, 61, 5):
-            a, b = (Environment(Question(i), start, np.array([node])).features() for i in instances)
+            a, b = (Environment(PlacementArrays(i), start, np.array([node])).features() for i in instances)
             assert a == pytest.approx(b)
 
 
@@ -213,7 +213,7 @@ class TestPlace:
             return [np.zeros((len(e.place), 3)) for e in active]
 
         few, many = (place(family_instance(), shrug, _rng(), samples=s) for s in (1, 8))
-        assert isinstance(few, Outcome)
+        assert isinstance(few, Episodes)
         assert many.simulations > 4 * few.simulations
         assert many.best.penalised_time <= many.last.penalised_time
 

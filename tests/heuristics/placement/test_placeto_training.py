@@ -13,7 +13,7 @@ import pytest
 
 from heuristics.limits import Limits
 from heuristics.placement.placeto import Checkpoint, place, require_torch, shipped, zero_shot
-from heuristics.placement.placeto.environment import Environment, Question
+from heuristics.placement.placeto.environment import Environment, PlacementArrays
 from heuristics.placement.placeto.zero_shot import explore
 from instances import ComputationGraph, InputError
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
@@ -40,7 +40,7 @@ def few(**changes: object) -> training.Training:
 
 def environment(instance: PlacementInstance, seed: int = 0) -> Environment:
     start = np.random.default_rng(seed).integers(instance.devices, size=(3, instance.graph.n))
-    return Environment(Question(instance), start, instance.graph.topological_order)
+    return Environment(PlacementArrays(instance), start, instance.graph.topological_order)
 
 
 @pytest.fixture(params=policy.POLICIES)
@@ -96,7 +96,7 @@ def test_devices_have_no_names(name: str) -> None:
     score = policy.scorer(policy.create(name, 5, **OPTIONS[name]))
     instance = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(0), 5, BANDWIDTH)
     renamed = np.array([3, 0, 4, 1, 2])
-    question, start = Question(instance), np.random.default_rng(0).integers(5, size=(1, instance.graph.n))
+    question, start = PlacementArrays(instance), np.random.default_rng(0).integers(5, size=(1, instance.graph.n))
     (a,), (b,) = (score([Environment(question, s, np.array([30]))]) for s in (start, renamed[start]))
     assert b[:, renamed] == pytest.approx(a, abs=1e-4)
 

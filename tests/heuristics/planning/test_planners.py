@@ -21,7 +21,7 @@ from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.spp import spp, spp_plans
 from instances import InputError
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.link_speeds import any_windows, windows_along
+from instances.planning.link_speeds import fastest_speeds, speeds_along
 from instances.planning.makespan_bound import least_z, z_points
 from instances.planning.paper_settings import simulation
 
@@ -54,7 +54,7 @@ def test_published_example_is_reproduced(data: Path) -> None:
             duplex = Plan(replace(instance, full_duplex=True), plan.cuts, plan.devices)
             assert execute(duplex, warmup).makespan == EXACT(row["Tfd"], rel=1e-9)
         assert spp(instance).time == EXACT(golden["T_spp"], rel=1e-9)
-        bound = least_z(instance, any_windows(instance.cluster), np.inf, allow_idle=False)
+        bound = least_z(instance, fastest_speeds(instance.cluster), np.inf, allow_idle=False)
         assert bound == EXACT(golden["globalLB"], rel=1e-9)
 
 
@@ -88,9 +88,9 @@ def test_prm_with_idle_devices_covers_every_window() -> None:
     for seed in range(30):
         instance = small(seed)
         V = instance.cluster.n
-        windows = [range(i, j) for i in range(V) for j in range(i + 1, V + 1)]
+        speeds = [range(i, j) for i in range(V) for j in range(i + 1, V + 1)]
         for stages, plan in enumerate(plans_by_stages(instance, range(V), pe, allow_idle=True), start=1):
-            found = [p.workload for window in windows for p in all_plans(instance, window) if p.n_stages == stages]
+            found = [p.workload for window in speeds for p in all_plans(instance, window) if p.n_stages == stages]
             assert plan is not None
             assert plan.workload == EXACT(min(found), rel=1e-12)
 
@@ -219,9 +219,9 @@ def test_z_dp_finds_the_least_bound() -> None:
         least: dict[int, float] = {}
         for plan in all_plans(instance, range(V)):
             least[plan.n_stages] = min(plan.makespan_bound, least.get(plan.n_stages, np.inf))
-        windows = windows_along(instance.cluster, range(V))
+        speeds = speeds_along(instance.cluster, range(V))
         levels = min(instance.chain.n, V)
-        points = z_points(instance, windows, np.inf, np.ones(levels))
+        points = z_points(instance, speeds, np.inf, np.ones(levels))
         found: dict[int, float] = {}
         for point, value in zip(points.first.tolist(), points.value.tolist(), strict=True):
             cuts, replicas, start = points.stages(point)
@@ -230,7 +230,7 @@ def test_z_dp_finds_the_least_bound() -> None:
             assert value <= plan.makespan_bound * (1 + 1e-12)
             found[plan.n_stages] = min(value, found.get(plan.n_stages, np.inf))
         assert found == EXACT(least, rel=1e-12)
-        assert least_z(instance, windows, np.inf, allow_idle=False) == EXACT(min(least.values()), rel=1e-12)
+        assert least_z(instance, speeds, np.inf, allow_idle=False) == EXACT(min(least.values()), rel=1e-12)
 
 
 def test_no_plan_and_no_mapping_is_below_the_order_free_bound() -> None:
@@ -238,9 +238,9 @@ def test_no_plan_and_no_mapping_is_below_the_order_free_bound() -> None:
     for seed in range(12):
         rng = np.random.default_rng(seed)
         instance = random_instance(rng, 4, 4, int(rng.integers(1, 9)), symmetric=bool(seed % 2))
-        windows = any_windows(instance.cluster)
+        speeds = fastest_speeds(instance.cluster)
         for allow_idle in (False, True):
-            bound = least_z(instance, windows, np.inf, allow_idle=allow_idle)
+            bound = least_z(instance, speeds, np.inf, allow_idle=allow_idle)
             sizes = range(1, 5) if allow_idle else [4]
             orders = itertools.chain.from_iterable(itertools.permutations(range(4), size) for size in sizes)
             assert min(p.lower_bound for order in orders for p in all_plans(instance, order)) >= bound * (1 - 1e-12)
@@ -249,10 +249,10 @@ def test_no_plan_and_no_mapping_is_below_the_order_free_bound() -> None:
 def test_a_ceiling_cuts_the_bound_off() -> None:
     """Plans at or above the ceiling do not matter; the bound is then the ceiling."""
     instance = small(3)
-    windows = any_windows(instance.cluster)
-    bound = least_z(instance, windows, np.inf, allow_idle=True)
-    assert least_z(instance, windows, bound / 2, allow_idle=True) == bound / 2
-    assert least_z(instance, windows, bound * 1.01, allow_idle=True) == EXACT(bound)
+    speeds = fastest_speeds(instance.cluster)
+    bound = least_z(instance, speeds, np.inf, allow_idle=True)
+    assert least_z(instance, speeds, bound / 2, allow_idle=True) == bound / 2
+    assert least_z(instance, speeds, bound * 1.01, allow_idle=True) == EXACT(bound)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -267,7 +267,7 @@ def test_spp_and_the_improved_planner(seed: int) -> None:
     assert best.plan is not None
     assert again.plan is not None
     assert (again.time, again.plan.devices) == (best.time, best.plan.devices)
-    assert best.time >= least_z(instance, any_windows(instance.cluster), np.inf, allow_idle=True) * (1 - 1e-12)
+    assert best.time >= least_z(instance, fastest_speeds(instance.cluster), np.inf, allow_idle=True) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("name", list(PLANNERS))
@@ -295,5 +295,5 @@ def test_spp_in_the_default_setting_of_the_paper() -> None:
     times = {name: spec.run(instance, np.random.default_rng(0)).time for name, spec in PLANNERS.items()}
     assert times["improved"] <= times["spp"] < times["pipedream"] < times["data-parallel"] < times["gpipe"]
     assert times["gpipe"] < times["hetpipe"]
-    bound = least_z(instance, any_windows(instance.cluster), times["spp"], allow_idle=True)
+    bound = least_z(instance, fastest_speeds(instance.cluster), times["spp"], allow_idle=True)
     assert bound <= times["improved"] <= 1.05 * bound

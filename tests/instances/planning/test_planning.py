@@ -18,7 +18,7 @@ from instances import ComputationGraph, InputError, SharedParameter
 from instances.planning import Cluster, LayerChain, Plan, Schedule, TrainingInstance
 from instances.planning.bert import bert_chain
 from instances.planning.from_graph import collapse
-from instances.planning.link_speeds import windows_along
+from instances.planning.link_speeds import speeds_along
 from instances.planning.paper_settings import simulation
 
 
@@ -171,15 +171,15 @@ def test_windows_are_the_slowest_links(seed: int) -> None:
     """Of every group of neighbours and of every two groups next to each other."""
     cluster = random_instance(np.random.default_rng(seed), 1, 5, 1, symmetric=False).cluster
     order = np.random.default_rng(seed).permutation(5)
-    windows = windows_along(cluster, order)
+    speeds = speeds_along(cluster, order)
     links = cluster.bandwidth[np.ix_(order, order)]
     for i in range(6):
         for q in range(1, i + 1):
             inside = links[i - q : i, i - q : i][~np.eye(q, dtype=bool)]
-            assert windows.within[i, q] == min(inside, default=np.inf)
+            assert speeds.within[i, q] == min(inside, default=np.inf)
             for r in range(1, 6 - i):
-                assert windows.forth[i, q, r] == links[i - q : i, i : i + r].min()
-                assert windows.back[i, q, r] == links[i : i + r, i - q : i].min()
+                assert speeds.forth[i, q, r] == links[i - q : i, i : i + r].min()
+                assert speeds.back[i, q, r] == links[i : i + r, i - q : i].min()
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_windows_are_the_slowest_links(seed: int) -> None:
         (lambda: TrainingInstance(bert_chain(1), Cluster([[0]]), 1, replica_share=np.ones(2)), r"give \(1,\) or"),
         (lambda: TrainingInstance(bert_chain(1), Cluster([[0]]), 1, replica_share=np.zeros(1)), "not positive"),
         (lambda: bert_chain(0), "layers is 0"),
-        (lambda: windows_along(Cluster.of_servers([2], 1.0), [0, 0]), "each at most once"),
+        (lambda: speeds_along(Cluster.of_servers([2], 1.0), [0, 0]), "each at most once"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Callable[[], object], complaint: str) -> None:

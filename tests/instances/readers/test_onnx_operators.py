@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from onnx_models import model, onnx, read
 
 from instances.readers.onnx.operators import Count, count
-from instances.readers.onnx.types import Operator, TensorType
+from instances.readers.onnx.types import TensorType, TypedNode
 
 
 def counted(
     kind: str, inputs: list[tuple[int, ...] | None], *outputs: tuple[int, ...], domain: str = "", **attributes: Any
 ) -> Count:
     types = [None if shape is None else TensorType(shape, 32) for shape in inputs]
-    return count(Operator(kind, domain, attributes, tuple(types), tuple(TensorType(shape, 32) for shape in outputs)))
+    return count(TypedNode(kind, domain, attributes, tuple(types), tuple(TensorType(shape, 32) for shape in outputs)))
 
 
 sizes = st.integers(1, 4)

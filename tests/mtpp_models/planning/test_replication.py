@@ -17,7 +17,7 @@ from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.spp import spp, spp_plans
 from instances import FalseCertificateError, InputError
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.link_speeds import windows_along
+from instances.planning.link_speeds import speeds_along
 from instances.planning.makespan_bound import least_z
 from instances.planning.paper_settings import simulation
 from mtpp_models import SolveOptions
@@ -77,7 +77,7 @@ def test_models_agree_with_prm_and_z_dp() -> None:
     assert answer.cost == EXACT(least, rel=1e-9)
     assert answer.proved
     z = solve_replication(instance, order, form="makespan", start=found[3])
-    windows = windows_along(instance.cluster, order)
+    windows = speeds_along(instance.cluster, order)
     assert z.cost == EXACT(least_z(instance, windows, math.inf, allow_idle=False), rel=1e-9)
     assert z.proved
 
@@ -116,7 +116,7 @@ def test_relaxation_is_strong() -> None:
     instance = simulation(0, servers=(4, 4), microbatches=8)
     order = recursive_device_order(instance.cluster)
     best = solve_replication(instance, order)
-    model = FORMS["arc-flow"].build(ScaledTraining(instance, windows_along(instance.cluster, order), best.cost, 1.5))
+    model = FORMS["arc-flow"].build(ScaledTraining(instance, speeds_along(instance.cluster, order), best.cost, 1.5))
     pyo.TransformationFactory("core.relax_integer_vars").apply_to(model)
     pyo.SolverFactory("highs").solve(model)
     assert 0.85 < pyo.value(model.objective) < 1 + 1e-9
@@ -128,7 +128,7 @@ def test_network_holds_only_what_a_plan_within_reach_can_use() -> None:
         instance, order = question(4 * seed + 1)
         plans = list(all_plans(instance, order))
         ceiling = float(np.median([plan.workload for plan in plans]))
-        network = ScaledTraining(instance, windows_along(instance.cluster, order), 1.0, ceiling).network()
+        network = ScaledTraining(instance, speeds_along(instance.cluster, order), 1.0, ceiling).network()
         stages = set(network.stages)
         for plan in plans:
             if plan.workload <= ceiling:
