@@ -57,7 +57,7 @@ def _admits(question: Question, partition: Partition) -> bool:
 def _excludes(case: Case, data: ScaledInstance, partition: Partition) -> bool:
     model = case.model()
     for v, home in enumerate(case.superblock(partition)):
-        for b in model.inner:
+        for b in model.B_before_last:
             variable, value = model.y[v, b], int(home <= b)
             if variable.fixed and variable.value != value:
                 return True

@@ -5,34 +5,70 @@ r"""The exact model of max-throughput partitioning (MTPP, Section 4.1, Figure 3)
     \min\; & \mathrm{bottleneck}                                            & (5) \\
     & \mathrm{bottleneck} \ge \mathrm{block}_b                & \forall b       (6)
 
-subject to (7) to (12) of `mtpp_models.formulations.constraints`: the coarse model in which every superblock is one
-block. Theorem 4.1: O(nk) variables, O(mk) constraints, O((n + m)k) nonzeros. More blocks than nodes never help, so k is
-at most n here.
+subject to (7) to (12) of `mtpp_models.formulations.constraints`. Theorem 4.1: O(nk) variables, O(mk) constraints,
+O((n + m)k) nonzeros. More blocks than nodes never help, so k is at most n here.
+
+The same page, with blocks of other sizes than 1, is the model of `mtpp_models.formulations.superblocks`.
 """
 
 from __future__ import annotations
 
-import pyomo.environ as pyo
+from collections.abc import Sequence
 
+import pyomo.environ as pyo
+from pyomo.core.expr import NumericExpression
+
+from mtpp_models.cuts.windows import BlockWindows
+from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance, block_ranks
-from mtpp_models.formulations.superblocks import superblocks
 
 __all__ = ["EXACT", "exact"]
 
 
-def exact(data: ScaledInstance) -> pyo.ConcreteModel:
-    """Build the exact model.
+def exact(
+    data: ScaledInstance,
+    sizes: Sequence[int] | None = None,
+    *,
+    windows: BlockWindows | None = None,
+    stronger: bool = False,
+) -> pyo.ConcreteModel:
+    """Build the exact model, or that of superblocks.
 
     Parameters
     ----------
     data : ScaledInstance
+    sizes : sequence of int, optional
+        Number of blocks in each superblock; by default each block stands alone.
+    windows : BlockWindows, optional
+        Where nodes may lie.
+    stronger : bool
+        Whether (9') and (10') stand for (9) and (10).
 
     Returns
     -------
     pyomo.environ.ConcreteModel
         Its objective is the bottleneck in multiples of the unit of `data`.
     """
-    return superblocks(data, [1] * data.k)
+    sizes = sizes or (1,) * data.k
+    m = pyo.ConcreteModel("exact")
+    add_assignment(m, data, len(sizes), windows)  # (11), (12)
+    add_dag(m, data)  # (8)
+    cut = add_tensor_cuts(m, data, m.B, stronger=stronger)  # (9), (10)
+    overflow = add_overflow(m, data, m.B, sizes)  # (2)
+    m.size = pyo.Param(m.B, initialize=dict(enumerate(sizes, 1)), doc="blocks in superblock b")
+
+    @m.Expression(m.B, doc="(7) cost of block b")
+    def block(m: pyo.ConcreteModel, b: int) -> NumericExpression:
+        return sum(m.work[v] * m.x[v, b] for v in m.V) + cut[b] + overflow[b]
+
+    m.bottleneck = pyo.Var(domain=pyo.NonNegativeReals, doc="cost of the slowest block")
+
+    @m.Constraint(m.B, doc="(6) the bottleneck is the slowest block")
+    def slowest(m: pyo.ConcreteModel, b: int) -> NumericExpression:
+        return m.size[b] * m.bottleneck >= m.block[b]
+
+    m.objective = pyo.Objective(expr=m.bottleneck, doc="(5)")
+    return m
 
 
 EXACT = Formulation(

@@ -163,7 +163,7 @@ class Case:
             pyo.TransformationFactory("core.relax_integer_vars").apply_to(model)
         elif start is not None:
             for v, home in enumerate(self.superblock(start)):
-                for b in model.inner:
+                for b in model.B_before_last:
                     if not model.y[v, b].fixed:
                         model.y[v, b].set_value(int(home <= b))
         return model

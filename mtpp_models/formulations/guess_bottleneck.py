@@ -18,8 +18,9 @@ With (14) besides, "=" would make the bound false: the slowest block need not ha
 from __future__ import annotations
 
 import pyomo.environ as pyo
+from pyomo.core.expr import NumericExpression
 
-from mtpp_models.formulations.constraints import add_assignment, add_block_costs, add_dag, add_overflow, add_tensor_cuts
+from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance
 from mtpp_models.formulations.three_superblock import around
 
@@ -43,9 +44,15 @@ def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
     m = pyo.ConcreteModel(f"guess-the-bottleneck, r = {r}")
     add_assignment(m, data, k=3)
     add_dag(m, data)
-    add_tensor_cuts(m, data, [1, 2, 3])
-    add_overflow(m, data, [2])
-    add_block_costs(m, data, [1, 2, 3])
+    cut = add_tensor_cuts(m, data, m.B)
+    m.middle = pyo.Set(initialize=[2], doc="the superblock whose overflow counts")
+    overflow = add_overflow(m, data, m.middle)
+
+    @m.Expression(m.B, doc="(7) cost of superblock b")
+    def block(m: pyo.ConcreteModel, b: int) -> NumericExpression:
+        work = sum(m.work[v] * m.x[v, b] for v in m.V)
+        return work + cut[b] + (overflow[b] if b in m.middle else 0.0)
+
     m.bottleneck = pyo.Var(domain=pyo.NonNegativeReals)
     m.objective = pyo.Objective(expr=m.bottleneck)
     m.slowest = pyo.Constraint(expr=m.bottleneck == m.block[2], doc="block r is the slowest")

@@ -28,9 +28,10 @@ from mtpp_models.cuts.max_flow import BoolArray, reachability
 from mtpp_models.cuts.windows import BlockWindows, windows
 from mtpp_models.formulations.clique_rows import cliques, successions
 from mtpp_models.formulations.constraints import Crowd, add_conflicts
+from mtpp_models.formulations.exact import exact
 from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance, block_ranks
 from mtpp_models.formulations.parts import Strengthening
-from mtpp_models.formulations.superblocks import merged, superblocks
+from mtpp_models.formulations.superblocks import merged
 from mtpp_models.simple import simple
 
 __all__ = ["Question", "pose", "strengthened"]
@@ -125,7 +126,7 @@ def pose(
         return Question(data, (), None, contraction.group, ceiling)
 
     def build() -> pyo.ConcreteModel:
-        m = superblocks(data, sizes, windows=facts.windows, stronger=parts.cuts)
+        m = exact(data, sizes, windows=facts.windows, stronger=parts.cuts)
         add_conflicts(m, facts.successions, facts.crowds)
         if parts.cutoff:
             m.bottleneck.setub(1.0)

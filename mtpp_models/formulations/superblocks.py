@@ -19,59 +19,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyomo.environ as pyo
-from pyomo.core.expr import NumericExpression
 
 from instances import InputError, Partition
 from instances.graph.tensors import IntArray
-from mtpp_models.cuts.windows import BlockWindows
-from mtpp_models.formulations.constraints import (
-    add_assignment,
-    add_block_costs,
-    add_dag,
-    add_overflow,
-    add_tensor_cuts,
-)
+from mtpp_models.formulations.exact import exact
 from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance, block_ranks
 
-__all__ = ["coarse", "equal_sizes", "superblocks"]
-
-
-def superblocks(
-    data: ScaledInstance, sizes: Sequence[int], *, windows: BlockWindows | None = None, stronger: bool = False
-) -> pyo.ConcreteModel:
-    """Build the model of superblocks of these sizes.
-
-    Parameters
-    ----------
-    data : ScaledInstance
-    sizes : sequence of int
-        Number of blocks in each superblock.
-    windows : BlockWindows, optional
-        Where nodes may lie.
-    stronger : bool
-        Whether (9') and (10') stand for (9) and (10).
-
-    Returns
-    -------
-    pyomo.environ.ConcreteModel
-        Its objective is the bottleneck in multiples of the unit of `data`.
-    """
-    m = pyo.ConcreteModel("superblocks")
-    add_assignment(m, data, len(sizes), windows)
-    m.size = pyo.Param(m.B, initialize=dict(enumerate(sizes, 1)), doc="blocks in superblock b")
-    add_dag(m, data)
-    add_tensor_cuts(m, data, list(m.B), stronger=stronger)
-    add_overflow(m, data, list(m.B), sizes)
-    add_block_costs(m, data, list(m.B))
-    m.bottleneck = pyo.Var(domain=pyo.NonNegativeReals)
-    m.objective = pyo.Objective(expr=m.bottleneck, doc="(5)")
-
-    @m.Constraint(m.B, doc="(6) the bottleneck is the slowest block")
-    def slowest(m: pyo.ConcreteModel, b: int) -> NumericExpression:
-        return m.size[b] * m.bottleneck >= m.block[b]
-
-    return m
+__all__ = ["coarse", "equal_sizes", "merged"]
 
 
 def equal_sizes(k: int, j: int) -> tuple[int, ...]:
@@ -110,7 +64,7 @@ def coarse(j: int) -> Formulation:
 
     def cases(data: ScaledInstance) -> tuple[Case, ...]:
         sizes = sizes_of(data.k)
-        return (Case(str(sizes), lambda: superblocks(data, sizes), lambda partition: merged(partition, sizes)),)
+        return (Case(str(sizes), lambda: exact(data, sizes), lambda partition: merged(partition, sizes)),)
 
     summary, reference = f"{j} superblocks with capacities", "this project, mtpp_models/formulations/superblocks.py"
     return Formulation(f"coarse-{j}", summary, reference, cases, sizes=sizes_of)

@@ -21,14 +21,7 @@ import pyomo.environ as pyo
 
 from instances import Partition
 from instances.graph.tensors import IntArray
-from mtpp_models.formulations.constraints import (
-    add_assignment,
-    add_block_costs,
-    add_dag,
-    add_overflow,
-    add_tensor_cuts,
-    x,
-)
+from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance, block_ranks
 from mtpp_models.simple import simple
 
@@ -57,18 +50,19 @@ def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> p
     """
     m = pyo.ConcreteModel(name)
     add_assignment(m, data, k=3)
+    m.middle = pyo.Set(initialize=[2], doc="the superblock that pays")
     if dag:
         add_dag(m, data)
-    if cut_io:
-        add_tensor_cuts(m, data, [2])
-    add_overflow(m, data, [2])
-    add_block_costs(m, data, [2])
-    m.objective = pyo.Objective(expr=m.block[2])
+    cut = add_tensor_cuts(m, data, m.middle)[2] if cut_io else 0.0
+    overflow = add_overflow(m, data, m.middle)[2]
+    work = sum(m.work[v] * m.x[v, 2] for v in m.V)
+    m.block = pyo.Expression(expr=work + cut + overflow, doc="(7) cost of superblock 2")
+    m.objective = pyo.Objective(expr=m.block)
     share = simple(data.instance) / data.unit
     if share > 0:
         weight = [work / share for work in data.work]
         # Solvers drop coefficients that are next to nothing, so those count as if they always lay in the block.
-        middle = sum(weight[v] * x(m, v, 2) for v in m.V if weight[v] >= _TINY)
+        middle = sum(weight[v] * m.x[v, 2] for v in m.V if weight[v] >= _TINY)
         dropped = math.fsum(w for w in weight if w < _TINY)
         # Rounding must not cut off a block whose work is exactly L.
         m.share = pyo.Constraint(expr=middle >= 1 - 1e-7 - dropped, doc="(14), over L")

@@ -27,10 +27,10 @@ from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import reachability
 from mtpp_models.cuts.windows import windows
 from mtpp_models.formulations.clique_rows import cliques, successions
-from mtpp_models.formulations.exact import EXACT
+from mtpp_models.formulations.exact import EXACT, exact
 from mtpp_models.formulations.parts import ablation
 from mtpp_models.formulations.strengthened import pose, strengthened
-from mtpp_models.formulations.superblocks import coarse, merged, superblocks
+from mtpp_models.formulations.superblocks import coarse, merged
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
 
@@ -141,7 +141,7 @@ def test_every_row_holds_for_every_partition_below_the_start(start: Partition, n
         assert (partition.block[anchor][group] == partition.block).all()
         rank = np.unique(partition.block, return_inverse=True)[1][anchor]
         home = merged(Partition(instance, rank), model.sizes(instance.k))
-        for v, b in itertools.product(m.V, m.inner):
+        for v, b in itertools.product(m.V, m.B_before_last):
             value = int(home[v] <= b)
             if m.y[v, b].fixed:
                 assert m.y[v, b].value == value
@@ -158,9 +158,9 @@ def test_the_stronger_rows_cost_the_same_in_whole_numbers(partition: Partition, 
     sizes = data.draw(compositions(partition.instance.k))
     objectives = []
     for stronger in (False, True):
-        m = superblocks(ScaledInstance(partition.instance, 1.0), sizes, stronger=stronger)
+        m = exact(ScaledInstance(partition.instance, 1.0), sizes, stronger=stronger)
         home = merged(partition, sizes)
-        for v, b in itertools.product(m.V, m.inner):
+        for v, b in itertools.product(m.V, m.B_before_last):
             m.y[v, b].fix(int(home[v] <= b))
         assert run_highs(m, Controls()).termination is Termination.OPTIMAL
         objectives.append(pyo.value(m.objective))

@@ -14,21 +14,22 @@ from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.random_graphs import regal_style
 from mtpp_models import Case, Formulation, ScaledInstance, SolveOptions, solve
-from mtpp_models.formulations.superblocks import coarse, equal_sizes, merged, superblocks
+from mtpp_models.formulations.exact import exact
+from mtpp_models.formulations.superblocks import coarse, equal_sizes, merged
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
 
 
 def of_sizes(sizes: list[int]) -> Formulation:
     def cases(data: ScaledInstance) -> tuple[Case, ...]:
-        return (Case("sizes", lambda: superblocks(data, sizes), lambda partition: merged(partition, sizes)),)
+        return (Case("sizes", lambda: exact(data, sizes), lambda partition: merged(partition, sizes)),)
 
     return Formulation(f"sizes {sizes}", "superblocks of given sizes", "test", cases)
 
 
 def objective(instance: Instance, sizes: list[int], unit: float = 1.0) -> float:
     """Optimum of the model in the time unit of the instance, without the help of *simple*."""
-    model = superblocks(ScaledInstance(instance, unit), sizes)
+    model = exact(ScaledInstance(instance, unit), sizes)
     assert run_highs(model, Controls()).termination is Termination.OPTIMAL
     return float(pyo.value(model.objective)) * unit
 
