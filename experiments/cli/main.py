@@ -14,7 +14,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +27,7 @@ from experiments.cli.import_graph import import_graph
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
+from experiments.cli.table import table
 from experiments.cli.verify import verify
 from instances.errors import InputError, InputWarning
 from instances.interrupts import terminate_as_interrupt
@@ -109,83 +109,7 @@ for verb in (partition, bound, certify, plan, place, verify):
 app.command("import")(import_graph)
 
 
-@app.command()
-def table(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SUITE|GRAPH…",
-            help="A suite (mtpp list suites), architectures, files; or training or placement, alone.",
-        ),
-    ],
-    blocks: options.Blocks = "2,4,8,16,32,64",
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,NAME…]",
-            help="Heuristics and models; MODEL-lp is its relaxation, exact+all strengthened, exact+each an ablation of "
-            "that.  [default: all, and exact+all]",
-        ),
-    ] = None,
-    bandwidth: options.Bandwidth = None,
-    memory: options.Memory = None,
-    activation_buffer: options.ActivationBuffer = None,
-    solver: options.Solver = "highs",
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For each bound.")] = 60.0,
-    gap: options.Gap = 0.0,
-    threads: options.Threads = 1,
-    seed: options.Seed = 0,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Processes on this machine.")] = 1,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead.")
-    ] = None,
-    cluster: Annotated[str | None, typer.Option(hidden=True)] = None,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Runs, one a line; those done are not repeated.")] = Path(
-        "runs.jsonl"
-    ),
-    tables: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write tables (.md, .csv, .tex) and figures (.png, .svg) there."),
-    ] = None,
-    style: Annotated[str, typer.Option("--format", metavar="txt|md|csv|tex", help="Of the printed tables.")] = "txt",
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Of training: one cluster instead of three; of placement: little training, one seed."
-        ),
-    ] = False,
-) -> int:
-    """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
-
-    "training" makes the figures and tables of pipelined training; of the options, --quick, --jobs, --out, --tables and
-    --format count there. "placement" makes those of learned placement, which needs PyTorch; --quick, --out, --tables
-    and --format count there.
-
-    Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
-    """
-    if targets == ["training"]:
-        from experiments.studies.spp.runs import questions
-        from experiments.studies.spp.tables import make_training_tables
-
-        return make_training_tables(questions(quick=quick), out=out, folder=tables, style=style, jobs=jobs)
-    if targets == ["placement"]:
-        from experiments.studies.placeto.jobs import QUICK, Budget
-        from experiments.studies.placeto.tables import make_placement_tables
-
-        return make_placement_tables(QUICK if quick else Budget(), out=out, folder=tables, style=style)
-    if quick:
-        raise InputError("--quick: only the tables of training and placement have a quick form; use the suite quick.")
-    if cluster is not None:  # the word means servers everywhere else
-        complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
-        scheduler = scheduler or cluster
-    from experiments.studies.mtpp.make import make_tables
-    from mtpp_models import SolveOptions
-
-    return make_tables(
-        targets, blocks, methods=methods, bandwidth=bandwidth, memory=memory, activation_buffer=activation_buffer,
-        options=SolveOptions(solver, time_limit, gap, threads, seed), jobs=jobs, scheduler=scheduler, out=out,
-        folder=tables, style=style,
-    )  # fmt: skip
+app.command()(table)
 
 
 @app.command()

@@ -1,22 +1,26 @@
-"""What all verbs ``table`` share: a file of runs that a second call goes on with, and sections of text and pictures."""
+"""What all studies share: a file of runs that a second call goes on with, and sections of text and pictures."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
 from experiments.plots.partitions import save_figure
-from experiments.runs.log import RunLog
+from experiments.progress import RunBar
+from experiments.runs.engine import run_jobs
+from experiments.runs.job import Job
+from experiments.runs.log import Run, RunLog
+from experiments.runs.workers import Workers
 from experiments.text_tables import FORMATS
 from instances.json_files import check_writable
 from instances.lookup import find
 
-__all__ = ["Section", "check_style", "exit_code", "open_log", "publish"]
+__all__ = ["Report", "Section"]
 
 
 class Section(NamedTuple):
@@ -40,45 +44,86 @@ class Section(NamedTuple):
     note: str = ""
 
 
-def check_style(style: str) -> None:
-    """Raise `InputError` for an unknown format of printed tables."""
-    find(FORMATS, style, "format")
+@dataclass(frozen=True)
+class Report:
+    """Where the runs of a study are, and how and where its tables are shown.
+
+    Parameters
+    ----------
+    out : Path
+        File of runs; those done are not repeated.
+    folder : Path, optional
+        Where tables (.md, .csv, .tex) and pictures (.png, .svg) are written.
+    style : str
+        Format of the printed tables.
+
+    Raises
+    ------
+    InputError
+        If there is no such format.
+    """
+
+    out: Path
+    folder: Path | None = None
+    style: str = "txt"
+
+    def __post_init__(self) -> None:
+        find(FORMATS, self.style, "format")
+
+    def make_runs(self, jobs: Iterable[Job], workers: Workers) -> list[Run]:
+        """Make the runs that the file does not hold yet, with a bar on stderr.
+
+        Returns
+        -------
+        list of dict
+            All of them, one per different job, in the order of `jobs`.
+
+        Raises
+        ------
+        InputError, OSError
+            If the folder cannot be made or the file cannot be written, before any run is made.
+        KeyboardInterrupt
+            After Ctrl-C, when it is told where the runs are.
+        """
+        wanted = {job.key: job for job in jobs}
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with RunLog(self.out) as log:
+                missing = sum(not job.is_done(log.runs.get(key)) for key, job in wanted.items())
+                if missing < len(wanted):
+                    print(f"{len(wanted) - missing} runs are done already.", file=sys.stderr)
+                with RunBar(missing) as bar:
+                    return run_jobs(wanted.values(), log, workers, lambda run: bar.advance(_told(wanted, run)))
+        except KeyboardInterrupt:
+            print(
+                f"Stopped; {self.out} holds the runs that are done, and the same call makes the rest.", file=sys.stderr
+            )
+            raise
+
+    def publish(self, sections: Sequence[Section], pictures: Callable[[], Mapping[str, Axes]]) -> None:
+        """Print sections; into the folder, if there is one, write them and the pictures in all formats."""
+        for _, title, header, rows, note in sections:
+            print(f"{title}\n\n{FORMATS[self.style](header, rows)}\n" + (f"\n{note}\n" if note else ""))
+        if self.folder is None:
+            return
+        for name, _, header, rows, _ in sections:
+            for suffix in ("md", "csv", "tex"):
+                file = self.folder / f"{name}.{suffix}"
+                check_writable(file)
+                file.write_text(FORMATS[suffix](header, rows) + "\n", encoding="utf-8")
+        for name, ax in pictures().items():
+            for suffix in ("png", "svg"):
+                save_figure(ax, self.folder / f"{name}.{suffix}")
+
+    def exit_code(self, failed: Sequence[bool]) -> int:
+        """0, or 1 after telling how many runs failed."""
+        if any(failed):
+            reasons = f"{self.out} has the reasons. The same call tries them again."
+            print(f"{sum(failed)} of {len(failed)} runs failed; {reasons}", file=sys.stderr)
+        return int(any(failed))
 
 
-@contextmanager
-def open_log(out: Path, folder: Path | None) -> Iterator[RunLog]:
-    """Open the file of runs, and make the folder of tables before any run is made; Ctrl-C says where the runs are."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with RunLog(out) as log:
-            yield log
-    except KeyboardInterrupt:
-        print(f"Stopped; {out} holds the runs that are done, and the same call makes the rest.", file=sys.stderr)
-        raise
-
-
-def publish(
-    sections: Sequence[Section], pictures: Callable[[], Mapping[str, Axes]], folder: Path | None, style: str
-) -> None:
-    """Print sections as `style`; into a folder, if there is one, write them and the pictures in all formats."""
-    for _, title, header, rows, note in sections:
-        print(f"{title}\n\n{FORMATS[style](header, rows)}\n" + (f"\n{note}\n" if note else ""))
-    if folder is None:
-        return
-    for name, _, header, rows, _ in sections:
-        for suffix in ("md", "csv", "tex"):
-            file = folder / f"{name}.{suffix}"
-            check_writable(file)
-            file.write_text(FORMATS[suffix](header, rows) + "\n", encoding="utf-8")
-    for name, ax in pictures().items():
-        for suffix in ("png", "svg"):
-            save_figure(ax, folder / f"{name}.{suffix}")
-
-
-def exit_code(failed: int, total: int, out: Path) -> int:
-    """0, or 1 after telling that runs failed."""
-    if failed:
-        reasons = f"{out} has the reasons. The same call tries them again."
-        print(f"{failed} of {total} runs failed; {reasons}", file=sys.stderr)
-    return int(failed > 0)
+def _told(wanted: Mapping[str, Job], run: Run) -> Run:
+    """A run as the bar tells it: a refusal that counts as an answer is no failure."""
+    return run if wanted[run["key"]].failed(run) else run | {"error": None}

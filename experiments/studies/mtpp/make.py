@@ -1,49 +1,50 @@
-"""The verb ``table``: make the runs that are missing, then print and write the tables of all of them."""
+"""The tables of the paper: make the runs that are missing, then print and write the tables of all of them."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.cli.inputs import load_targets
-from experiments.cli.units import parse_names
 from experiments.plots import partitions as plots
-from experiments.progress import RunBar
-from experiments.runs.jobs import Job, plan_jobs
-from experiments.runs.log import RunLog
-from experiments.runs.workers import Workers, cluster_workers, is_done, local_workers, run_jobs
+from experiments.runs.workers import Workers
 from experiments.studies.mtpp import tables
-from experiments.studies.report import Section, check_style, exit_code, open_log, publish
+from experiments.studies.mtpp.jobs import PartitionJob, jobs_of
+from experiments.studies.report import Report, Section
 from heuristics import HEURISTICS
-from instances import InputError
+from instances import InputError, Instance
 from mtpp_models import MODELS, SolveOptions
 from mtpp_models.formulations.parts import ablation
 from mtpp_models.solvers.registry import find_solver
 
 __all__ = ["make_tables"]
 
+#: What the tables end with, beyond the models of the registry.
+_LAST = "exact+all"
+
+#: A strengthened model with this suffix stands for itself without any one of its parts.
+_EACH = "+each"
+
 
 def make_tables(
-    targets: Sequence[str],
-    blocks: str,
-    *,
-    methods: str | None,
-    bandwidth: str | None,
-    memory: str | None,
-    activation_buffer: str | None,
+    instances: Iterable[Instance],
+    methods: Sequence[str] | None,
     options: SolveOptions,
-    jobs: int,
-    scheduler: str | None,
-    out: Path,
-    folder: Path | None,
-    style: str,
+    workers: Workers,
+    report: Report,
 ) -> int:
-    """Do what the verb says; the parameters are its options.
+    """Make the runs that are missing, then print and write the tables of all of them.
+
+    Parameters
+    ----------
+    instances : iterable of Instance
+    methods : sequence of str, optional
+        Heuristics and models; "exact+each" is an ablation of the strengthened model. All by default.
+    options : SolveOptions
+        The time limit is for each bound.
+    workers : Workers
+    report : Report
 
     Returns
     -------
@@ -55,45 +56,23 @@ def make_tables(
     InputError, OSError, SolverNotAvailableError
         Before any run is made.
     """
-    check_style(style)
     chosen = [*HEURISTICS, *MODELS, _LAST] if methods is None else _methods(methods)
-    chosen = list(dict.fromkeys((*chosen, "simple")))  # the tables' reference
-    planned = plan_jobs(load_targets(targets, blocks, bandwidth, memory, activation_buffer), chosen, options)
+    jobs = jobs_of(instances, list(dict.fromkeys((*chosen, "simple"))), options)  # simple is the tables' reference
     find_solver(options.solver)
-    with _workers(jobs, scheduler) as workers, open_log(out, folder) as log:
-        runs = _run(planned, log, workers)
+    runs = report.make_runs(jobs, workers)
     frame = tables.run_frame(runs)
-    publish(_sections(frame), lambda: _pictures(frame), folder, style)
-    return exit_code(sum(run["error"] is not None for run in runs), len(runs), out)
+    report.publish(_sections(frame), lambda: _pictures(frame))
+    return report.exit_code([PartitionJob.failed(run) for run in runs])
 
 
-#: What the tables end with, beyond the models of the registry.
-_LAST = "exact+all"
-
-
-def _methods(names: str) -> list[str]:
-    """Methods by name; "exact+each" is an ablation of the strengthened model."""
-    given = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in parse_names(names)]
+def _methods(names: Sequence[str]) -> list[str]:
+    """Methods by name, ablations written out."""
+    given = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in names]
     methods = [name for base, each in given for name in (ablation(base) if each else (base,))]
     if any("+" in name for name in methods) and not any(name in HEURISTICS for name in methods):
-        raise InputError(f"--methods {names}: a strengthened model needs a partition to start from; add a heuristic.")
+        told = f"--methods {','.join(names)}"
+        raise InputError(f"{told}: a strengthened model needs a partition to start from; add a heuristic.")
     return methods
-
-
-_EACH = "+each"
-
-
-def _run(planned: list[Job], log: RunLog, workers: Workers) -> list[dict[str, object]]:
-    wanted = {job.key: job for job in planned}
-    missing = sum(not is_done(log.runs.get(key), job) for key, job in wanted.items())
-    if missing < len(wanted):
-        print(f"{len(wanted) - missing} runs are done already.", file=sys.stderr)
-    with RunBar(missing) as bar:
-        return run_jobs(planned, log, workers, bar.advance)
-
-
-def _workers(jobs: int, scheduler: str | None) -> AbstractContextManager[Workers]:
-    return local_workers(jobs) if scheduler is None else cluster_workers(scheduler)
 
 
 def _sections(frame: pd.DataFrame) -> list[Section]:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.runs.jobs import CERTIFY, LP_SUFFIX, base_name
 from experiments.runs.log import Run
+from experiments.studies.mtpp.jobs import CERTIFY, LP_SUFFIX, base_name
 from heuristics import HEURISTICS
 from instances import InputError
 from mtpp_models import MODELS, Strengthening

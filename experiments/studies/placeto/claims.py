@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from experiments.studies.placeto.jobs import ABLATED, ABLATED_DEVICES
+from experiments.studies.placeto.budget import ABLATED, ABLATED_DEVICES
 from experiments.studies.placeto.measured import Measured, number
 
 __all__ = ["Claim", "claims"]

@@ -1,148 +1,271 @@
-"""What ``mtpp table placement`` measures: each policy, rival and ablation, with its budget."""
+"""What ``mtpp table placement`` measures: policies trained on a family, what they do, and what their rivals do."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+import sys
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+
+from experiments.runs.job import Job
+from experiments.runs.log import Run
+from experiments.studies.placeto.budget import (
+    ABLATED,
+    ABLATED_DEVICES,
+    ABLATIONS,
+    ALONE,
+    DEVICES,
+    ORDERS,
+    OTHER_DEVICES,
+    SAMPLES,
+    Budget,
+)
 from experiments.versions import package_version
+from heuristics.limits import Limits
+from heuristics.placement.annealing import anneal_placement, climb
+from heuristics.placement.placeto import Episodes, place
+from heuristics.placement.placeto.rollout import Scorer
+from heuristics.placement.registry import PLACERS
+from heuristics.placement.rivals import random_placements
+from heuristics.placement.simulator import step_times
+from instances import InputError
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = [
-    "ABLATED",
-    "ABLATED_DEVICES",
-    "ABLATIONS",
-    "ALONE",
-    "DEVICES",
-    "KIND",
-    "ORDERS",
-    "OTHER_DEVICES",
-    "QUICK",
-    "SAMPLES",
-    "Budget",
-    "PlacementJob",
-    "plan_jobs",
-]
+__all__ = ["AblationJob", "FastJob", "OptimisedJob", "PlacementJob", "PlannerJob", "RivalsJob", "jobs_of"]
 
-KIND = "placement"
-#: Devices of the main questions, and of those that a policy is carried over to.
-DEVICES, OTHER_DEVICES = 4, (2, 8)
-#: The family of the ablations, and their devices.
-ABLATED, ABLATED_DEVICES = "ptb", 2
-#: Random traversal orders, and sampled episodes.
-ORDERS, SAMPLES = 16, 16
-#: Episodes of each update when a policy or a planner is trained for one graph alone.
-ALONE = 32
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How long is trained and annealed, in updates and simulations, so that runs repeat exactly.
-
-    Parameters
-    ----------
-    updates : int
-        Of a policy for a family, 64 episodes each.
-    alone : int
-        Of a policy for one graph, 32 episodes each; a planner has twice as many, 16 placements each.
-    ablation : int
-        Of each ablation.
-    annealing : int
-        Simulations of the long annealing of each graph.
-    graphs : int
-        Test graphs that are optimised one by one.
-    seeds : int
-        The table shows the median.
-    """
-
-    updates: int = 200
-    alone: int = 120
-    ablation: int = 50
-    annealing: int = 100_000
-    graphs: int = 4
-    seeds: int = 3
-
-
-#: A first look.
-QUICK = Budget(updates=40, alone=20, ablation=10, graphs=2, seeds=1)
+_KIND = "placement"
 
 
 @dataclass(frozen=True, eq=False)
-class PlacementJob:
+class PlacementJob(Job):
     """One thing to train and measure.
 
     Parameters
     ----------
     family : str
-    what : str
-        Of `placement_runs`: rivals, fast, optimised, planner or ablation.
     seed : int
     options : mapping
         What distinguishes it from others of its kind; part of the key.
     """
 
     family: str
-    what: str
     seed: int
     options: dict[str, Any] = field(default_factory=dict)
+    #: The kind, as runs call it.
+    what: ClassVar[str]
 
     @cached_property
     def key(self) -> str:
         """Hash of everything that the answer depends on."""
-        fields = [KIND, self.family, _hashes(self.family), self.what, self.seed, self.options, package_version()]
+        fields = [_KIND, self.family, _hashes(self.family), self.what, self.seed, self.options, package_version()]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     @property
     def devices(self) -> int:
         """Devices to train for."""
-        return ABLATED_DEVICES if self.what == "ablation" else DEVICES
+        return DEVICES
 
     def instances(self, split: str, devices: int | None = None) -> list[PlacementInstance]:
         """Questions of a split of the family, with its devices or others."""
         graphs = PLACEMENT_FAMILIES[self.family].split(split)
         return [PlacementInstance(graph, devices or self.devices, BANDWIDTH) for graph in graphs]
 
+    def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
+        """One line for the file of runs."""
+        return {
+            "key": self.key,
+            "kind": _KIND,
+            "instance": self.family,
+            "k": self.devices,
+            "method": self.what,
+            "seed": self.seed,
+            "options": self.options,
+            "version": package_version(),
+            "seconds": seconds,
+            "error": error,
+            "answer": answer or None,
+        }
+
+
+class RivalsJob(PlacementJob):
+    """What needs no training. A rival that cannot run here is left out."""
+
+    what = "rivals"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Times and simulations by the name of a row."""
+        instances, answer = self.instances("test"), {}
+        for name in ("single", "random", "expert", "metis", "scotch", "heft", "greedy", "placeto"):
+            try:
+                rng = np.random.default_rng(self.seed)
+                answer[name] = _measured(PLACERS[name].run(instance, rng, Limits()) for instance in instances)
+            except InputError as error:
+                print(f"{name} is left out: {error}", file=sys.stderr)
+        answer["random"]["simulations"] = [1000] * len(instances)
+        answer["greedy"]["simulations"] = [instance.devices * instance.graph.n for instance in instances]
+        rng = np.random.default_rng(self.seed)
+        rows = [step_times(i, random_placements(i, rng, 1000)).mean() / i.total_work for i in instances]
+        answer["random, mean"] = {"times": [float(row) for row in rows], "simulations": None}
+        calls = [6 * instance.graph.n for instance in instances]
+        answer["climb, 6n"] = _measured((climb(i, rng, simulations=6 * i.graph.n) for i in instances), calls)
+        answer["anneal, long"] = _annealed(instances, [self.options["annealing"]] * len(instances), self.seed)
+        return answer
+
+
+class FastJob(PlacementJob):
+    """A policy for the family: on unseen graphs, other sizes, other numbers of devices, other orders."""
+
+    what = "fast"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Times and simulations by the name of a row."""
+        from heuristics.placement.placeto import policy, training
+
+        schedule = self.options["training"]
+        starts = schedule["start"]
+        made = policy.create("fast", self.seed)
+        how = training.Training(self.options["updates"], seed=self.seed, **schedule)
+        began = time.perf_counter()
+        curve = training.train(made, self.instances("train"), how)
+        answer: dict[str, Any] = {"training": time.perf_counter() - began, "curve": [list(point) for point in curve]}
+        scorer, test = policy.capture(made).scorer(), self.instances("test")
+        began = time.perf_counter()
+        zero_shot, answer["zero-shot"] = _outcomes(test, scorer, self.seed, start=starts)
+        answer["placing"] = (time.perf_counter() - began) / len(test)
+        answer["zero-shot, last"] = _measured(outcome.last for outcome in zero_shot)
+        _, answer["sampled"] = _outcomes(test, scorer, self.seed, start=starts, samples=SAMPLES)
+        for name in ("zero-shot", "sampled"):
+            answer[f"anneal, as {name}"] = _annealed(test, answer[name]["simulations"], self.seed)
+        rng = np.random.default_rng(self.seed)
+        climbed = [climb(i, rng, start=o.best, simulations=4 * i.graph.n) for i, o in zip(test, zero_shot, strict=True)]
+        calls = [o.simulations + 4 * len(o.best.device) for o in zero_shot]
+        answer["zero-shot + climb, 4n"] = _measured(climbed, calls)
+        others = {"large": self.instances("large")} | {f"k = {k}": self.instances("test", k) for k in OTHER_DEVICES}
+        for name, instances in others.items():
+            _, answer[name] = _outcomes(instances, scorer, self.seed, start=starts)
+            for rival in ("metis", "heft", "greedy"):
+                found = (PLACERS[rival].run(instance, np.random.default_rng(0), Limits()) for instance in instances)
+                answer[f"{name}: {rival}"] = _measured(found)
+            answer[f"{name}: anneal"] = _annealed(instances, answer[name]["simulations"], self.seed)
+        orders = [_outcomes(test, scorer, s, start=starts, order="random")[1]["times"] for s in range(ORDERS)]
+        answer["orders"] = [float(np.mean(times)) for times in orders]
+        return answer
+
+
+class OptimisedJob(PlacementJob):
+    """A policy for each single test graph: the likeliest placement after its training, and the best one ever seen."""
+
+    what = "optimised"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Times and simulations by the name of a row."""
+        from heuristics.placement.placeto import policy, training
+
+        schedule, test = self.options["training"], self.instances("test")[: self.options["graphs"]]
+        likeliest, best, simulations = [], [], []
+        for instance in test:
+            made = policy.create("fast", self.seed)
+            how = training.Training(self.options["updates"], graphs=1, episodes=ALONE, seed=self.seed, **schedule)
+            curve = training.train(made, [instance], how)
+            simulations.append(curve[-1].simulations)
+            rng = np.random.default_rng(self.seed)
+            likeliest.append(place(instance, policy.capture(made).scorer(), rng, start=schedule["start"]).best)
+            best.append(min(likeliest[-1].relative_time, *(point.best for point in curve)))
+        return {
+            "likeliest": _measured(likeliest),
+            "best": {"times": best, "simulations": simulations},
+            "anneal, as best": _annealed(test, simulations, self.seed),
+        }
+
+
+class PlannerJob(PlacementJob):
+    """The recurrent planner: trained on the family, and on each test graph alone."""
+
+    what = "planner"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Times and simulations by the name of a row."""
+        import torch
+
+        from heuristics.placement.placeto import recurrent_planner
+
+        test = self.instances("test")[: self.options["graphs"]]
+        updates = 2 * self.options["updates"]
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed)
+            made = recurrent_planner.Planner(self.devices)
+            recurrent_planner.train_planner(made, self.instances("train"), updates=updates, seed=self.seed)
+            zero_shot = [recurrent_planner.plan(made, instance, None) for instance in test]
+            best = []
+            for instance in test:
+                alone = recurrent_planner.Planner(self.devices)
+                best += recurrent_planner.train_planner(alone, [instance], updates=updates, seed=self.seed)
+        return {"zero-shot": _measured(zero_shot), "best": _measured(best, [16 * updates] * len(best))}
+
+
+class AblationJob(PlacementJob):
+    """One design after a small budget, on few devices."""
+
+    what = "ablation"
+
+    @property
+    def devices(self) -> int:
+        """Few, as all designs have to be trained."""
+        return ABLATED_DEVICES
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Times and simulations by the name of a row."""
+        from heuristics.placement.placeto import policy, training
+
+        options = {key: value for key, value in self.options.items() if key not in ("name", "updates")}
+        name = options.pop("policy")
+        schedule: dict[str, Any] = {key: options.pop(key) for key in ("reward", "discount") if key in options}
+        schedule |= {"sweeps": 1, "start": ("empty",)}
+        if name == "placeto":
+            options |= {"devices": self.devices, "width": 8}
+            schedule |= {"entropy": 0.01, "rate": 5e-3}
+        made = policy.create(name, self.seed, **options)
+        how = training.Training(self.options["updates"], seed=self.seed, **schedule)
+        curve = training.train(made, self.instances("train"), how)
+        test, scorer = self.instances("test"), policy.scorer(made)
+        found, zero_shot = _outcomes(test, scorer, self.seed, sweeps=1, start="empty")
+        return {
+            "zero-shot": zero_shot,
+            "last": _measured(outcome.last for outcome in found),
+            "anneal": _annealed(test, zero_shot["simulations"], self.seed),
+            "curve": [list(point) for point in curve],
+        }
+
+
+def jobs_of(families: Iterable[str], budget: Budget) -> list[PlacementJob]:
+    """All that the tables need."""
+    jobs: list[PlacementJob] = []
+    for family in families:
+        training = _schedule(family)
+        jobs.append(RivalsJob(family, 0, {"annealing": budget.annealing}))
+        for seed in range(budget.seeds):
+            jobs.append(FastJob(family, seed, {"updates": budget.updates, "training": training}))
+            alone = {"updates": budget.alone, "graphs": budget.graphs}
+            jobs.append(OptimisedJob(family, seed, {**alone, "training": training}))
+            jobs.append(PlannerJob(family, seed, alone))
+    for seed in range(budget.seeds):
+        for name, options in ABLATIONS.items():
+            jobs.append(AblationJob(ABLATED, seed, {"name": name, "updates": budget.ablation, **options}))
+    return jobs
+
 
 @cache
 def _hashes(family: str) -> list[str]:
     """Of the graphs to train and to test on."""
     return [graph.content_hash for split in ("train", "test") for graph in PLACEMENT_FAMILIES[family].split(split)]
-
-
-def plan_jobs(families: Iterable[str], budget: Budget) -> list[PlacementJob]:
-    """All that the tables need."""
-    jobs = []
-    for family in families:
-        training = _schedule(family)
-        jobs.append(PlacementJob(family, "rivals", 0, {"annealing": budget.annealing}))
-        for seed in range(budget.seeds):
-            jobs.append(PlacementJob(family, "fast", seed, {"updates": budget.updates, "training": training}))
-            alone = {"updates": budget.alone, "graphs": budget.graphs}
-            jobs.append(PlacementJob(family, "optimised", seed, {**alone, "training": training}))
-            jobs.append(PlacementJob(family, "planner", seed, alone))
-    for seed in range(budget.seeds):
-        for name, options in ABLATIONS.items():
-            jobs.append(PlacementJob(ABLATED, "ablation", seed, {"name": name, "updates": budget.ablation, **options}))
-    return jobs
-
-
-#: Name to the policy, its arguments, and the training.
-ABLATIONS: dict[str, dict[str, Any]] = {
-    "placeto": {"policy": "placeto", "rounds": 2},
-    "placeto, terminal reward": {"policy": "placeto", "rounds": 2, "reward": "terminal"},
-    "placeto, partitioner": {"policy": "placeto", "rounds": 0},
-    "placeto, aggregator": {"policy": "placeto", "rounds": 0, "pooled": False},
-    "device pool": {"policy": "device-pool", "rounds": 8},
-    "device pool, no messages": {"policy": "device-pool", "rounds": 0},
-    "fast": {"policy": "fast"},
-    "fast, terminal reward": {"policy": "fast", "reward": "terminal"},
-    "fast, discount 1": {"policy": "fast", "discount": 1.0},
-}
 
 
 def _schedule(family: str) -> dict[str, Any]:
@@ -154,3 +277,23 @@ def _schedule(family: str) -> dict[str, Any]:
     if family == "cifar10":
         return {"start": ["single"], "entropy": 0.5, "discount": 0.9}
     return {"start": ["empty", "random"]}
+
+
+def _measured(placements: Iterable[Placement], simulations: Iterable[int] | None = None) -> dict[str, Any]:
+    times = [placement.relative_time for placement in placements]
+    return {"times": times, "simulations": None if simulations is None else list(simulations)}
+
+
+def _outcomes(
+    instances: Sequence[PlacementInstance], scorer: Scorer, seed: int, **options: Any
+) -> tuple[list[Episodes], dict[str, Any]]:
+    """Place each instance; the same generator for each, so that instances do not depend on one another."""
+    found = [place(instance, scorer, np.random.default_rng(seed), **options) for instance in instances]
+    return found, _measured((outcome.best for outcome in found), (outcome.simulations for outcome in found))
+
+
+def _annealed(instances: Sequence[PlacementInstance], simulations: Iterable[int], seed: int) -> dict[str, Any]:
+    calls = [max(2, count) for count in simulations]  # it begins with two
+    rng = np.random.default_rng(seed)
+    found = [anneal_placement(i, rng, simulations=count) for i, count in zip(instances, calls, strict=True)]
+    return _measured(found, calls)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.studies.placeto.claims import claims
-from experiments.studies.placeto.jobs import (
+from experiments.runs.workers import Workers
+from experiments.studies.placeto.budget import (
     ABLATED,
     ABLATED_DEVICES,
     ABLATIONS,
     DEVICES,
     OTHER_DEVICES,
     Budget,
-    plan_jobs,
 )
+from experiments.studies.placeto.claims import claims
+from experiments.studies.placeto.jobs import PlacementJob, jobs_of
 from experiments.studies.placeto.measured import Measured, number
-from experiments.studies.placeto.runs import make_runs
-from experiments.studies.report import Section, check_style, exit_code, open_log, publish
+from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
 from instances.placement.families import PLACEMENT_FAMILIES
 
@@ -69,19 +68,15 @@ _ALONE_ROWS = {
 
 
 def make_placement_tables(
-    budget: Budget, *, out: Path, folder: Path | None, style: str, families: Iterable[str] = PLACEMENT_FAMILIES
+    budget: Budget, workers: Workers, report: Report, families: Iterable[str] = PLACEMENT_FAMILIES
 ) -> int:
     """Make the runs that are missing, then print and write tables, figures and claims of all of them.
 
     Parameters
     ----------
     budget : Budget
-    out : Path
-        File of runs; those done are not repeated.
-    folder : Path, optional
-        Where tables (.md, .csv, .tex) and figures (.png, .svg) go.
-    style : str
-        Format of the printed tables.
+    workers : Workers
+    report : Report
     families : iterable of str, optional
         All by default.
 
@@ -95,13 +90,11 @@ def make_placement_tables(
     InputError, OSError
         Before any run is made, also where PyTorch is missing.
     """
-    check_style(style)
     require_torch()
-    with open_log(out, folder) as log:
-        runs = make_runs(plan_jobs(families, budget), log)
+    runs = report.make_runs(jobs_of(families, budget), workers)
     measured = Measured(runs)
-    publish(sections(measured, budget), lambda: _pictures(measured), folder, style)
-    return exit_code(sum(run["error"] is not None for run in runs), len(runs), out)
+    report.publish(sections(measured, budget), lambda: _pictures(measured))
+    return report.exit_code([PlacementJob.failed(run) for run in runs])
 
 
 def sections(measured: Measured, budget: Budget) -> list[Section]:

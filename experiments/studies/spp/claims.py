@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.studies.spp.frames import TITLES, by_stages, mean_ratios, percent, points
-from experiments.studies.spp.runs import TABLE_III
+from experiments.studies.spp.jobs import TABLE_III
 
 __all__ = ["Claim", "claims"]
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from experiments.runs.log import Run
 from experiments.studies.mtpp.tables import geometric_mean
-from experiments.studies.spp.runs import BOUND, STAGES, TABLE_III, Question
+from experiments.studies.spp.jobs import BOUND, STAGES, TABLE_III, Question
 from heuristics.planning import PLANNERS
 
 __all__ = ["TITLES", "by_stages", "mean_ratios", "percent", "points", "training_frame"]

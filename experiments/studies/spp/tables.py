@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import matplotlib
 import pandas as pd
@@ -11,11 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
+from experiments.runs.workers import Workers
 from experiments.studies.mtpp.tables import geometric_mean
-from experiments.studies.report import Section, check_style, exit_code, open_log, publish
+from experiments.studies.report import Report, Section
 from experiments.studies.spp.claims import Claim, claims
 from experiments.studies.spp.frames import TITLES, by_stages, mean_ratios, percent, points, training_frame
-from experiments.studies.spp.runs import BOUND, TABLE_III, Question, failed, make_runs, plan_jobs
+from experiments.studies.spp.jobs import BOUND, TABLE_III, Question, TrainingJob, jobs_of
 from heuristics.planning import PLANNERS
 
 __all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep"]
@@ -24,20 +24,8 @@ _NOTE = "Planner: its time over that of spp, less 1. Geometric means over the cl
 _SCOPE = "Figure 5 (accuracy over time) is out of scope: nothing is trained here."
 
 
-def make_training_tables(asked: Sequence[Question], *, out: Path, folder: Path | None, style: str, jobs: int) -> int:
+def make_training_tables(asked: Sequence[Question], workers: Workers, report: Report) -> int:
     """Make the runs that are missing, then print and write tables, plots and claims of all of them.
-
-    Parameters
-    ----------
-    asked : sequence of Question
-    out : Path
-        File of runs; those done are not repeated.
-    folder : Path, optional
-        Where tables (.md, .csv, .tex) and figures (.png, .svg) go.
-    style : str
-        Format of the printed tables.
-    jobs : int
-        Processes.
 
     Returns
     -------
@@ -49,12 +37,10 @@ def make_training_tables(asked: Sequence[Question], *, out: Path, folder: Path |
     InputError, OSError
         Before any run is made.
     """
-    check_style(style)
-    with open_log(out, folder) as log:
-        runs = make_runs(plan_jobs(asked), log, jobs)
+    runs = report.make_runs(jobs_of(asked), workers)
     frame = training_frame(asked, runs)
-    publish(_sections(frame), lambda: _pictures(frame), folder, style)
-    return exit_code(sum(map(failed, runs)), len(runs), out)
+    report.publish(_sections(frame), lambda: _pictures(frame))
+    return report.exit_code([TrainingJob.failed(run) for run in runs])
 
 
 def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[str]]]:

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from experiments.cli.main import main
-from experiments.runs.jobs import plan_jobs
+from experiments.runs.engine import run_jobs
 from experiments.runs.log import RunLog, read_runs
-from experiments.runs.workers import cluster_workers, run_jobs
+from experiments.runs.workers import cluster_workers
+from experiments.studies.mtpp.jobs import jobs_of
+from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import ComputationGraph, InputError, Instance, Platform
+from instances.planning import Cluster, LayerChain, TrainingInstance
 
 distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster'")
 
@@ -23,7 +26,7 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     edges = [(v, v + 1) for v in range(n - 1)] + [(v, v + 3) for v in range(n - 3)]
     graph = ComputationGraph.from_edges(edges, [1 + 5 * v % 7 for v in range(n)], [1.0] * n)
     instances = [Instance(graph, Platform(k, bandwidth=2.0)) for k in (2, 3, 4)]
-    jobs = plan_jobs(instances, ["kahn", "random-100", "brkga-100", "simple", "bottleneck", "exact"])
+    jobs = jobs_of(instances, ["kahn", "random-100", "brkga-100", "simple", "bottleneck", "exact"])
     path = tmp_path / "runs.jsonl"
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options) as cluster, cluster_workers(cluster.scheduler_address) as workers:
@@ -44,6 +47,21 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     for k in (2, 3, 4):
         values = {run["method"]: run for run in runs if run["k"] == k}
         assert values["exact"]["bound"] == pytest.approx(values["exact"]["bottleneck"], rel=1e-5)
+
+
+def test_runs_of_training_are_those_of_one_process(tmp_path: Path) -> None:
+    """The workers of a cluster answer what this process answers, with the same key."""
+    chain = LayerChain([1.0, 1.0], [2.0, 2.0], [4.0], [4.0], [6.0, 6.0])
+    instance = TrainingInstance(chain, Cluster.of_servers((1, 2), 2.0, 1.0), 2)
+    jobs = [TrainingJob(instance, method) for method in ("spp", "pipedream-hierarchical", BOUND, STAGES)]
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        cluster_workers(cluster.scheduler_address) as workers,
+        RunLog(tmp_path / "runs.jsonl") as log,
+    ):
+        runs = run_jobs(jobs, log, workers)
+    assert [run | {"seconds": None} for run in runs] == [job.run() | {"seconds": None} for job in jobs]
 
 
 def test_no_scheduler_is_an_input_error() -> None:

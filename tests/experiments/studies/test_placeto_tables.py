@@ -14,10 +14,13 @@ from command_line import mtpp
 
 import experiments
 from experiments.runs.log import Run, read_runs
+from experiments.runs.workers import local_workers
+from experiments.studies.placeto.budget import ABLATIONS, Budget
 from experiments.studies.placeto.claims import claims
-from experiments.studies.placeto.jobs import ABLATIONS, Budget, plan_jobs
+from experiments.studies.placeto.jobs import jobs_of
 from experiments.studies.placeto.measured import Measured
 from experiments.studies.placeto.tables import make_placement_tables, plot_distributions, sections
+from experiments.studies.report import Report
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -116,9 +119,9 @@ def test_distributions_have_a_line_a_method() -> None:
 
 
 def test_jobs_are_all_different_and_named_by_what_they_depend_on() -> None:
-    jobs = plan_jobs(["ptb"], Budget(seeds=2))
+    jobs = jobs_of(["ptb"], Budget(seeds=2))
     assert len({job.key for job in jobs}) == len(jobs) == 1 + 2 * (3 + len(ABLATIONS))
-    more = plan_jobs(["ptb"], Budget(updates=201, seeds=2))
+    more = jobs_of(["ptb"], Budget(updates=201, seeds=2))
     assert sum(a.key != b.key for a, b in zip(jobs, more, strict=True)) == 2
 
 
@@ -127,26 +130,27 @@ def test_tables_end_to_end_and_after_an_interruption(tmp_path: Path, capsys: pyt
     budget = Budget(updates=1, alone=1, ablation=1, annealing=100, graphs=1, seeds=1)
     out = tmp_path / "runs.jsonl"
 
-    def tables() -> str:
-        options: dict[str, Any] = {"out": out, "folder": tmp_path / "tables", "style": "csv", "families": ["ptb"]}
-        assert make_placement_tables(budget, **options) == 0
+    def tables(processes: int) -> str:
+        with local_workers(processes) as workers:
+            report = Report(out, tmp_path / "tables", "csv")
+            assert make_placement_tables(budget, workers, report, ["ptb"]) == 0
         return capsys.readouterr().out
 
-    first = tables()
+    first = tables(1)
     assert [line.split(",")[0] for line in first.splitlines()].count("zero-shot") == 1
     names = {path.name for path in (tmp_path / "tables").iterdir()}
     assert {"placement-claims.md", "placement-unseen.tex", "placement-ptb.png", "placement-ptb.svg"} <= names
     lines = out.read_text().splitlines(keepends=True)
     assert len(lines) == 4 + len(ABLATIONS)
     out.write_text("".join(lines[:-2]) + lines[-2][:100])
-    assert tables() == first
+    assert tables(2) == first
     before = [json.loads(line) for line in lines]
     assert [(run["key"], run["answer"]) for run in read_runs(out)] == [(run["key"], run["answer"]) for run in before]
 
 
 def test_wrong_use_is_refused_before_any_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command, named in (
-        ("table placement --format doc", "--format doc"),
+        ("table placement --format doc", "no format 'doc'"),
         ("table placement quick", "placement"),
         ("table quick --quick", "--quick"),
     ):

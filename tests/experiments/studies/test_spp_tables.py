@@ -11,17 +11,16 @@ import pytest
 from command_line import mtpp
 
 from experiments.runs.log import Run, RunLog, read_runs
+from experiments.runs.workers import local_workers
+from experiments.studies.report import Report
 from experiments.studies.spp.claims import claims
 from experiments.studies.spp.frames import TITLES, training_frame
-from experiments.studies.spp.runs import (
+from experiments.studies.spp.jobs import (
     BOUND,
     STAGES,
     Question,
     TrainingJob,
-    execute,
-    failed,
-    make_runs,
-    plan_jobs,
+    jobs_of,
     questions,
 )
 from experiments.studies.spp.tables import figure_rows, make_training_tables, plot_stages, plot_sweep
@@ -90,7 +89,7 @@ def test_questions_are_those_of_the_paper() -> None:
 def test_the_default_setting_is_run_once() -> None:
     """It stands in all figures."""
     everything = questions(quick=True)
-    jobs = plan_jobs(everything)
+    jobs = jobs_of(everything)
     assert len({job.key for job in jobs}) == len(jobs)
     default = next(q.instance.key for q in everything if q.label == "default")
     assert sum(job.instance.key == default for job in jobs) == len(PLANNERS) + 2
@@ -99,7 +98,7 @@ def test_the_default_setting_is_run_once() -> None:
 @pytest.mark.parametrize("method", [*PLANNERS, BOUND, STAGES])
 def test_runs_hold_what_planners_answer(method: str) -> None:
     """A line of JSON with time, utilisation and stages, or the bound, or W and time by number of stages."""
-    run = execute(TrainingJob(tiny(), method))
+    run = TrainingJob(tiny(), method).run()
     assert json.loads(json.dumps(run, allow_nan=False)) == run
     assert run["error"] is None
     if method == BOUND:
@@ -113,10 +112,10 @@ def test_runs_hold_what_planners_answer(method: str) -> None:
 
 def test_what_a_planner_refuses_is_an_answer() -> None:
     """Unequal servers are nothing for PipeDream in two levels: told, not tried again."""
-    run = execute(TrainingJob(tiny(servers=(1, 2)), "pipedream-hierarchical"))
+    run = TrainingJob(tiny(servers=(1, 2)), "pipedream-hierarchical").run()
     assert run["error"].startswith("InputError: PipeDream's two levels")
-    assert not failed(run)
-    assert failed(TrainingJob(tiny(), "spp").record(1.0, "MemoryError: too much"))
+    assert not TrainingJob.failed(run)
+    assert TrainingJob.failed(TrainingJob(tiny(), "spp").record(1.0, "MemoryError: too much"))
 
 
 def test_runs_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +126,8 @@ def test_runs_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         log.append({"key": "other", "error": None})
         log.append(done)
         log.append(jobs[1].record(1.0, "MemoryError: too much"))
-        first, second = make_runs(jobs, log, 1)
+    with local_workers(1) as workers:
+        first, second = Report(tmp_path / "runs.jsonl").make_runs(jobs, workers)
     assert first["time"] == 123.0
     assert second["error"] is None
     assert len(read_runs(tmp_path / "runs.jsonl")) == 3
@@ -200,8 +200,8 @@ def test_table_is_printed_and_written(folder: Path, capsys: pytest.CaptureFixtur
         for run in made_up(everything):
             log.append(run)
     before = Path("runs.jsonl").read_bytes()
-    code = make_training_tables(everything, out=Path("runs.jsonl"), folder=Path("tables"), style="md", jobs=1)
-    assert code == 0
+    with local_workers(1) as workers:
+        assert make_training_tables(everything, workers, Report(Path("runs.jsonl"), Path("tables"), "md")) == 0
     out = capsys.readouterr().out
     assert "Figure 5 (accuracy over time) is out of scope" in out
     assert "NOT reproduced" in out
@@ -215,7 +215,7 @@ def test_table_is_printed_and_written(folder: Path, capsys: pytest.CaptureFixtur
 
 def test_wrong_use_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command, named in (
-        ("table training --format docx", "--format docx"),
+        ("table training --format docx", "no format 'docx'"),
         ("table training --jobs 0", "--jobs 0"),
         ("table quick --quick", "--quick"),
     ):

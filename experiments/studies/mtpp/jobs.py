@@ -1,11 +1,10 @@
-"""One run of one method on one instance: what it is called, and doing it."""
+"""One run of one method on one instance: what it is called, what it starts from, and doing it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from experiments.certificates.ladder import certify
+from experiments.runs.job import Job
 from experiments.runs.log import Run
 from experiments.versions import package_version
 from heuristics import HEURISTICS
@@ -21,7 +21,7 @@ from instances import InputError, Instance, Partition
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.registry import find_model
 
-__all__ = ["CERTIFY", "LP_SUFFIX", "Job", "Start", "base_name", "check_method", "execute", "plan_jobs"]
+__all__ = ["CERTIFY", "LP_SUFFIX", "PartitionJob", "base_name", "check_method", "jobs_of"]
 
 #: A model's name with this suffix is its LP relaxation.
 LP_SUFFIX = "-lp"
@@ -29,13 +29,10 @@ LP_SUFFIX = "-lp"
 #: The method that searches and proves under one time limit.
 CERTIFY = "certify"
 
-#: Block and order of a partition to start from, as a run holds them.
-Start = tuple[Sequence[int], Sequence[int] | None]
-
 
 @dataclass(frozen=True, eq=False)
-class Job:
-    """One run to be made.
+class PartitionJob(Job):
+    """One method on one instance.
 
     Parameters
     ----------
@@ -44,11 +41,14 @@ class Job:
         Name of a heuristic, or of a model, with the suffix ``-lp`` for its relaxation; exact+all is strengthened.
     options : SolveOptions
         Of a heuristic the seed alone counts.
+    waits_for : tuple of str
+        Keys of the heuristics on the instance; a bound starts from the best of their partitions.
     """
 
     instance: Instance
     method: str
     options: SolveOptions = SolveOptions()
+    waits_for: tuple[str, ...] = ()
 
     @property
     def is_search(self) -> bool:
@@ -97,6 +97,30 @@ class Job:
             **(blank | answer),
         }
 
+    def is_done(self, run: Run | None) -> bool:
+        """Whether a run of the file answers the job; a heuristic's has a partition."""
+        if run is None or not super().is_done(run) or run["seconds"] is None:
+            return False
+        return not self.is_search or None not in (run["bottleneck"], run["block"])
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """A partition, or a bound and what partition comes with it."""
+        if self.is_search:
+            return _describe(HEURISTICS[self.method].run(self.instance, np.random.default_rng(self.options.seed)))
+        known = _best(self.instance, start)
+        if self.method == CERTIFY:
+            result = certify(self.instance, self.options, start=known, on_fault=_fail)
+        else:
+            name, lp, _ = self.method.partition(LP_SUFFIX)
+            result = solve(self.instance, name, self.options, start=known, relaxation=bool(lp))
+        if result.interrupted:
+            raise KeyboardInterrupt
+        answer = {} if result.partition is None else _describe(result.partition)
+        if result.bound is not None:
+            optimal = result.proved if self.method == CERTIFY else result.bound.optimal
+            answer |= {"bound": result.bound.value, "optimal": optimal}
+        return answer | {"solver_version": result.solver}
+
 
 def check_method(name: str) -> None:
     """Refuse a name that is neither a heuristic nor a model.
@@ -128,60 +152,31 @@ def base_name(method: str) -> str:
     return method.removesuffix(LP_SUFFIX).partition("+")[0]
 
 
-def plan_jobs(
+def jobs_of(
     instances: Iterable[Instance], methods: Sequence[str], options: SolveOptions = SolveOptions()
-) -> list[Job]:
-    """Every method on every instance."""
-    for method in methods:
-        check_method(method)
-    return [Job(instance, method, options) for instance in instances for method in methods]
-
-
-def execute(job: Job, start: Start | None = None) -> Run:
-    """Make a run; a failure is a line with an error text.
-
-    Parameters
-    ----------
-    job : Job
-    start : (block, order), optional
-        A partition for a model to start from.
-
-    Returns
-    -------
-    dict
-        The line for the file of runs.
+) -> list[PartitionJob]:
+    """Every method on every instance; bounds wait for the heuristics of their instance.
 
     Raises
     ------
-    KeyboardInterrupt
-        If the run was interrupted; a part of a run is not a run.
+    InputError
+        If there is no such method.
     """
-    began = time.perf_counter()
-    try:
-        answer = _search(job) if job.is_search else _bound(job, start)
-    except Exception as error:
-        return job.record(seconds=time.perf_counter() - began, error=f"{type(error).__name__}: {error}")
-    return job.record(seconds=time.perf_counter() - began, **answer)
+    for method in methods:
+        check_method(method)
+    jobs = []
+    for instance in instances:
+        searches = {method: PartitionJob(instance, method, options) for method in methods if method in HEURISTICS}
+        before = tuple(job.key for job in searches.values())
+        jobs += [searches.get(method) or PartitionJob(instance, method, options, before) for method in methods]
+    return jobs
 
 
-def _search(job: Job) -> Run:
-    return _describe(HEURISTICS[job.method].run(job.instance, np.random.default_rng(job.options.seed)))
-
-
-def _bound(job: Job, start: Start | None) -> Run:
-    known = None if start is None else Partition(job.instance, *start)
-    if job.method == CERTIFY:
-        result = certify(job.instance, job.options, start=known, on_fault=_fail)
-    else:
-        name, lp, _ = job.method.partition(LP_SUFFIX)
-        result = solve(job.instance, name, job.options, start=known, relaxation=bool(lp))
-    if result.interrupted:
-        raise KeyboardInterrupt
-    answer = {} if result.partition is None else _describe(result.partition)
-    if result.bound is not None:
-        optimal = result.proved if job.method == CERTIFY else result.bound.optimal
-        answer |= {"bound": result.bound.value, "optimal": optimal}
-    return answer | {"solver_version": result.solver}
+def _best(instance: Instance, runs: Sequence[Run]) -> Partition | None:
+    """The best partition of some runs, the first one in a tie."""
+    found = [run for run in runs if run["error"] is None]
+    best = min(found, key=lambda run: run["bottleneck"], default=None)
+    return None if best is None else Partition(instance, best["block"], best["order"])
 
 
 def _fail(fault: Exception) -> None:

@@ -1,0 +1,72 @@
+"""How much ``mtpp table placement`` trains and anneals, and on what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "ABLATED",
+    "ABLATED_DEVICES",
+    "ABLATIONS",
+    "ALONE",
+    "DEVICES",
+    "ORDERS",
+    "OTHER_DEVICES",
+    "QUICK",
+    "SAMPLES",
+    "Budget",
+]
+
+#: Devices of the main questions, and of those that a policy is carried over to.
+DEVICES, OTHER_DEVICES = 4, (2, 8)
+#: The family of the ablations, and their devices.
+ABLATED, ABLATED_DEVICES = "ptb", 2
+#: Random traversal orders, and sampled episodes.
+ORDERS, SAMPLES = 16, 16
+#: Episodes of each update when a policy or a planner is trained for one graph alone.
+ALONE = 32
+#: The policy, its arguments and the training of each ablation.
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "placeto": {"policy": "placeto", "rounds": 2},
+    "placeto, terminal reward": {"policy": "placeto", "rounds": 2, "reward": "terminal"},
+    "placeto, partitioner": {"policy": "placeto", "rounds": 0},
+    "placeto, aggregator": {"policy": "placeto", "rounds": 0, "pooled": False},
+    "device pool": {"policy": "device-pool", "rounds": 8},
+    "device pool, no messages": {"policy": "device-pool", "rounds": 0},
+    "fast": {"policy": "fast"},
+    "fast, terminal reward": {"policy": "fast", "reward": "terminal"},
+    "fast, discount 1": {"policy": "fast", "discount": 1.0},
+}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long is trained and annealed, in updates and simulations, so that runs repeat exactly.
+
+    Parameters
+    ----------
+    updates : int
+        Of a policy for a family, 64 episodes each.
+    alone : int
+        Of a policy for one graph, 32 episodes each; a planner has twice as many, 16 placements each.
+    ablation : int
+        Of each ablation.
+    annealing : int
+        Simulations of the long annealing of each graph.
+    graphs : int
+        Test graphs that are optimised one by one.
+    seeds : int
+        The table shows the median.
+    """
+
+    updates: int = 200
+    alone: int = 120
+    ablation: int = 50
+    annealing: int = 100_000
+    graphs: int = 4
+    seeds: int = 3
+
+
+#: A first look.
+QUICK = Budget(updates=40, alone=20, ablation=10, graphs=2, seeds=1)
