@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from experiments.studies.claim import Claim
 from experiments.studies.placeto.budget import ABLATED, ABLATED_DEVICES
 from experiments.studies.placeto.measured import Measured, number
 
-__all__ = ["Claim", "claims"]
+__all__ = ["claims"]
 
+_PAPER, _OURS = "the paper", "this project"
 
-class Claim(NamedTuple):
-    """What is said, and whether it is so here.
-
-    Parameters
-    ----------
-    source : str
-        Who says it.
-    text : str
-    holds : bool or None
-        None if a number is missing.
-    measured : str
-        The two numbers that are compared; the claim holds if the first is less.
-    annealing : float or None
-        What annealing reaches on the same graphs with as many simulations as the policy took.
-    greedy : float or None
-        What the rival *greedy* reaches there.
-    """
-
-    source: str
-    text: str
-    holds: bool | None
-    measured: str
-    annealing: float | None
-    greedy: float | None
+#: What annealing reaches on the same graphs with as many simulations as the policy took, and what *greedy* does.
+_Beside = tuple[float | None, float | None]
 
 
 def claims(measured: Measured) -> list[Claim]:
@@ -57,11 +35,11 @@ def _unseen(measured: Measured, family: str) -> list[Claim]:
     text = f"{family}: zero-shot, the slowest traversal order is within 10 % of the fastest"
     equal = "annealing at equal simulations"
     return [
-        Claim(_PAPER, text, high < 1.1 * low, f"{high:.3f}, {1.1 * low:.3f}", *beside),
-        *(_less(_OURS, f"{family}: zero-shot beats {name}", zero_shot, rivals[name], *beside) for name in rivals),
-        _less(_OURS, f"{family}: zero-shot beats {equal}", zero_shot, beside[0], *beside),
-        _less(_OURS, f"{family}: sampled beats {equal}", sampled, longer[0], *longer),
-        _less(_OURS, f"{family}: sampled beats long annealing", sampled, long, *longer),
+        Claim(_PAPER, text, high < 1.1 * low, f"{high:.3f}, {1.1 * low:.3f}", beside),
+        *(_less(_OURS, f"{family}: zero-shot beats {name}", zero_shot, rivals[name], beside) for name in rivals),
+        _less(_OURS, f"{family}: zero-shot beats {equal}", zero_shot, beside[0], beside),
+        _less(_OURS, f"{family}: sampled beats {equal}", sampled, longer[0], longer),
+        _less(_OURS, f"{family}: sampled beats long annealing", sampled, long, longer),
     ]
 
 
@@ -78,20 +56,20 @@ def _alone(measured: Measured, family: str) -> list[Claim]:
     text = f"{family}: zero-shot is within 5 % of Placeto optimised"
     return [
         *(
-            _less(_PAPER, f"{family}: Placeto optimised beats {name}", optimised, value("rivals", name), *longer)
+            _less(_PAPER, f"{family}: Placeto optimised beats {name}", optimised, value("rivals", name), longer)
             for name in ("single", "scotch", "expert")
         ),
         _less(
-            _PAPER, f"{family}: Placeto optimised beats planner optimised", optimised, value("planner", "best"), *longer
+            _PAPER, f"{family}: Placeto optimised beats planner optimised", optimised, value("planner", "best"), longer
         ),
-        _less(_PAPER, text, zero_shot, _times(1.05, optimised), *beside),
-        _less(_PAPER, f"{family}: zero-shot beats planner zero-shot", zero_shot, planned, *beside),
+        _less(_PAPER, text, zero_shot, _times(1.05, optimised), beside),
+        _less(_PAPER, f"{family}: zero-shot beats planner zero-shot", zero_shot, planned, beside),
         _less(
             _PAPER,
             f"{family}: planner zero-shot is at most 10 % better than random",
             _times(0.9, random),
             planned,
-            *beside,
+            beside,
         ),
     ]
 
@@ -106,18 +84,14 @@ def _ablations(measured: Measured) -> list[Claim]:
         ("placeto", "placeto, terminal reward", "rewards for steps beat a terminal one"),
     ):
         a, b = measured.ablation(better, "last"), measured.ablation(worse, "last")
-        found.append(_less(_PAPER, f"ablation: {text}", a, b, measured.ablation(better, "anneal"), greedy))
+        found.append(_less(_PAPER, f"ablation: {text}", a, b, (measured.ablation(better, "anneal"), greedy)))
     return found
 
 
-_PAPER, _OURS = "the paper", "this project"
-
-
-def _less(
-    source: str, text: str, a: float | None, b: float | None, annealing: float | None, greedy: float | None
-) -> Claim:
+def _less(source: str, text: str, a: float | None, b: float | None, beside: _Beside) -> Claim:
+    """A claim that holds if the first number is less than the second."""
     holds = None if a is None or b is None else a < b
-    return Claim(source, text, holds, f"{number(a)}, {number(b)}", annealing, greedy)
+    return Claim(source, text, holds, f"{number(a)}, {number(b)}", beside)
 
 
 def _times(factor: float, value: float | None) -> float | None:

@@ -71,5 +71,5 @@ def number(value: float | None) -> str:
 
 
 def _middle(answers: list[dict[str, Any]], name: str, graphs: int | None = None) -> float | None:
-    means = [np.mean(answer[name]["times"][:graphs]) for answer in answers]
+    means = [np.mean(answer[name]["times"][:graphs]) for answer in answers if graphs != 0]
     return float(median(means)) if means else None

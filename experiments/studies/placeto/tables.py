@@ -151,10 +151,7 @@ def sections(measured: Measured, budget: Budget) -> list[Section]:
             "placement-claims",
             "Claims; those that do not reproduce say NO",
             ["claim", "of", "holds", "measured", "annealing", "greedy"],
-            [
-                [c.text, c.source, _SAID[c.holds], c.measured, number(c.annealing), number(c.greedy)]
-                for c in claims(measured)
-            ],
+            [[c.text, c.source, c.verdict("yes", "NO"), c.measured, *map(number, c.beside)] for c in claims(measured)],
             _CLAIMS_NOTE,
         ),
     ]
@@ -218,6 +215,3 @@ def _cell(measured: Measured, family: str, what: str, name: str, graphs: int | N
 
 def _pictures(measured: Measured) -> dict[str, Axes]:
     return {f"placement-{family}": plot_distributions(measured, family) for family in measured.families}
-
-
-_SAID = {True: "yes", False: "NO", None: "–"}

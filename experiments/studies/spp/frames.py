@@ -51,8 +51,10 @@ def mean_ratios(frame: pd.DataFrame, figure: str) -> pd.DataFrame:
 
 
 def by_stages(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Numbers of stages, and the means over the clusters of W and of SPP's time."""
-    rows = frame[frame["method"] == STAGES]
+    """Numbers of stages, and the means over the clusters of W and of SPP's time; empty if no run has them."""
+    rows = frame[(frame["method"] == STAGES) & frame["error"].isna()]
+    if rows.empty:
+        return np.empty(0, dtype=int), np.empty(0), np.empty(0)
     workloads, times = (np.mean(rows[column].to_list(), axis=0) for column in ("workloads", "times"))
     return np.arange(1, len(times) + 1), workloads, times
 

@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from experiments.runs.workers import Workers
+from experiments.studies.claim import Claim
 from experiments.studies.mtpp.tables import geometric_mean
 from experiments.studies.report import Report, Section
-from experiments.studies.spp.claims import Claim, claims
+from experiments.studies.spp.claims import claims
 from experiments.studies.spp.frames import TITLES, by_stages, mean_ratios, percent, points, training_frame
 from experiments.studies.spp.jobs import BOUND, TABLE_III, Question, TrainingJob, jobs_of
 from heuristics.planning import PLANNERS
@@ -98,10 +99,12 @@ def plot_stages(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     stages, workloads, times = by_stages(frame)
     ax.plot(stages, times, "o-", color="#3b5b92", markersize=4, label="time of an iteration")
     ax.plot(stages, workloads, "s--", color="#c44e52", markersize=4, label="W")
-    ax.plot(stages[times.argmin()], times.min(), "o", color="black", fillstyle="none", markersize=11, label="fastest")
+    if len(times):
+        fastest = times.argmin()
+        ax.plot(stages[fastest], times[fastest], "o", color="black", fillstyle="none", markersize=11, label="fastest")
+        ax.set_ylim(0, 1.05 * times.max())
     ax.set_xlabel("stages")
     ax.set_ylabel("time [s]")
-    ax.set_ylim(0, 1.05 * times.max())
     return _with_legend(ax)
 
 
@@ -124,7 +127,7 @@ def _stage_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 
 def _claim_rows(said: Iterable[Claim]) -> tuple[list[str], list[list[str]]]:
-    rows = [[_name(c.figure), c.text, "reproduced" if c.holds else "NOT reproduced", c.measured] for c in said]
+    rows = [[_name(c.source), c.text, c.verdict("reproduced", "NOT reproduced"), c.measured] for c in said]
     return ["", "claim", "here", "measured"], rows
 
 

@@ -81,7 +81,16 @@ def test_what_was_not_measured_is_missing_and_holds_nothing() -> None:
     beaten = {claim.text: claim for claim in claims(found)}["nmt: zero-shot beats heft"]
     assert beaten.holds is None
     assert beaten.measured == "0.600, –"
-    assert beaten.greedy is None
+    assert beaten.beside == (0.65, None)
+
+
+def test_without_graphs_that_were_optimised_nothing_is_said_of_them() -> None:
+    """When the runs failed that optimise for single graphs, claims about these are undecided."""
+    found = Measured([r for r in runs() if r["method"] != "optimised"])
+    said = {claim.text: claim.holds for claim in claims(found)}
+    assert said["nmt: zero-shot is within 5 % of Placeto optimised"] is None
+    assert said["nmt: zero-shot beats planner zero-shot"] is None
+    assert said["nmt: zero-shot beats heft"]
 
 
 def test_claims_that_do_not_hold_say_no() -> None:
@@ -100,8 +109,8 @@ def test_ablations_are_compared_on_their_family() -> None:
     on_ptb = [{**r, "instance": "ptb"} for r in runs()]
     found = {claim.text: claim for claim in claims(Measured(on_ptb))}
     full = found["ablation: the full policy beats the partitioner"]
-    assert (full.holds, full.measured, full.annealing) == (True, "0.000, 0.200", 0.0)
-    assert full.greedy == pytest.approx(0.7)
+    assert (full.holds, full.measured) == (True, "0.000, 0.200")
+    assert full.beside == pytest.approx((0.0, 0.7))
 
 
 def test_each_claim_has_annealing_and_greedy_beside_it() -> None:

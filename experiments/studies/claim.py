@@ -1,0 +1,44 @@
+"""What a paper says, or one would like to hold, against what was measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Claim"]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement, and whether it holds here.
+
+    Parameters
+    ----------
+    source : str
+        Who says it, or of which figure.
+    text : str
+    holds : bool or None
+        None if it is undecided, because a number is missing.
+    measured : str
+        The numbers that decide.
+    beside : sequence of float or None
+        What others reach in the same place; None where that was not measured.
+    """
+
+    source: str
+    text: str
+    holds: bool | None
+    measured: str
+    beside: Sequence[float | None] = ()
+
+    def verdict(self, yes: str, no: str) -> str:
+        """One of two words, or a dash if the claim is undecided.
+
+        Examples
+        --------
+        >>> Claim("6", "faster than all", holds=False, measured="GPipe, -3 %").verdict("yes", "NO")
+        'NO'
+        """
+        if self.holds is None:
+            return "–"
+        return yes if self.holds else no
