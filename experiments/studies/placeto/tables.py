@@ -65,6 +65,17 @@ _ALONE_ROWS = {
     "anneal, as optimised": ("optimised", "anneal, as best"),
     "greedy": ("rivals", "greedy"),
 }
+_TRANSFER_RIVALS = ("anneal", "metis", "heft", "greedy")
+#: Lines of the picture: the run and the answer, colour, style and width.
+_LINES = {
+    "Placeto, zero-shot": ("fast", "zero-shot", "C0", "--", 3.2),
+    "Placeto, optimised": ("optimised", "best", "C0", "-", 3.2),
+    "planner, zero-shot": ("planner", "zero-shot", "C1", "--", 1.6),
+    "planner, optimised": ("planner", "best", "C1", "-", 1.6),
+    "annealing, as Placeto optimised": ("optimised", "anneal, as best", "black", "-", 1.6),
+    "greedy": ("rivals", "greedy", "C2", "-", 1.6),
+    "random": ("rivals", "random, mean", "0.6", "-", 1.6),
+}
 
 
 def make_placement_tables(
@@ -99,62 +110,8 @@ def make_placement_tables(
 
 def sections(measured: Measured, budget: Budget) -> list[Section]:
     """All tables, the claims last."""
-    families = measured.families
-    effort = {
-        f"training, {budget.updates} updates [s]": ("training", 1.0),
-        "placing a graph, zero-shot [ms]": ("placing", 1e3),
-    }
-    return [
-        Section(
-            "placement-unseen",
-            f"Zero-shot after {budget.updates} updates, {budget.seeds} seeds, and rivals (Table 1)",
-            [f"on unseen graphs, k = {DEVICES}", *families],
-            [[row, *(_cell(measured, family, what, row) for family in families)] for row, what in _ROWS.items()],
-            _NOTE,
-        ),
-        Section(
-            "placement-alone",
-            f"Optimised for each of {budget.graphs} graphs alone, {budget.alone} updates (Table 1 and Figure 5)",
-            [f"on single graphs, k = {DEVICES}", *families],
-            [
-                [row, *(_cell(measured, family, what, name, measured.graphs(family)) for family in families)]
-                for row, (what, name) in _ALONE_ROWS.items()
-            ],
-            _ALONE_NOTE,
-        ),
-        Section(
-            "placement-transfer",
-            "Other sizes, numbers of devices and traversal orders, zero-shot",
-            ["carried over", *families],
-            _transfer_rows(measured),
-            _TRANSFER_NOTE,
-        ),
-        Section(
-            "placement-effort",
-            "Effort on this machine",
-            ["on one core", *families],
-            [
-                [row, *(f"{factor * measured.seconds(family, name):.3g}" for family in families)]
-                for row, (name, factor) in effort.items()
-            ],
-        ),
-        Section(
-            "placement-ablations",
-            f"Ablations after {budget.ablation} updates",
-            [f"on {ABLATED}, k = {ABLATED_DEVICES}", "zero-shot", "zero-shot, last", "anneal, as zero-shot"],
-            [
-                [design, *(number(measured.ablation(design, name)) for name in ("zero-shot", "last", "anneal"))]
-                for design in ABLATIONS
-            ],
-        ),
-        Section(
-            "placement-claims",
-            "Claims; those that do not reproduce say NO",
-            ["claim", "of", "holds", "measured", "annealing", "greedy"],
-            [[c.text, c.source, c.verdict("yes", "NO"), c.measured, *map(number, c.beside)] for c in claims(measured)],
-            _CLAIMS_NOTE,
-        ),
-    ]
+    made = (_unseen, _alone, _transfer, _effort, _ablations, _claims)
+    return [section(measured, budget) for section in made]
 
 
 def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) -> Axes:
@@ -186,26 +143,67 @@ def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) 
     return ax
 
 
-#: Lines of the picture: the run and the answer, colour, style and width.
-_LINES = {
-    "Placeto, zero-shot": ("fast", "zero-shot", "C0", "--", 3.2),
-    "Placeto, optimised": ("optimised", "best", "C0", "-", 3.2),
-    "planner, zero-shot": ("planner", "zero-shot", "C1", "--", 1.6),
-    "planner, optimised": ("planner", "best", "C1", "-", 1.6),
-    "annealing, as Placeto optimised": ("optimised", "anneal, as best", "black", "-", 1.6),
-    "greedy": ("rivals", "greedy", "C2", "-", 1.6),
-    "random": ("rivals", "random, mean", "0.6", "-", 1.6),
-}
+def _unseen(measured: Measured, budget: Budget) -> Section:
+    return Section(
+        "placement-unseen",
+        f"Zero-shot after {budget.updates} updates, {budget.seeds} seeds, and rivals (Table 1)",
+        [f"on unseen graphs, k = {DEVICES}", *measured.families],
+        [_row(measured, row, what, row) for row, what in _ROWS.items()],
+        _NOTE,
+    )
 
 
-def _transfer_rows(measured: Measured) -> list[list[str]]:
-    rows = []
-    for name in ("large", *(f"k = {k}" for k in OTHER_DEVICES)):
-        for row in (name, *(f"{name}: {rival}" for rival in ("anneal", "metis", "heft", "greedy"))):
-            rows.append([row, *(_cell(measured, family, "fast", row) for family in measured.families)])
+def _alone(measured: Measured, budget: Budget) -> Section:
+    rows = [
+        [row, *(_cell(measured, family, what, name, measured.graphs(family)) for family in measured.families)]
+        for row, (what, name) in _ALONE_ROWS.items()
+    ]
+    title = f"Optimised for each of {budget.graphs} graphs alone, {budget.alone} updates (Table 1 and Figure 5)"
+    header = [f"on single graphs, k = {DEVICES}", *measured.families]
+    return Section("placement-alone", title, header, rows, _ALONE_NOTE)
+
+
+def _transfer(measured: Measured, budget: Budget) -> Section:
+    groups = ("large", *(f"k = {k}" for k in OTHER_DEVICES))
+    names = [row for name in groups for row in (name, *(f"{name}: {rival}" for rival in _TRANSFER_RIVALS))]
     orders = [measured.orders(family) for family in measured.families]
+    rows = [_row(measured, name, "fast", name) for name in names]
     rows.append(["random orders, best to worst", *(f"{low:.3f} to {high:.3f}" for low, high in orders)])
-    return rows
+    title = "Other sizes, numbers of devices and traversal orders, zero-shot"
+    return Section("placement-transfer", title, ["carried over", *measured.families], rows, _TRANSFER_NOTE)
+
+
+def _effort(measured: Measured, budget: Budget) -> Section:
+    rows = [
+        [row, *(f"{factor * measured.seconds(family, name):.3g}" for family in measured.families)]
+        for row, name, factor in (
+            (f"training, {budget.updates} updates [s]", "training", 1.0),
+            ("placing a graph, zero-shot [ms]", "placing", 1e3),
+        )
+    ]
+    return Section("placement-effort", "Effort on this machine", ["on one core", *measured.families], rows)
+
+
+def _ablations(measured: Measured, budget: Budget) -> Section:
+    rows = [
+        [design, *(number(measured.ablation(design, name)) for name in ("zero-shot", "last", "anneal"))]
+        for design in ABLATIONS
+    ]
+    header = [f"on {ABLATED}, k = {ABLATED_DEVICES}", "zero-shot", "zero-shot, last", "anneal, as zero-shot"]
+    return Section("placement-ablations", f"Ablations after {budget.ablation} updates", header, rows)
+
+
+def _claims(measured: Measured, budget: Budget) -> Section:
+    rows = [
+        [claim.text, claim.source, claim.verdict("yes", "NO"), claim.measured, *map(number, claim.beside)]
+        for claim in claims(measured)
+    ]
+    header = ["claim", "of", "holds", "measured", "annealing", "greedy"]
+    return Section("placement-claims", "Claims; those that do not reproduce say NO", header, rows, _CLAIMS_NOTE)
+
+
+def _row(measured: Measured, label: str, what: str, name: str) -> list[str]:
+    return [label, *(_cell(measured, family, what, name) for family in measured.families)]
 
 
 def _cell(measured: Measured, family: str, what: str, name: str, graphs: int | None = None) -> str:
