@@ -65,7 +65,8 @@ class Files:
         if answer.partition is None:
             print(f"{answer.instance.label}: there is no partition to draw; give one with --start.", file=sys.stderr)
             return
-        from experiments.plots.partitions import partition_figure, save_figure
+        from experiments.plots.partitions import partition_figure
+        from experiments.plots.style import save_figure
 
         save_figure(partition_figure(answer.partition, answer.bound), self.plot)
 

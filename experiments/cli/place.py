@@ -137,8 +137,8 @@ def place(
     if files.out is not None:
         save_placement(placement, files.out)
     if files.plot is not None:
-        from experiments.plots.partitions import save_figure
         from experiments.plots.placements import placement_figure
+        from experiments.plots.style import save_figure
 
         save_figure(placement_figure(placement), files.plot)
     if interrupted.is_set():

@@ -161,8 +161,8 @@ def plan(
     if planner == "spp":
         print("\n", "\n".join(guarantees(iteration)), sep="")
     if files.plot is not None:
-        from experiments.plots.partitions import save_figure
         from experiments.plots.plans import plan_figure
+        from experiments.plots.style import save_figure
 
         save_figure(plan_figure(iteration, answer.bound), files.plot)
     if files.out is not None:

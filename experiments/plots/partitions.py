@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from experiments.plots.graphs import draw_edges, draw_names, heights, stacked
+from experiments.plots.style import axes_of, colours, legend_beside, plain, readable_log
 from experiments.text_tables import drawn
 from instances import Bound, Partition
-from instances.json_files import check_writable
 
 __all__ = [
     "partition_figure",
@@ -23,13 +22,10 @@ __all__ = [
     "plot_partition",
     "plot_ratio_profile",
     "plot_running_times",
-    "save_figure",
 ]
 
 FloatArray = NDArray[np.float64]
-Colour = tuple[float, float, float, float]
 
-_LABELLED_NODES = 30
 _LABELLED_BLOCKS = 16
 _ROOM_FOR_LABELS = 30
 _SWEEPS = 12
@@ -58,42 +54,39 @@ def plot_partition(
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax, (11, 4.5))
+    ax = axes_of(ax, 11, 4.5)
     graph, block = partition.instance.graph, partition.block
     layer, bounds = _layers(partition)
-    height = _heights(partition, layer)
-    colours = _block_colours(partition.instance.k)
+    columns = [np.flatnonzero(layer == x) for x in np.unique(layer)]
+    height = heights(graph, columns, stacked(columns, np.zeros(graph.n)), sweeps=_SWEEPS, inertia=0.5)
+    fills = colours(partition.instance.k)
     points = np.column_stack((layer, height))
     for b, (left, right) in enumerate(bounds):
         if right > left:
-            ax.axvspan(left, right, color=colours[b], alpha=0.12, linewidth=0)
+            ax.axvspan(left, right, color=fills[b], alpha=0.12, linewidth=0)
     edges = np.unique(graph.edges, axis=0)
     inside = block[edges[:, 0]] == block[edges[:, 1]]
     alpha = float(np.clip(250 / max(1, len(edges)), 0.15, 1))
-    curves = _curves(points, edges)
-    for mask, colour in ((inside, "0.6"), (~inside, "0.1")):
-        ax.add_collection(LineCollection(list(curves[mask]), colors=colour, linewidths=0.7, alpha=alpha, zorder=1))
-    columns = layer.max() + 1
-    size = float(np.clip(min(5000 / graph.n, (600 / columns) ** 2), 6, 220))
+    draw_edges(ax, _curves(points, edges), inside, alpha)
+    width = layer.max() + 1
+    size = float(np.clip(min(5000 / graph.n, (600 / width) ** 2), 6, 220))
     nodes = ax.scatter(layer, height, s=size, edgecolors="white", linewidths=0.5, zorder=2)
     if values is None:
-        nodes.set_facecolor([colours[b] for b in block])
+        nodes.set_facecolor([fills[b] for b in block])
     else:
         nodes.set_array(np.asarray(values, dtype=float))
         nodes.set_cmap("viridis_r")
         figure = ax.get_figure()
         assert figure is not None
         figure.colorbar(nodes, ax=ax, label=label, pad=0.01)
-    if graph.n <= _LABELLED_NODES:
-        for name, (x, y) in zip(graph.names, points, strict=True):
-            ax.annotate(drawn(name), (x, y), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=7)
+    draw_names(ax, graph, points, 9)
     last = -np.inf
     for b, (left, right) in enumerate(bounds):
         middle = (left + right) / 2
-        if right > left and middle - last > columns / _ROOM_FOR_LABELS:
+        if right > left and middle - last > width / _ROOM_FOR_LABELS:
             last = middle
             ax.text(
-                middle, 1.01, str(b), color=colours[b], weight="bold", ha="center", va="bottom",
+                middle, 1.01, str(b), color=fills[b], weight="bold", ha="center", va="bottom",
                 transform=ax.get_xaxis_transform(),
             )  # fmt: skip
     ax.set_xlim(-0.6, bounds[-1][1] + 0.1)
@@ -123,7 +116,7 @@ def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes 
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax, (8, 4))
+    ax = axes_of(ax, 8, 4)
     factor, unit = _time_scale(partition.bottleneck, partition.instance.graph.time_unit)
     blocks, base = np.arange(partition.instance.k), np.zeros(partition.instance.k)
     for term, colour in _TERMS.items():
@@ -142,8 +135,8 @@ def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes 
     ax.set_ylabel(f"time [{unit}]")
     ax.set_xlim(-0.6, partition.instance.k - 0.4)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=_LABELLED_BLOCKS, min_n_ticks=1))
-    _plain(ax)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small")
+    plain(ax)
+    legend_beside(ax)
     return ax
 
 
@@ -160,7 +153,7 @@ def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None =
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax, (8, 0.5 * len(seconds) + 1.4))
+    ax = axes_of(ax, 8, 0.5 * len(seconds) + 1.4)
     labels = list(seconds)
     for row, label in enumerate(labels):
         times = np.maximum(np.sort(np.asarray(seconds[label], dtype=float)), 1e-4)
@@ -176,7 +169,7 @@ def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None =
     ax.set_ylim(len(labels) - 0.5, -0.5)
     ax.set_xlabel("seconds (line: median, box: quartiles, whiskers: all runs)")
     ax.grid(axis="x", color="0.9")
-    _plain(ax)
+    plain(ax)
     return ax
 
 
@@ -193,37 +186,35 @@ def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = 
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax, (8, 4.5))
+    ax = axes_of(ax, 8, 4.5)
     finite = [r for values in ratios.values() for r in values if np.isfinite(r)]
     end = max([1.02, *finite]) * 1.01
-    colours = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
+    hues = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
     for i, (label, values) in enumerate(ratios.items()):
         reached = np.sort([r for r in values if np.isfinite(r)])
         fraction = np.arange(len(reached) + 1) / max(1, len(values))
         x = np.concatenate(([1.0], reached, [end]))
-        line = ("-", "--", ":")[i // len(colours) % 3]
+        line = ("-", "--", ":")[i // len(hues) % 3]
         width = 1.3 + 1.5 * (1 - i / len(ratios))  # lines on top of each other stay visible
         ax.step(
             x,
             np.append(fraction, fraction[-1]),
             where="post",
             label=label,
-            color=colours[i % len(colours)],
+            color=hues[i % len(hues)],
             linestyle=line,
             linewidth=width,
         )
     if end > 3:
         ax.set_xscale("log")
-        ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_locator(NullLocator())
+        readable_log(ax.xaxis)
     ax.set_xlim(1, end)
     ax.set_ylim(0, 1.02)
     ax.set_xlabel("bottleneck over best bound")
     ax.set_ylabel("fraction of instances")
     ax.grid(color="0.9")
-    _plain(ax)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small")
+    plain(ax)
+    legend_beside(ax)
     return ax
 
 
@@ -234,34 +225,6 @@ def partition_figure(partition: Partition, bound: Bound | None = None) -> Figure
     plot_partition(partition, above)
     plot_block_costs(partition, bound, below)
     return figure
-
-
-def save_figure(ax_or_figure: Axes | Figure, path: str | Path) -> None:
-    """Write a picture in the format of its suffix, such as ``.png`` or ``.svg``.
-
-    Raises
-    ------
-    InputError, OSError
-        If something that is no regular file is there, or the file cannot be written.
-    """
-    check_writable(path)
-    figure = ax_or_figure if isinstance(ax_or_figure, Figure) else ax_or_figure.get_figure(root=True)
-    assert figure is not None
-    figure.savefig(path, dpi=150, bbox_inches="tight")
-
-
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    return Figure(figsize=size, layout="constrained").add_subplot() if ax is None else ax
-
-
-def _plain(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def _block_colours(k: int) -> list[Colour]:
-    if k <= 10:
-        return [matplotlib.colormaps["tab10"](b) for b in range(k)]
-    return [matplotlib.colormaps["turbo"](x) for x in np.linspace(0.03, 0.95, k)]
 
 
 def _time_scale(value: float, unit: str) -> tuple[float, str]:
@@ -299,21 +262,3 @@ def _curves(points: FloatArray, edges: NDArray[np.int64]) -> FloatArray:
     bend = np.where(span > 1, 0.15 * np.sqrt(np.maximum(0, span)), 0.0) * np.where(edges[:, 0] % 2, -1, 1)
     curves[:, :, 1] += bend[:, np.newaxis] * (4 * t * (1 - t)).T
     return curves
-
-
-def _heights(partition: Partition, layer: FloatArray) -> FloatArray:
-    """Row of each node: neighbours are drawn near each other by repeated averaging within the columns."""
-    graph = partition.instance.graph
-    columns = [np.flatnonzero(layer == x) for x in np.unique(layer)]
-    height = np.zeros(graph.n)
-    for column in columns:
-        height[column] = np.arange(len(column)) - (len(column) - 1) / 2
-    u, v = graph.edges[:, 0], graph.edges[:, 1]
-    degree = np.maximum(1, np.bincount(u, minlength=graph.n) + np.bincount(v, minlength=graph.n))
-    for _ in range(_SWEEPS):
-        total = np.bincount(u, height[v], graph.n) + np.bincount(v, height[u], graph.n)
-        wish = 0.5 * height + 0.5 * total / degree
-        for column in columns:
-            by_wish = column[np.argsort(wish[column], kind="stable")]
-            height[by_wish] = np.arange(len(column)) - (len(column) - 1) / 2
-    return height

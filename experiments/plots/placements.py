@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PatchCollection
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from experiments.plots.graphs import draw_edges, draw_names, heights
+from experiments.plots.style import axes_of, colours, legend_beside, plain
 from experiments.text_tables import drawn
 from instances.placement.placement import Placement
 
@@ -36,25 +37,22 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax, (11, 4.5))
+    ax = axes_of(ax, 11, 4.5)
     instance, graph, device = placement.instance, placement.instance.graph, placement.device
     points = _layout(placement)
     edges = np.unique(graph.edges, axis=0)
     inside = device[edges[:, 0]] == device[edges[:, 1]]
     alpha = float(np.clip(150 / max(1, len(edges)), 0.1, 1))
-    for mask, colour in ((inside, "0.6"), (~inside, "0.1")):
-        ax.add_collection(LineCollection(list(points[edges[mask]]), colors=colour, linewidths=0.7, alpha=alpha))
+    draw_edges(ax, points[edges], inside, alpha)
     size = float(np.clip(5000 / graph.n, 20, 250)) * (0.3 + graph.work / graph.work.max())
-    for d, fill in enumerate(_colours(instance.devices)):
+    for d, fill in enumerate(colours(instance.devices)):
         x, y = points[device == d].T
         ax.scatter(
             x, y, s=size[device == d], color=fill, edgecolors="white", linewidths=0.4, zorder=2, label=f"device {d}"
         )
-    if graph.n <= _LABELLED_NODES:
-        for name, (x, y) in zip(graph.names, points, strict=True):
-            ax.annotate(drawn(name), (x, y), xytext=(0, 12), textcoords="offset points", ha="center", fontsize=7)
+    draw_names(ax, graph, points, 12)
     if instance.devices <= _LABELLED_DEVICES:
-        legend = ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1), frameon=False, fontsize="small")
+        legend = legend_beside(ax, bbox_to_anchor=(1.0, 1))
         for handle in legend.legend_handles:
             handle.set_sizes([40])  # type: ignore[union-attr]
     ax.margins(0.03, 0.1)
@@ -76,19 +74,19 @@ def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
     """
     instance, timeline, k = placement.instance, placement.timeline, placement.instance.devices
-    ax = _axes(ax, (11, 0.5 * k + 1.5))
+    ax = axes_of(ax, 11, 0.5 * k + 1.5)
     factor, unit = _scale(placement.step_time, instance.graph.time_unit)
-    colours = _colours(k)
+    hues = colours(k)
     boxes, fills = [], []
     for d, start, end in zip(placement.device, timeline.start * factor, timeline.end * factor, strict=True):
         boxes.append(Rectangle((start, d - 0.45), end - start, _DEVICE))
-        fills.append(colours[d])
+        fills.append(hues[d])
     for transfer in timeline.transfers:
         start, width = transfer.start * factor, (transfer.end - transfer.start) * factor
         part = _BUS / len(transfer.targets)
         for i, target in enumerate(transfer.targets):
             boxes.append(Rectangle((start, transfer.source - 0.45 + _DEVICE + i * part), width, part))
-            fills.append(colours[target])
+            fills.append(hues[target])
     ax.add_collection(PatchCollection(boxes, facecolors=fills, edgecolors="white", linewidths=0.25))
     if instance.graph.n <= _LABELLED_NODES:
         for v, name in enumerate(instance.graph.names):
@@ -101,7 +99,7 @@ def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(0, k, -(-k // _LABELLED_DEVICES)))
     ax.set_xlabel(f"time [{unit}]; below each device its bus, in the colour of the device that receives")
     ax.set_ylabel("device")
-    ax.spines[["top", "right"]].set_visible(False)
+    plain(ax)
     busy = np.bincount(placement.device, instance.graph.work, minlength=k).sum() / (k * placement.step_time)
     ax.set_title(
         f"step time {placement.step_time * factor:.4g} {unit}, {placement.relative_time:.3f} of one device; "
@@ -131,27 +129,10 @@ def _layout(placement: Placement) -> NDArray[np.float64]:
     for v in np.flatnonzero(column == 0):  # weights and inputs stand beside their first readers
         column[v] = max(0, column[successor[after[v] : after[v + 1]]].min(initial=column.max() + 1) - 1)
     columns = [np.flatnonzero(column == x) for x in range(column.max() + 1)]
-    height = np.zeros(graph.n)
-    u, v = graph.edges.T
-    degree = np.maximum(1, np.bincount(u, minlength=graph.n) + np.bincount(v, minlength=graph.n))
-    for _ in range(_SWEEPS):
-        wish = (np.bincount(u, height[v], graph.n) + np.bincount(v, height[u], graph.n)) / degree
-        for nodes in columns:
-            by_wish = nodes[np.argsort(wish[nodes], kind="stable")]
-            height[by_wish] = np.arange(len(nodes)) - (len(nodes) - 1) / 2
+    height = heights(graph, columns, np.zeros(graph.n), sweeps=_SWEEPS, inertia=0.0)
     return np.column_stack((column, height))
 
 
 def _scale(value: float, unit: str) -> tuple[float, str]:
     """Factor and unit that give a time in seconds readable digits."""
     return (1e3, "ms") if unit == "s" and value < 1 else (1.0, drawn(unit))
-
-
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    return Figure(figsize=size, layout="constrained").add_subplot() if ax is None else ax
-
-
-def _colours(count: int) -> list[tuple[float, float, float, float]]:
-    if count <= 10:
-        return [matplotlib.colormaps["tab10"](d) for d in range(count)]
-    return [matplotlib.colormaps["turbo"](x) for x in np.linspace(0.03, 0.95, count)]

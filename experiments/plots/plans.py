@@ -9,6 +9,7 @@ from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from experiments.plots.style import axes_of, colours, legend_beside, plain
 from experiments.text_tables import drawn
 from instances import Bound
 from instances.planning import Iteration, Plan, Schedule
@@ -42,10 +43,10 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
     """
     plan = schedule.plan
-    ax = _axes(ax, (11, 0.45 * plan.n_stages + 1.5))
+    ax = axes_of(ax, 11, 0.45 * plan.n_stages + 1.5)
     factor, unit = (1.0, "s") if schedule.makespan >= 1 or schedule.makespan == 0 else (1e3, "ms")
     microbatches = plan.instance.microbatches
-    boxes, colours, edges = [], [], []
+    boxes, fills, edges = [], [], []
     for operation in schedule.operations():
         forward = operation.kind in ("forward", "send")
         channel = operation.kind in ("send", "return")
@@ -61,7 +62,7 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
         else:
             shade = 0.3 + 0.5 * operation.microbatch / microbatches
             colour = matplotlib.colormaps[_FORWARD if forward else _BACKWARD](shade)
-        colours.append(colour)
+        fills.append(colour)
         edges.append(colour if channel else "white")  # so that a short transfer can be seen
         if (
             operation.microbatch is not None
@@ -69,14 +70,14 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
             and width > schedule.makespan * factor / _LABELLED_MICROBATCHES
         ):
             ax.text(start + width / 2, operation.stage, str(operation.microbatch), ha="center", va="center", fontsize=7)
-    ax.add_collection(PatchCollection(boxes, facecolors=colours, edgecolors=edges, linewidths=0.3))
+    ax.add_collection(PatchCollection(boxes, facecolors=fills, edgecolors=edges, linewidths=0.3))
     ax.set_xlim(0, schedule.makespan * factor or 1.0)
     ax.set_ylim(plan.n_stages - 0.3, -0.5)
     step = -(-plan.n_stages // _LABELLED_STAGES)
     ax.set_yticks(range(0, plan.n_stages, step))
     ax.set_xlabel(f"time [{unit}]")
     ax.set_ylabel("stage")
-    ax.spines[["top", "right"]].set_visible(False)
+    plain(ax)
     kinds = {
         "forward": matplotlib.colormaps[_FORWARD](0.6),
         "backward": matplotlib.colormaps[_BACKWARD](0.6),
@@ -84,7 +85,7 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
     if (plan.replicas > 1).any():
         kinds["AllReduce"] = _ALLREDUCE
     handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in kinds.values()]
-    ax.legend(handles, kinds, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small")
+    legend_beside(ax, handles=handles, labels=list(kinds))
     return ax
 
 
@@ -102,8 +103,8 @@ def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
     matplotlib.axes.Axes
     """
     cluster = plan.instance.cluster
-    ax = _axes(ax, (11, 1.8))
-    colours = _colours(plan.n_stages)
+    ax = axes_of(ax, 11, 1.8)
+    hues = colours(plan.n_stages)
     stage = {device: n for n, devices in enumerate(plan.devices) for device in devices}
     x, y = np.empty(cluster.n), np.empty(cluster.n)
     left, row = 0.0, 0.0
@@ -116,7 +117,7 @@ def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
         ax.text(left + size / 2 - 0.5, row + 0.66, _server_label(plan, server), ha="center", va="top", fontsize=6)
         left += size + 0.5
     for v in range(cluster.n):
-        colour = colours[stage[v]] if v in stage else "white"
+        colour = hues[stage[v]] if v in stage else "white"
         ax.add_patch(Rectangle((x[v] - 0.45, y[v] - 0.45), 0.9, 0.9, facecolor=colour, edgecolor="0.4", linewidth=0.5))
         ax.text(x[v], y[v], str(stage.get(v, "")), ha="center", va="center", fontsize=8, color="white", weight="bold")
     ax.set_xlim(-0.8, x.max() + 0.8)
@@ -154,13 +155,3 @@ def _server_label(plan: Plan, server: int) -> str:
     slowest = cluster.subset(devices).links.min()
     rate = f"{slowest / GBPS:.0f} Gbps" if slowest >= GBPS else f"{slowest:.3g} B/s"
     return f"{drawn(cluster.names[devices[0]])} … {drawn(cluster.names[devices[-1]])}\n{rate}"
-
-
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    return Figure(figsize=size, layout="constrained").add_subplot() if ax is None else ax
-
-
-def _colours(count: int) -> list[tuple[float, float, float, float]]:
-    if count <= 10:
-        return [matplotlib.colormaps["tab10"](n) for n in range(count)]
-    return [matplotlib.colormaps["turbo"](x) for x in np.linspace(0.03, 0.95, count)]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
-from experiments.plots.partitions import save_figure
+from experiments.plots.style import save_figure
 from experiments.progress import RunBar
 from experiments.runs.engine import run_jobs
 from experiments.runs.job import Job

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from experiments.plots.style import axes_of, legend_beside, plain
 from experiments.runs.workers import Workers
 from experiments.studies.placeto.budget import (
     ABLATED,
@@ -128,8 +128,7 @@ def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) 
     -------
     matplotlib.axes.Axes
     """
-    if ax is None:
-        ax = Figure(figsize=(7, 4), layout="constrained").add_subplot()
+    ax = axes_of(ax, 7, 4)
     graphs = measured.graphs(family)
     for label, (what, name, colour, line, width) in _LINES.items():
         times = [time for answer in measured.answers(family, what) for time in answer[name]["times"][:graphs]]
@@ -138,8 +137,8 @@ def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) 
     title = f"{family}, k = {DEVICES}, {graphs} unseen graphs"
     ax.set(title=title, xlabel="step time / step time on one device", ylabel="share of graphs", ylim=(0, 1.02))
     ax.grid(color="0.92")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.01, 1))
+    plain(ax)
+    legend_beside(ax, fontsize="medium")
     return ax
 
 

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 import matplotlib
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
 
+from experiments.plots.style import axes_of, legend_beside, plain, readable_log
 from experiments.runs.workers import Workers
 from experiments.studies.claim import Claim
 from experiments.studies.mtpp.tables import geometric_mean
@@ -72,7 +71,7 @@ def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes
     -------
     matplotlib.axes.Axes
     """
-    ax = _axes(ax)
+    ax = axes_of(ax, 8, 4.5)
     labels = list(dict.fromkeys(frame[frame["figure"] == figure]["label"]))
     places = range(len(labels))
     for i, method in enumerate(PLANNERS):
@@ -85,9 +84,7 @@ def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes
     ax.plot(places, bounds, "_", color="black", markersize=22, label="bound, one stage a device")
     ax.set_xticks(places, labels, rotation=30 if max(map(len, labels)) > 8 else 0)
     ax.set_yscale("log")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    ax.yaxis.set_major_formatter("{x:g}")
-    ax.yaxis.set_minor_locator(NullLocator())
+    readable_log(ax.yaxis)
     ax.set_xlabel(TITLES[figure][1])
     ax.set_ylabel("time of an iteration [s]")
     return _with_legend(ax)
@@ -95,7 +92,7 @@ def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes
 
 def plot_stages(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """W and the time of SPP's plans over the number of stages (Figure 11)."""
-    ax = _axes(ax)
+    ax = axes_of(ax, 8, 4.5)
     stages, workloads, times = by_stages(frame)
     ax.plot(stages, times, "o-", color="#3b5b92", markersize=4, label="time of an iteration")
     ax.plot(stages, workloads, "s--", color="#c44e52", markersize=4, label="W")
@@ -147,12 +144,8 @@ def _file(figure: str) -> str:
     return _name(figure).lower().replace(" ", "-")
 
 
-def _axes(ax: Axes | None) -> Axes:
-    return Figure(figsize=(8, 4.5), layout="constrained").add_subplot() if ax is None else ax
-
-
 def _with_legend(ax: Axes) -> Axes:
     ax.grid(color="0.92")
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small")
+    plain(ax)
+    legend_beside(ax)
     return ax

@@ -17,8 +17,8 @@ from experiments.plots.partitions import (
     plot_partition,
     plot_ratio_profile,
     plot_running_times,
-    save_figure,
 )
+from experiments.plots.style import save_figure
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from instances.random_graphs import regal_style
 
