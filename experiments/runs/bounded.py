@@ -1,4 +1,8 @@
-"""A process of its own for what a stranger's file makes us do: it ends in time, and has its share of the memory."""
+"""A function in a process of its own: for our own code at work on a stranger's file, within its time and memory.
+
+Arguments and answer are objects. Where another package is at work, which may bring the process down or must not be
+loaded here, `instances.readers.isolation` runs a module in a fresh Python.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Processes of their own for what may crash, hang or take all memory."""
+"""A fresh Python for one module: for other packages at work on a stranger's file, which may crash, hang or take memory.
+
+What comes back is a file or bytes, and nothing of this process goes along. Where our own code works on such a file and
+its answer is an object, `experiments.runs.bounded` calls the function in a copy of this process.
+"""
 
 from __future__ import annotations
 
