@@ -1,4 +1,4 @@
-"""Sentences: the command line, runs, certificates, tables and plots."""
+"""The command line, runs, certificates, studies and plots."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The two errors that this project raises on purpose, its warning, and text from files as it may be shown."""
 
 __all__ = ["FalseCertificateError", "InputError", "InputWarning", "printable"]
+# Characters of a message.
+_LONGEST = 1000
 
 
 def printable(text: str) -> str:
@@ -14,10 +16,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-# Characters of a message.
-_LONGEST = 1000
 
 
 class InputError(ValueError):

@@ -54,6 +54,9 @@ _CONTENTS = {
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28
 
+_SHOWN = 40
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -143,10 +146,6 @@ class Value:
         if len(shown) > _SHOWN:
             shown = shown[:_SHOWN] + "…"
         self.fail(f"expected {what}, found {shown}.")
-
-
-_SHOWN = 40
-_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 def check_readable(path: str | Path, most: float = math.inf) -> None:

@@ -30,6 +30,17 @@ TRAINING_BANDWIDTH = 300e9
 _BATCH = 8
 _SEQUENCE = 128
 _REGAL_SIZES = (50, 80, 110, 140, 170, 200)
+_PROFILES = (
+    "msr/bert24_layer_inference.json",
+    "msr/bert_l-3_operator_inference.json",
+    "msr/bert_l-6_operator_inference.json",
+    "msr/gnmt_layer_inference.json",
+    "pipedream/densenet121.graph.txt",
+    "pipedream/gnmt.graph.txt",
+    "pipedream/resnet50.graph.txt",
+    "pipedream/squeezenet1_0.graph.txt",
+    "pipedream/vgg16.graph.txt",
+)
 
 
 @dataclass(frozen=True)
@@ -151,17 +162,6 @@ _REAL = (
     _network("unet-sd1", level="layer", training=True, latent=64),
 )
 
-_PROFILES = (
-    "msr/bert24_layer_inference.json",
-    "msr/bert_l-3_operator_inference.json",
-    "msr/bert_l-6_operator_inference.json",
-    "msr/gnmt_layer_inference.json",
-    "pipedream/densenet121.graph.txt",
-    "pipedream/gnmt.graph.txt",
-    "pipedream/resnet50.graph.txt",
-    "pipedream/squeezenet1_0.graph.txt",
-    "pipedream/vgg16.graph.txt",
-)
 
 #: All suites by name.
 SUITES: dict[str, Suite] = {

@@ -1,6 +1,6 @@
 """Check a certificate with code of its own, in exact rational numbers.
 
-Of the project only nouns that hold data are imported: neither `Partition`, nor the reductions, the searches or the
+Of the project only records that hold data are imported: neither `Partition`, nor the reductions, the searches or the
 models, so that a fault of theirs does not hide here. What a file states decides nothing about the effort: the limits
 are the caller's.
 """

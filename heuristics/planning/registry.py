@@ -15,6 +15,9 @@ from heuristics.planning.spp import spp
 from instances.planning import Iteration, TrainingInstance
 
 __all__ = ["PLANNERS"]
+_SPP = "Luo et al., INFOCOM 2022"
+_PIPEDREAM = "Narayanan et al., SOSP 2019"
+_HETPIPE = "Park et al., USENIX ATC 2020"
 
 
 def _fixed(
@@ -27,10 +30,6 @@ def _fixed(
 
     return Method(name, summary, reference, run)
 
-
-_SPP = "Luo et al., INFOCOM 2022"
-_PIPEDREAM = "Narayanan et al., SOSP 2019"
-_HETPIPE = "Park et al., USENIX ATC 2020"
 
 _ALL = (
     _fixed("spp", "least load of a stage or channel along a device order, for the best number of stages", _SPP, spp),

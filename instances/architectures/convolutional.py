@@ -10,6 +10,9 @@ from instances.architectures.inception import inception_v3
 from instances.architectures.operators import NetworkBuilder
 
 __all__ = ["CONVOLUTIONAL", "classifier", "densenet", "resnet", "squeezenet", "vgg"]
+_IMAGE = {"batch": 1, "image": 224}
+_SIMONYAN = "Simonyan and Zisserman, Very deep convolutional networks, ICLR 2015"
+_HE = "He et al., Deep residual learning for image recognition, CVPR 2016"
 
 
 def vgg(net: NetworkBuilder, *, batch: int, image: int, convolutions: tuple[int, ...]) -> None:
@@ -100,10 +103,6 @@ def classifier(net: NetworkBuilder, x: Tensor) -> None:
         x = net.adaptive_average_pool(x, 1)
         net.linear(x.view(*x.shape[:2]), 1000)
 
-
-_IMAGE = {"batch": 1, "image": 224}
-_SIMONYAN = "Simonyan and Zisserman, Very deep convolutional networks, ICLR 2015"
-_HE = "He et al., Deep residual learning for image recognition, CVPR 2016"
 
 CONVOLUTIONAL = (
     Architecture("vgg16", "VGG, 16 weight layers", partial(vgg, convolutions=(2, 2, 3, 3, 3)), _IMAGE, _SIMONYAN),

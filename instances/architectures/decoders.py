@@ -14,6 +14,8 @@ __all__ = ["DECODERS", "llama", "mixtral"]
 _EXPERTS, _CHOSEN = 8, 2  # of Mixtral: in a layer, for a token
 _ROTARY_FLOPS = 3  # two products and a sum
 _HEAD = 128  # width of a head in all these models
+_TEXT = {"batch": 1, "sequence": 128}
+_LLAMA_3 = "Llama team, The Llama 3 herd of models, arXiv:2407.21783, 2024"
 
 
 def llama(
@@ -117,9 +119,6 @@ def _route(net: NetworkBuilder, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     chosen = net.operator("top_k", [scores], [(batch, sequence, _CHOSEN)], flops=scores.elements)[0]
     return chosen, net.operator("dispatch", [x, chosen], _EXPERTS * [(share, hidden)])
 
-
-_TEXT = {"batch": 1, "sequence": 128}
-_LLAMA_3 = "Llama team, The Llama 3 herd of models, arXiv:2407.21783, 2024"
 
 DECODERS = (
     Architecture(

@@ -13,6 +13,9 @@ __all__ = ["ENCODER_DECODERS", "t5", "transformer", "whisper"]
 
 _WINDOW = 1500  # positions of Whisper's encoder: 30 seconds
 _MELS = 80
+_TEXT = {"batch": 1, "sequence": 128}
+_VASWANI = "Vaswani et al., Attention is all you need, NeurIPS 2017"
+_RAFFEL = "Raffel et al., Exploring the limits of transfer learning with a unified text-to-text transformer, JMLR 2020"
 
 
 def transformer(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: int, heads: int) -> None:
@@ -150,10 +153,6 @@ def _distance_bias(net: NetworkBuilder, sequence: int, heads: int) -> Tensor:
     table = net.parameter("distances", 32, heads)
     return net.operator("distance_bias", [table], [(1, heads, sequence, sequence)])[0]
 
-
-_TEXT = {"batch": 1, "sequence": 128}
-_VASWANI = "Vaswani et al., Attention is all you need, NeurIPS 2017"
-_RAFFEL = "Raffel et al., Exploring the limits of transfer learning with a unified text-to-text transformer, JMLR 2020"
 
 ENCODER_DECODERS = (
     Architecture(

@@ -8,6 +8,7 @@ from instances.architectures.convolutional import classifier
 from instances.architectures.operators import NetworkBuilder
 
 __all__ = ["MOBILE", "efficientnet_b0", "mobilenet_v2"]
+_IMAGE = {"batch": 1, "image": 224}
 
 
 def mobilenet_v2(net: NetworkBuilder, *, batch: int, image: int) -> None:
@@ -81,8 +82,6 @@ def _squeezed_residual(
     y = net.batch_norm(net.conv(net.multiply(y, gate), channels, kernel=1))
     return net.add(x, y) if x.shape == y.shape else y
 
-
-_IMAGE = {"batch": 1, "image": 224}
 
 MOBILE = (
     Architecture(

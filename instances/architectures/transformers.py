@@ -10,6 +10,8 @@ from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
 
 __all__ = ["TRANSFORMERS", "bert", "gpt2", "vit", "xlnet"]
+_TEXT = {"batch": 1, "sequence": 128}
+_DEVLIN = "Devlin et al., BERT: pre-training of deep bidirectional transformers, NAACL 2019"
 
 
 def bert(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: int, heads: int) -> None:
@@ -117,9 +119,6 @@ def _relative_attention(net: NetworkBuilder, x: Tensor, distances: Tensor, apart
     context = net.matmul(weights, value.view(batch, heads, sequence, width))
     return net.linear(context.view(batch, sequence, hidden), hidden, "output", bias=False)
 
-
-_TEXT = {"batch": 1, "sequence": 128}
-_DEVLIN = "Devlin et al., BERT: pre-training of deep bidirectional transformers, NAACL 2019"
 
 TRANSFORMERS = (
     Architecture(

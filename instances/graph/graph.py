@@ -25,6 +25,9 @@ from instances.graph.tensors import (
 )
 
 __all__ = ["ComputationGraph"]
+_NODE_KEYS = ("work", "output_bytes", "param_bytes")
+_NON_NEGATIVE = "it must be a finite number, 0 or more."
+_CYCLE_SHOWN = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,8 +301,3 @@ class ComputationGraph:
         if len(cycle) > _CYCLE_SHOWN:
             shown.append(f"… {len(cycle) - _CYCLE_SHOWN} more")
         return " -> ".join([*shown, shown[0]])
-
-
-_NODE_KEYS = ("work", "output_bytes", "param_bytes")
-_NON_NEGATIVE = "it must be a finite number, 0 or more."
-_CYCLE_SHOWN = 8

@@ -3,7 +3,7 @@ r"""Peak activation memory of executing the nodes of a block in a given order.
 At each step a tensor is live that the step reads or writes, that comes from outside the block and has
 been read and will be read again, or that was produced in the block and still has a reader there. So in
 a block a tensor is live on one closed interval of steps: from its producer, or its first reader if it
-comes from outside, to its last reader in the block (SPEC-MTPP sections 1 and 6).
+comes from outside, to its last reader in the block.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ OVERHEAD = 20e-6
 SPLITS = {"train": range(8), "validation": range(538, 546), "test": range(1058, 1074), "large": range(2000, 2016)}
 
 _FLOAT = 4  # bytes
+_ENAS = "Pham et al., Efficient neural architecture search via parameter sharing, ICML 2018"
 
 
 @dataclass(frozen=True)
@@ -217,8 +218,6 @@ def _flops_per_value(operation: str, channels: int) -> float:
             return 2 * (2 * 5**2 + 2 * channels)
     return 3**2
 
-
-_ENAS = "Pham et al., Efficient neural architecture search via parameter sharing, ICML 2018"
 
 _ALL = (
     PlacementFamily(

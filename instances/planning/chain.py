@@ -14,6 +14,8 @@ from instances.graph.checks import numbers
 from instances.graph.tensors import FloatArray, freeze
 
 __all__ = ["LayerChain"]
+_PER_LAYER = ("forward", "backward", "param_bytes")
+_PER_BOUNDARY = ("forward_bytes", "backward_bytes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +108,3 @@ class LayerChain:
         for label in (*_PER_LAYER, *_PER_BOUNDARY, "stored_bytes"):
             digest.update(np.ascontiguousarray(getattr(self, label)).tobytes() + b"|")
         return digest.hexdigest()
-
-
-_PER_LAYER = ("forward", "backward", "param_bytes")
-_PER_BOUNDARY = ("forward_bytes", "backward_bytes")

@@ -36,6 +36,9 @@ SWEEPS: dict[str, tuple[str, tuple[object, ...]]] = {
     "10": ("activation_scale", (1.0, 2.0, 4.0, 8.0, 16.0)),
 }
 
+#: What the devices sustain: half of their peak in single precision, and their memory bandwidth.
+_DEVICES = {"1080ti-8": Device(5.7e12, 484e9), "v100-4": Device(7.8e12, 900e9)}
+
 
 def simulation(
     seed: int,
@@ -90,9 +93,6 @@ TESTBEDS: dict[str, Callable[[], Cluster]] = {
     "1080ti-8": partial(Cluster.of_servers, (2,) * 4, 128 * GBPS, 50 * GBPS, "1080ti-8"),
     "v100-4": partial(Cluster.of_servers, (4,), 128 * GBPS, name="v100-4"),
 }
-
-#: What the devices sustain: half of their peak in single precision, and their memory bandwidth.
-_DEVICES = {"1080ti-8": Device(5.7e12, 484e9), "v100-4": Device(7.8e12, 900e9)}
 
 
 @dataclass(frozen=True)

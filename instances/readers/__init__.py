@@ -26,6 +26,8 @@ from instances.readers.pytorch.export import read_torch, recognises_torch
 from instances.roofline import DEFAULT_DEVICE, Device
 
 __all__ = ["READERS", "Reader", "load_graph"]
+# Bytes that tell a binary format.
+_BINARY_HEAD = 4096
 
 
 @dataclass(frozen=True)
@@ -109,10 +111,6 @@ READERS: dict[str, Reader] = {
         Reader("json", "mtpp-graph/1, the format of this project", read_graph, lambda text: text.lstrip()[:1] in "{["),
     )
 }
-
-
-# Bytes that tell a binary format.
-_BINARY_HEAD = 4096
 
 
 def load_graph(

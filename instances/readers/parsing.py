@@ -12,6 +12,7 @@ from instances.json_files import Value, check_readable
 __all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "seconds", "text_lines"]
 
 _LINE_LIMIT = 1 << 20
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
 def amount(text: str, label: str, place: str) -> float:
@@ -93,9 +94,6 @@ def seconds(time_unit: str) -> float:
     if time_unit not in _SECONDS:
         raise InputError(f"time_unit is '{time_unit}'; it must be one of {', '.join(_SECONDS)}.")
     return _SECONDS[time_unit]
-
-
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
 def text_lines(path: str | Path) -> Iterator[str]:

@@ -50,11 +50,11 @@ def test_imports_follow_the_contract() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-#: The nouns that the second opinion may read: records, and nothing that computes a cost or a bound.
-NOUNS = {"instances.certificate_file", "instances.errors", "instances.partitioning.problem"}
+#: The records that the second opinion may read, and nothing that computes a cost or a bound.
+RECORDS = {"instances.certificate_file", "instances.errors", "instances.partitioning.problem"}
 
 
-def test_the_second_opinion_imports_nouns_alone() -> None:
+def test_the_second_opinion_imports_records_alone() -> None:
     """Neither the code that it checks nor what would bring that along."""
     imported = set()
     for path in (ROOT / "experiments" / "verification").glob("*.py"):
@@ -64,8 +64,8 @@ def test_the_second_opinion_imports_nouns_alone() -> None:
             elif isinstance(node, ast.Import):
                 imported |= {alias.name for alias in node.names}
     own = {name for name in imported if name.split(".")[0] in SIBLINGS}
-    assert own - NOUNS == {name for name in own if name.startswith("experiments.verification.")}
-    assert own >= NOUNS
+    assert own - RECORDS == {name for name in own if name.startswith("experiments.verification.")}
+    assert own >= RECORDS
 
 
 def test_packages_come_from_one_folder() -> None:

@@ -26,6 +26,10 @@ __all__ = ["Checkpoint", "shipped"]
 
 SCHEMA = "mtpp-policy/1"
 _SHIPPED = "fast.npz"
+#: Bytes of all arrays of a file.
+_LARGEST = 2**26
+_BROKEN = (zipfile.BadZipFile, zlib.error, SyntaxError, MemoryError, RecursionError)
+_HEAD = "checkpoint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +134,3 @@ def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
             array = np.frombuffer(bytearray(content), dtype).reshape(shape, order="F" if by_columns else "C")
             arrays[member.filename.removesuffix(".npy")] = array
     return arrays
-
-
-#: Bytes of all arrays of a file.
-_LARGEST = 2**26
-_BROKEN = (zipfile.BadZipFile, zlib.error, SyntaxError, MemoryError, RecursionError)
-_HEAD = "checkpoint"

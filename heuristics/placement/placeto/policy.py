@@ -44,6 +44,11 @@ __all__ = [
 #: Arrays with a row per episode.
 Seen = tuple[NDArray[Any], ...]
 
+#: Largest option of a policy in a file.
+_MOST = 4096
+#: Columns of a node that the published network sees, besides its device.
+_NODE = 5
+
 
 class Policy(nn.Module):
     """What a policy sees of an environment, and the logits that follow from it.
@@ -192,12 +197,6 @@ class Placeto(Policy):
         pooled = [torch.einsum("rn,rnw->rw", mask, layer(h)) for mask, layer in zip(sets, self.pool, strict=True)]
         return self.head(torch.cat((here, *pooled), 1))
 
-
-#: Largest option of a policy in a file.
-_MOST = 4096
-
-#: Columns of a node that the published network sees, besides its device.
-_NODE = 5
 
 #: Name to policy.
 POLICIES: dict[str, type[Policy]] = {"fast": Fast, "device-pool": DevicePool, "placeto": Placeto}

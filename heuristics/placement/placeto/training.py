@@ -26,6 +26,8 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.problem import PlacementInstance
 
+_CLIP = 1.25
+
 
 @dataclass(frozen=True)
 class Training:
@@ -246,6 +248,3 @@ def _loss(logits: Tensor, device: IntArray, advantage: FloatArray, bonus: float)
     taken = logp.gather(1, torch.as_tensor(device)[:, None])[:, 0]
     weight = torch.as_tensor(advantage, dtype=logp.dtype)
     return -(taken * weight).sum() - bonus * entropy, float(entropy.detach())
-
-
-_CLIP = 1.25

@@ -13,6 +13,10 @@ from typing import NamedTuple
 from instances.readers.onnx.types import TensorType, TypedNode
 
 __all__ = ["Count", "count", "is_view"]
+# Which input is the bias.
+_BIAS = {"Conv": 2, "FusedConv": 2, "ConvTranspose": 2, "Gemm": 2, "DeformConv": 3, "QLinearConv": 8}
+# Operations per hidden unit and step besides the products: gates with their activations, and the new state.
+_RECURRENT = {"RNN": 4, "GRU": 20, "LSTM": 30}
 
 
 class Count(NamedTuple):
@@ -210,11 +214,6 @@ _PRODUCTS: dict[str, Callable[[TypedNode], int]] = {
     "Attention": _attention,
 }
 
-# Which input is the bias.
-_BIAS = {"Conv": 2, "FusedConv": 2, "ConvTranspose": 2, "Gemm": 2, "DeformConv": 3, "QLinearConv": 8}
-
-# Operations per hidden unit and step besides the products: gates with their activations, and the new state.
-_RECURRENT = {"RNN": 4, "GRU": 20, "LSTM": 30}
 
 # A part of the first input is read, as much as is written.
 _TAKING = _kinds("Gather GatherElements GatherND Slice Compress")

@@ -19,6 +19,8 @@ from instances.readers.onnx.model_file import inputs_of, load_model, set_dims
 __all__ = ["measure"]
 
 _RUNS = 10
+_PREFIX = "node of "
+_SUFFIX = "_kernel_time"
 
 
 def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
@@ -71,10 +73,6 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
         except Exception as error:  # onnxruntime has no base class of its errors
             raise InputError(f"onnxruntime does not run the model ({' '.join(str(error).split())[:200]}).") from None
     return _least_times(profile)
-
-
-_PREFIX = "node of "
-_SUFFIX = "_kernel_time"
 
 
 def _example(value: ValueInfoProto, rng: np.random.Generator) -> NDArray[Any]:

@@ -39,6 +39,7 @@ _OBJECTS = ("as_custom_obj", "as_operator", "custom_obj")
 _HIGHER_ORDER = ("cond", "while_loop", "wrap_with_set_grad_enabled", "wrap_with_autocast")
 _INFERRED = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 _ONLY_CHECKS = ("_assert_", "sym_constrain_range")
+_WORDS = ("as_string", "as_strings", "parameter_name", "buffer_name", "tensor_constant_name", "user_input_name")
 
 
 def load_program(path: str | Path) -> ExportedProgram:
@@ -186,7 +187,6 @@ def _as_operator(value: Value) -> None:
 _as_name = _matching(r"(?:[A-Za-z_][A-Za-z0-9_]*)?")
 #: Modes, equations, and paths of parameters: no quotes, no line breaks.
 _as_words = _matching(r"[\w ,.>+/()-]{0,2000}")
-_WORDS = ("as_string", "as_strings", "parameter_name", "buffer_name", "tensor_constant_name", "user_input_name")
 _RULES: dict[str, Callable[[Value], None]] = {
     **dict.fromkeys(_WORDS, _as_words),
     "target": _as_operator,

@@ -23,6 +23,7 @@ from instances.readers.pytorch.dataflow import Dataflow, label
 from instances.readers.pytorch.export import decompose
 
 __all__ = ["arrange", "split", "split_policy"]
+_INPUTS = ("placeholder", "get_attr")
 
 
 def arrange(program: ExportedProgram, partition: Partition) -> tuple[GraphModule, dict[Node, int]]:
@@ -213,6 +214,3 @@ class _Arrangement:
             copy = self.graph.node_copy(node, lambda source: self._in(source, block))
             self._copies[node, block], self.block[copy] = copy, block
         return copy
-
-
-_INPUTS = ("placeholder", "get_attr")

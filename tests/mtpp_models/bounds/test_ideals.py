@@ -96,7 +96,7 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("file", PUBLISHED)
 def test_published_optima(data: Path, file: str) -> None:
-    """SPEC-MTPP section 4: costs exactly as in the files, k = 2, 4, 8, 16."""
+    """Of k = 2, 4, 8, 16; costs are exactly those in the files."""
     from instances.partitioning.reductions import reduce_instance
 
     graph = load_graph(data / "msr" / f"{file}.json", communication="cost")

@@ -313,7 +313,7 @@ def test_controls_default_to_an_exact_run() -> None:
     ("file", "optimum"), [("bert24_layer_inference", 47.478953), ("gnmt_layer_inference", 93.194348)]
 )
 def test_published_optima_at_k_2(data: Path, file: str, optimum: float) -> None:
-    """SPEC-MTPP section 4: costs exactly as in the files."""
+    """Costs are exactly those in the files."""
     graph = load_graph(data / "msr" / f"{file}.json", communication="cost")
     instance = Instance(graph, Platform(2, bandwidth=1.0))
     start = HEURISTICS["random-100"].run(instance, np.random.default_rng(0))
