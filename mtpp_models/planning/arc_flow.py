@@ -49,6 +49,9 @@ from mtpp_models.planning.costs import Channel, Network, ScaledTraining, Stage
 
 __all__ = ["FORMS", "ReplicationForm", "arc_flow", "makespan"]
 
+# Solvers leave integers near 0 and 1.
+_HALF = 0.5
+
 Item = TypeVar("Item", Stage, Channel)
 Key = TypeVar("Key", bound=Hashable)
 
@@ -88,11 +91,14 @@ def arc_flow(data: ScaledTraining) -> pyo.ConcreteModel:
     traffic = {y: data.traffic(y) for y in network.channels}
     x_with, y_after = _by(network.stages, _parts), _by(network.channels, _before)
 
-    @m.Constraint(list(x_with), doc="(4) stages with layer or device k")
+    m.P = pyo.Set(initialize=list(x_with), dimen=2, doc="layers and devices k")
+    m.P_before = pyo.Set(initialize=list(y_after), dimen=2, doc="layers and devices k before a channel")
+
+    @m.Constraint(m.P, doc="(4) stages with layer or device k")
     def stage(m: pyo.ConcreteModel, what: str, k: int) -> NumericExpression:
         return m.workload >= sum(load[x] * m.x[x] for x in x_with[what, k])
 
-    @m.Constraint(list(y_after), doc="(5) channels after layer or device k")
+    @m.Constraint(m.P_before, doc="(5) channels after layer or device k")
     def channel(m: pyo.ConcreteModel, what: str, k: int) -> NumericExpression:
         return m.workload >= sum(traffic[y] * m.y[y] for y in y_after[what, k])
 
@@ -110,9 +116,11 @@ def makespan(data: ScaledTraining) -> pyo.ConcreteModel:
     transfers = {y: data.transfers(y) for y in network.channels}
     x_with, x_ends, y_after = _by(network.stages, _parts), _by(network.stages, _ends), _by(network.channels, _before)
     m.P = pyo.Set(initialize=list(x_with), dimen=2, doc="layers and devices k")
-    m.F = pyo.Var(("layer", "device"), range(max(data.L, data.V) + 1), doc="(7) forward time up to k")
-    m.D = pyo.Var(("layer", "device"), range(max(data.L, data.V) + 1), doc="(8) time of both passes up to k")
-    for what in ("layer", "device"):
+    m.kinds = pyo.Set(initialize=("layer", "device"), doc="what k counts")
+    m.P_or_0 = pyo.RangeSet(0, max(data.L, data.V), doc="k, and 0 before the first")
+    m.F = pyo.Var(m.kinds, m.P_or_0, doc="(7) forward time up to k")
+    m.D = pyo.Var(m.kinds, m.P_or_0, doc="(8) time of both passes up to k")
+    for what in m.kinds:
         m.F[what, 0].fix(0)
         m.D[what, 0].fix(0)
 
@@ -145,19 +153,26 @@ def makespan(data: ScaledTraining) -> pyo.ConcreteModel:
 def _paths(name: str, data: ScaledTraining, network: Network) -> pyo.ConcreteModel:
     """Variables and flow conservation: (1) to (3) and (6)."""
     m = pyo.ConcreteModel(name)
-    m.x = pyo.Var(network.stages, domain=pyo.Binary, doc="(6) layers k + 1 … e are a stage on r devices after i")
-    m.y = pyo.Var(network.channels, bounds=(0, 1), doc="(6) after k layers and i devices, q replicas send to r")
+    m.stages = pyo.Set(initialize=network.stages, dimen=4, doc="(k, e, i, r): layers k + 1 … e, r devices after i")
+    m.channels = pyo.Set(initialize=network.channels, dimen=4, doc="(k, i, q, r): after k layers, i devices, q to r")
+    m.x = pyo.Var(m.stages, domain=pyo.Binary, doc="(6) layers k + 1 … e are a stage on r devices after i")
+    m.y = pyo.Var(m.channels, bounds=(0, 1), doc="(6) after k layers and i devices, q replicas send to r")
     x_to = _by(network.stages, lambda x: [(x.e, x.i + x.r, x.r)])
     x_from = _by(network.stages, lambda x: [(x.k, x.i, x.r)])
     y_from = _by(network.channels, lambda y: [(y.k, y.i, y.q)])
     y_to = _by(network.channels, lambda y: [(y.k, y.i, y.r)])
     m.path = pyo.Constraint(expr=sum(m.x[x] for x in network.stages if x.k == 0) == 1, doc="(1)")
 
-    @m.Constraint([node for node in x_to if node[0] < data.L], doc="(2) after a stage comes a channel")
+    m.ends = pyo.Set(initialize=[end for end in x_to if end[0] < data.L], dimen=3, doc="(e, i, q) where stages end")
+    m.begins = pyo.Set(
+        initialize=[begin for begin in x_from if begin[0] > 0], dimen=3, doc="(k, i, r) where they begin"
+    )
+
+    @m.Constraint(m.ends, doc="(2) after a stage comes a channel")
     def leave(m: pyo.ConcreteModel, e: int, i: int, q: int) -> NumericExpression:
         return sum(m.x[x] for x in x_to[e, i, q]) == sum(m.y[y] for y in y_from[e, i, q])
 
-    @m.Constraint([node for node in x_from if node[0] > 0], doc="(3) after a channel comes a stage")
+    @m.Constraint(m.begins, doc="(3) after a channel comes a stage")
     def enter(m: pyo.ConcreteModel, k: int, i: int, r: int) -> NumericExpression:
         return sum(m.y[y] for y in y_to[k, i, r]) == sum(m.x[x] for x in x_from[k, i, r])
 
@@ -196,8 +211,6 @@ def _start_path(m: pyo.ConcreteModel, stages: list[Stage]) -> None:
 def _path(m: pyo.ConcreteModel) -> list[Stage]:
     return sorted(Stage(*x) for x in m.x if (m.x[x].value or 0) > _HALF)
 
-
-_HALF = 0.5
 
 _ALL = (
     ReplicationForm(

@@ -27,6 +27,9 @@ from mtpp_models.planning.costs import Channel, ScaledTraining, Stage
 
 __all__ = ["compact", "compact_stages", "start_compact"]
 
+# Solvers leave integers near 0 and 1.
+_HALF = 0.5
+
 
 def compact(data: ScaledTraining) -> pyo.ConcreteModel:
     """Build the compact form: (1) to (6)."""
@@ -34,6 +37,9 @@ def compact(data: ScaledTraining) -> pyo.ConcreteModel:
     L, V = data.L, data.V
     m.N = pyo.RangeSet(1, min(L, V), doc="stages n")
     m.layers = pyo.RangeSet(1, L, doc="layers k")
+    m.N_before_last = pyo.RangeSet(1, min(L, V) - 1, doc="stages with a stage behind them")
+    m.starts = pyo.RangeSet(0, V - 1, doc="places i")
+    m.counts = pyo.RangeSet(1, V - 1, doc="numbers of devices that leave one")
     m.D = pyo.Set(initialize=[(i, r) for i in range(V) for r in range(1, V - i + 1)], dimen=2, doc="places i, r")
     m.z = pyo.Var(m.N, m.layers, domain=pyo.Binary, doc="stage n ends after layer k")
     m.w = pyo.Var(m.N, m.D, domain=pyo.Binary, doc="stage n has r devices from place i on")
@@ -45,7 +51,8 @@ def compact(data: ScaledTraining) -> pyo.ConcreteModel:
     a = {(k, i, r): min(data.load(Stage(k - 1, k, i, r)), cap) for k in m.layers for i, r in m.D}
     fill = {(k, i, r): min(data.fill(Stage(k - 1, k, i, r)), 2.0) for k in m.layers for i, r in m.D}
 
-    def u(n: int, k: int) -> NumericExpression:
+    @m.Expression(m.N, m.layers, doc="stage n holds layer k")
+    def u(m: pyo.ConcreteModel, n: int, k: int) -> NumericExpression:
         ended = sum(m.z[n - 1, j] for j in range(k, L + 1)) if n > 1 else 0
         return sum(m.z[n, j] for j in range(k, L + 1)) - ended
 
@@ -56,17 +63,17 @@ def compact(data: ScaledTraining) -> pyo.ConcreteModel:
 
     @m.Constraint(m.N, m.layers, doc="(2) a layer is in a stage once")
     def once(m: pyo.ConcreteModel, n: int, k: int) -> NumericExpression:
-        return u(n, k) >= 0
+        return m.u[n, k] >= 0
 
     @m.Constraint(m.N, m.layers, doc="(2) a stage without devices has no layer")
     def no_layer(m: pyo.ConcreteModel, n: int, k: int) -> NumericExpression:
-        return u(n, k) <= sum(m.w[n, i, r] for i, r in m.D)
+        return m.u[n, k] <= sum(m.w[n, i, r] for i, r in m.D)
 
     @m.Constraint(m.N, doc="(2) a stage without layers has no device")
     def no_device(m: pyo.ConcreteModel, n: int) -> NumericExpression:
-        return sum(m.w[n, i, r] for i, r in m.D) <= sum(u(n, k) for k in m.layers)
+        return sum(m.w[n, i, r] for i, r in m.D) <= sum(m.u[n, k] for k in m.layers)
 
-    @m.Constraint(m.N, range(V), doc="(3) a stage begins where the one before it ends")
+    @m.Constraint(m.N, m.starts, doc="(3) a stage begins where the one before it ends")
     def next_device(m: pyo.ConcreteModel, n: int, i: int) -> NumericExpression:
         ending = sum(m.w[n, i - r, r] for r in range(1, i + 1))
         beginning = sum(m.w[n + 1, i, r] for r in range(1, V - i + 1)) if n < last else 0
@@ -75,16 +82,16 @@ def compact(data: ScaledTraining) -> pyo.ConcreteModel:
     @m.Constraint(m.N, m.D, doc="(4) stage n on the r devices after i")
     def stage(m: pyo.ConcreteModel, n: int, i: int, r: int) -> NumericExpression:
         all_layers = sum(a[k, i, r] for k in m.layers)
-        return m.workload >= sum(a[k, i, r] * u(n, k) for k in m.layers) - (1 - m.w[n, i, r]) * all_layers
+        return m.workload >= sum(a[k, i, r] * m.u[n, k] for k in m.layers) - (1 - m.w[n, i, r]) * all_layers
 
     @m.Constraint(m.N, m.D, doc="memory")
     def memory(m: pyo.ConcreteModel, n: int, i: int, r: int) -> NumericExpression:
         all_layers = sum(fill[k, i, r] for k in m.layers)
         if all_layers <= 1:
             return pyo.Constraint.Skip
-        return sum(fill[k, i, r] * u(n, k) for k in m.layers) <= 1 + (1 - m.w[n, i, r]) * all_layers
+        return sum(fill[k, i, r] * m.u[n, k] for k in m.layers) <= 1 + (1 - m.w[n, i, r]) * all_layers
 
-    @m.Constraint(range(1, last), range(1, V), range(1, V), range(1, V), doc="(5)")
+    @m.Constraint(m.N_before_last, m.counts, m.counts, m.counts, doc="(5)")
     def channel(m: pyo.ConcreteModel, n: int, i: int, q: int, r: int) -> NumericExpression:
         if q > i or r > V - i:
             return pyo.Constraint.Skip
@@ -115,6 +122,3 @@ def compact_stages(m: pyo.ConcreteModel) -> list[Stage]:
         stages += [Stage(begin, end, i, r) for i, r in m.D if (m.w[n, i, r].value or 0) > _HALF]
         begin = end
     return stages
-
-
-_HALF = 0.5

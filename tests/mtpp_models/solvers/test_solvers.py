@@ -127,11 +127,11 @@ import os, sys
 out = os.fdopen(os.dup(1), "w")
 from instances import Instance, Platform
 from instances.random_graphs import regal_style
-from mtpp_models import solve
+from mtpp_models import SolveOptions, solve
 instance = Instance(regal_style("barabasi-albert", 70, seed=0), Platform(5, 1.0))
 def show(progress):
     print("running", file=out, flush=True)
-result = solve(instance, "exact", solver=sys.argv[1], time_limit=100, on_progress=show)
+result = solve(instance, "exact", SolveOptions(solver=sys.argv[1], time_limit=100), on_progress=show)
 print("interrupted", result.interrupted, "bound", result.bound.value)
 """
 
