@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments.cli import options
 from experiments.cli.bound import bound
 from experiments.cli.certify import certify
 from experiments.cli.complaints import complain
