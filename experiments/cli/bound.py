@@ -22,15 +22,12 @@ def bound(
     question: PartitioningQuestion,
     model: Annotated[
         str,
-        typer.Option(
+        options.of_search(
             metavar="NAME",
             help="See mtpp list models; exact+all or coarse-4+cuts+joins are strengthened, and need --start.",
-            rich_help_panel=options.SEARCH,
         ),
     ] = "exact",
-    relaxation: Annotated[
-        bool, typer.Option("--relaxation", help="Solve the linear relaxation.", rich_help_panel=options.SEARCH)
-    ] = False,
+    relaxation: Annotated[bool, options.of_search("--relaxation", help="Solve the linear relaxation.")] = False,
     solving: Solving,
     start: options.Start = None,
     files: Files,

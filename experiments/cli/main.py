@@ -23,6 +23,7 @@ from experiments.cli.certify import certify
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from experiments.cli.import_graph import import_graph
+from experiments.cli.lists import LISTINGS
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
@@ -30,6 +31,7 @@ from experiments.cli.table import table
 from experiments.cli.verify import verify
 from instances.errors import InputError, InputWarning
 from instances.interrupts import terminate_as_interrupt
+from instances.lookup import find
 
 __all__ = ["app", "main"]
 
@@ -91,14 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @app.command("list")
 def list_names(
-    what: Annotated[
-        str, typer.Argument(metavar="heuristics|models|solvers|suites|architectures|readers|planners|placers")
-    ],
+    what: Annotated[str, typer.Argument(metavar="|".join(LISTINGS))],
 ) -> None:
     """List what there is to choose from, with one line about each."""
-    from experiments.cli.lists import LISTINGS
     from experiments.text_tables import left_aligned
-    from instances.lookup import find
 
     print(left_aligned(find(LISTINGS, what, "list")()))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from experiments.cli import options
 from experiments.cli.exit_codes import DONE, INTERRUPTED
 from experiments.cli.inputs import PartitioningQuestion
@@ -22,9 +20,7 @@ __all__ = ["partition"]
 def partition(
     *,
     question: PartitioningQuestion,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="See mtpp list heuristics.", rich_help_panel=options.SEARCH)
-    ] = "portfolio",
+    method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list heuristics.")] = "portfolio",
     seed: options.Seed = 0,
     time_limit: options.OptionalTimeLimit = None,
     files: Files,

@@ -33,25 +33,17 @@ class PlacementQuestion:
             metavar="GRAPH", help="An architecture, a file, or a graph of a family: nmt-SEED, cifar10-SEED, ptb-SEED."
         ),
     ]
-    devices: Annotated[
-        int, typer.Option("-k", metavar="K", min=1, help="Number of devices.", rich_help_panel=options.QUESTION)
-    ]
+    devices: Annotated[int, options.of_question("-k", metavar="K", min=1, help="Number of devices.")]
     bandwidth: Annotated[
         str | None,
-        typer.Option(
+        options.of_question(
             metavar="RATE",
             help="Out of each device: 7.6e9 (bytes per unit of work time), 25GB/s or 200Gbps.  [default: 7.6e9 for a "
             "family, else 25GB/s]",
-            rich_help_panel=options.QUESTION,
         ),
     ] = None
     memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BYTES",
-            help="Memory of a device, such as 16GiB.  [default: no limit]",
-            rich_help_panel=options.QUESTION,
-        ),
+        str | None, options.of_question(metavar="BYTES", help="Memory of a device, such as 16GiB.  [default: no limit]")
     ] = None
     reading: Annotated[Reading, Without({"level", "communication"})]
 
@@ -86,21 +78,11 @@ def place(
     *,
     question: PlacementQuestion,
     groups: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Search with at most N groups of nodes.  [default: 150]",
-            rich_help_panel=options.SEARCH,
-        ),
+        int | None, options.of_search(metavar="N", min=1, help="Search with at most N groups of nodes.  [default: 150]")
     ] = None,
-    method: Annotated[
-        str, typer.Option(metavar="NAME", help="See mtpp list placers.", rich_help_panel=options.SEARCH)
-    ] = "anneal",
+    method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "anneal",
     seed: options.Seed = 0,
-    time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="[default: none]", rich_help_panel=options.SEARCH)
-    ] = None,
+    time_limit: Annotated[float | None, options.of_search(metavar="SECONDS", help="[default: none]")] = None,
     files: Files,
 ) -> int:
     """Place the nodes of a step on devices, data going back and forth, so that the step is short.

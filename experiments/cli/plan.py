@@ -39,37 +39,28 @@ class PlanningQuestion:
     ]
     cluster: Annotated[
         str,
-        typer.Option(
+        options.of_question(
             metavar="CLUSTER",
             help="A JSON or CSV file, servers as 8x4 or 6x2+3x4, 1080ti-8, v100-4, or simulation-SEED.",
-            rich_help_panel=options.QUESTION,
         ),
     ]
-    microbatches: Annotated[
-        int, typer.Option(metavar="M", help="Microbatches of an iteration.", rich_help_panel=options.QUESTION)
-    ]
+    microbatches: Annotated[int, options.of_question(metavar="M", help="Microbatches of an iteration.")]
     bandwidth: Annotated[
         str | None,
-        typer.Option(
+        options.of_question(
             metavar="RATE[,RATE]",
             help="Of servers as 8x4: within them, and between them if that differs, such as 128Gbps,32Gbps.",
-            rich_help_panel=options.QUESTION,
         ),
     ] = None
     memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BYTES", help="Of a device, such as 16GiB.  [default: no limit]", rich_help_panel=options.QUESTION
-        ),
+        str | None, options.of_question(metavar="BYTES", help="Of a device, such as 16GiB.  [default: no limit]")
     ] = None
-    parameter_copies: Annotated[
-        float,
-        typer.Option(metavar="X", help="Bytes kept per byte of parameters.", rich_help_panel=options.QUESTION),
-    ] = 4.0
-    full_duplex: Annotated[
-        bool,
-        typer.Option("--full-duplex", help="Links carry both directions at once.", rich_help_panel=options.QUESTION),
-    ] = False
+    parameter_copies: Annotated[float, options.of_question(metavar="X", help="Bytes kept per byte of parameters.")] = (
+        4.0
+    )
+    full_duplex: Annotated[bool, options.of_question("--full-duplex", help="Links carry both directions at once.")] = (
+        False
+    )
     dim: options.Dim = None
     input_work: options.InputWork = None
     time_unit: options.TimeUnit = None
@@ -114,14 +105,9 @@ class PlanningQuestion:
 class PlanFiles(Files):
     """Where a plan is written and drawn; the fields are the words of the command line."""
 
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the plan as JSON.", rich_help_panel=options.FILES)
-    ] = None
+    out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write the plan as JSON.")] = None
     plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Draw stages and schedule (.png, .svg or .pdf).", rich_help_panel=options.FILES
-        ),
+        Path | None, options.of_files(metavar="FILE", help="Draw stages and schedule (.png, .svg or .pdf).")
     ] = None
 
 
@@ -129,9 +115,7 @@ class PlanFiles(Files):
 def plan(
     *,
     question: PlanningQuestion,
-    planner: Annotated[
-        str, typer.Option(metavar="NAME", help="See mtpp list planners.", rich_help_panel=options.SEARCH)
-    ] = "improved",
+    planner: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list planners.")] = "improved",
     seed: options.Seed = 0,
     files: PlanFiles,
 ) -> int:
@@ -263,8 +247,4 @@ def _headlines(answer: PlanResult, iteration: Iteration) -> list[tuple[str, str]
     ]
     if answer.bound is None:
         return [*rows, ("bound", "–, pipelines side by side are not covered")]
-    return [
-        *rows,
-        ("bound", f"{answer.bound.value:.6g} s for {COVERED}"),
-        ("gap", f"{answer.gap:.2%}"),
-    ]
+    return [*rows, ("bound", f"{answer.bound.value:.6g} s for {COVERED}"), ("gap", f"{answer.gap:.2%}")]

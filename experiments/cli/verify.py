@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.cli import options
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, FALSE, TRUSTED, WRONG
+from experiments.cli.inputs import Reading
+from experiments.cli.words import Without, takes_words
 from instances.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +25,9 @@ _SEVERITY = (DONE, TRUSTED, WRONG, FALSE)
 _PATIENCE = 20.0
 
 
+@takes_words
 def verify(
+    *,
     certificates: Annotated[
         list[Path], typer.Argument(metavar="CERTIFICATE…", help="Files that certify or bound wrote with --out.")
     ],
@@ -43,9 +46,7 @@ def verify(
         str | None,
         typer.Option(metavar="GRAPH", help="A graph of your own, which that of the certificate has to be."),
     ] = None,
-    dim: options.Dim = None,
-    level: options.Level = "operator",
-    training: options.Training = False,
+    reading: Annotated[Reading, Without({"reader", "communication", "input_work", "time_unit"})],
 ) -> int:
     """Check certificates without the programs that made them.
 
@@ -61,7 +62,7 @@ def verify(
 
     if not 0 < time_limit < float("inf"):
         raise InputError(f"--time-limit {time_limit}: it must be positive and finite.")
-    own = None if graph is None else _own_graph(graph, dim or [], level, training)
+    own = None if graph is None else reading.load(graph)
     code = DONE
     for number, file in enumerate(certificates):
         words = {"own": own, "spec": graph, "ideals": ideals, "rerun": rerun, "time_limit": time_limit}
@@ -98,13 +99,6 @@ def _verdict(
 
         verdict = run_again(verdict, time_limit=time_limit)
     return verdict
-
-
-def _own_graph(spec: str, dims: list[str], level: str, training: bool) -> ComputationGraph:
-    from experiments.cli.units import parse_dims
-    from instances import load_graph
-
-    return load_graph(spec, dims=parse_dims(dims), level=level, training=training)
 
 
 def _difference(stated: ComputationGraph, own: ComputationGraph) -> str:
