@@ -33,7 +33,7 @@ def solve(
     relaxation: bool = False,
     strengthening: Strengthening | None = None,
     reduce: bool = True,
-    on_progress: Callable[[Progress], None] = lambda moment: None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Prove a lower bound on the bottleneck, and with the exact model find a partition.
 
@@ -82,7 +82,7 @@ def solve(
         deadline = Deadline.after(options.time_limit, interrupted)
         reduction = reduce_instance(instance) if reduce else _unreduced(instance)
         begin = None if start is None else reduction.restrict(start)
-        controls = Controls(options, deadline, report=on_progress, relaxation=relaxation)
+        controls = Controls(options, deadline, report=on_progress or _ignore, relaxation=relaxation)
         result = _prove(chosen, reduction.instance, begin, controls)
         result = _expanded(result, reduction, start if chosen.is_bound else None)
         return replace(result, interrupted=interrupted.is_set())
@@ -98,6 +98,10 @@ def _prove(model: Model, instance: Instance, start: Partition | None, controls: 
         if model in MODELS.values():
             raise FalseCertificateError(f"{error.excludes}; please report this as a bug.") from None
         raise
+
+
+def _ignore(moment: Progress) -> None:
+    pass
 
 
 def _unreduced(instance: Instance) -> Contraction:

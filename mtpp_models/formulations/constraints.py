@@ -59,8 +59,8 @@ def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int, windows: 
     m.V = pyo.RangeSet(0, data.n - 1, doc="nodes v")
     m.B = pyo.RangeSet(1, k, doc="blocks b")
     m.B_or_0 = pyo.RangeSet(0, k, doc="blocks b, and 0 before them")
-    m.B_before_last = pyo.RangeSet(1, k - 1, doc="blocks with a block behind them")
-    m.B_between = pyo.RangeSet(2, k - 1, doc="blocks with a block before and behind them")
+    m.B_before_last = pyo.Set(initialize=range(1, k), doc="blocks with a block behind them")
+    m.B_between = pyo.Set(initialize=range(2, k), doc="blocks with a block before and behind them")
     m.work = pyo.Param(m.V, initialize=dict(enumerate(data.work)), doc="work(v)")
     m.y = pyo.Var(m.V, m.B_or_0, domain=pyo.Binary, doc="(12) v lies in block b or before")
     for v in m.V:
@@ -134,7 +134,7 @@ def add_conflicts(
 ) -> None:
     """Nodes that blocks cannot hold together: triples (u, v, b) with u before v, and cliques."""
     m.S = pyo.Set(initialize=successions, dimen=3, doc="(u, v, b): u lies before v, and not both in block b")
-    m.Q = pyo.RangeSet(0, len(cliques) - 1, doc="cliques")
+    m.Q = pyo.Set(initialize=range(len(cliques)), doc="cliques")
 
     @m.Constraint(m.S, doc="v lies behind the block of u")
     def behind(m: pyo.ConcreteModel, u: int, v: int, b: int) -> NumericExpression:

@@ -149,8 +149,8 @@ class Controls:
         """The same for one case, whose solver reports in multiples of `unit`."""
 
         def report(moment: Progress) -> None:
-            scaled = (None if value is None else value * unit for value in (moment.incumbent, moment.bound))
-            self.report(Progress(case, moment.seconds, *scaled, moment.nodes))
+            incumbent, bound = (None if x is None else x * unit for x in (moment.incumbent, moment.bound))
+            self.report(replace(moment, case=case, incumbent=incumbent, bound=bound))
 
         return replace(self, report=report)
 
