@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 from mtpp_models.simple import simple
 
 if TYPE_CHECKING:
+    from mtpp_models.bounds.algorithm import Algorithm
     from mtpp_models.export import write_model
-    from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance
+    from mtpp_models.formulations.case import Case
+    from mtpp_models.formulations.formulation import Formulation
     from mtpp_models.formulations.parts import Strengthening
+    from mtpp_models.formulations.scaled_instance import ScaledInstance
     from mtpp_models.planning.guarantees import iteration_bound
     from mtpp_models.planning.solve import CostedPlan, solve_replication
     from mtpp_models.registry import MODELS
-    from mtpp_models.solve_model import Progress, solve
-    from mtpp_models.solvers.interface import SolveOptions, SolverFaultError, SolverNotAvailableError
+    from mtpp_models.solve_model import solve
+    from mtpp_models.solvers.interface import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
     from mtpp_models.solvers.registry import SOLVERS, available_solvers
 
 __all__ = [
@@ -41,12 +44,12 @@ __all__ = [
 _HOMES = {
     "MODELS": "registry",
     "SOLVERS": "solvers.registry",
-    "Algorithm": "formulations.formulation",
-    "Case": "formulations.formulation",
+    "Algorithm": "bounds.algorithm",
+    "Case": "formulations.case",
     "Formulation": "formulations.formulation",
-    "Progress": "solve_model",
+    "Progress": "solvers.interface",
     "CostedPlan": "planning.solve",
-    "ScaledInstance": "formulations.formulation",
+    "ScaledInstance": "formulations.scaled_instance",
     "SolveOptions": "solvers.interface",
     "SolverFaultError": "solvers.interface",
     "SolverNotAvailableError": "solvers.interface",

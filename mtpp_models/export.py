@@ -7,8 +7,7 @@ from pathlib import Path
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.json_files import check_writable
-from mtpp_models.formulations.formulation import Algorithm, Formulation
-from mtpp_models.formulations.strengthened import pose
+from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import find_model
 
 __all__ = ["write_model"]
@@ -42,9 +41,9 @@ def write_model(
     formulation, path = find_model(model), Path(path)
     if path.suffix not in (".lp", ".mps"):
         raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
-    if isinstance(formulation, Algorithm):
+    if not isinstance(formulation, Formulation):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
-    cases = pose(instance, formulation, start, 0.0, Deadline()).cases
+    cases = formulation.prepare(instance, start, 0.0, Deadline()).cases
     if not cases:
         raise InputError(f"The start is optimal, so that of {formulation.name} nothing is left to write.")
     files = []

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from instances import Bound, Partition, Result
+from instances import Bound, InputError, Partition, Result
 from instances.deadline import Deadline
 from instances.lookup import find
+from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned
 from mtpp_models.bounds.priced.priced import priced
-from mtpp_models.formulations.exact import EXACT
-from mtpp_models.formulations.formulation import Algorithm, Formulation
+from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK
 from mtpp_models.formulations.parts import Strengthening
-from mtpp_models.formulations.strengthened import strengthened
-from mtpp_models.formulations.superblocks import coarse
+from mtpp_models.formulations.superblocks import EXACT, SuperblockFormulation, coarse
 from mtpp_models.formulations.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
 from mtpp_models.simple import simple
 from mtpp_models.solvers.interface import Controls
 
-__all__ = ["MODELS", "find_model"]
+__all__ = ["MODELS", "Model", "find_model"]
+
+Model = Algorithm | Formulation
 
 
 def _timed(
@@ -62,7 +63,7 @@ _PRICED = Algorithm(
 )
 
 #: Name to model, in order of effort.
-MODELS: dict[str, Algorithm | Formulation] = {
+MODELS: dict[str, Model] = {
     model.name: model
     for model in (
         *_ALGORITHMS,
@@ -78,16 +79,32 @@ MODELS: dict[str, Algorithm | Formulation] = {
 }
 
 
-def find_model(model: str | Algorithm | Formulation) -> Algorithm | Formulation:
+def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:
     """The model of a name, as "exact" or, strengthened, "exact+all"; models pass through.
+
+    Parameters
+    ----------
+    model : str, Algorithm or Formulation
+    parts : Strengthening, optional
+        What to add to it besides.
 
     Raises
     ------
     InputError
-        If the name is unknown.
+        If the name is unknown, or the model cannot be strengthened.
     """
-    if isinstance(model, (Algorithm, Formulation)):
+    if isinstance(model, str):
+        name, plus, text = model.partition("+")
+        model = find(MODELS, name, "model")
+        if plus:
+            model = _strengthened(model, Strengthening.of(text))
+    return model if parts is None else _strengthened(model, parts)
+
+
+def _strengthened(model: Model, parts: Strengthening) -> Model:
+    """The model with these parts; without any part it is as published."""
+    if not any(vars(parts).values()):
         return model
-    name, plus, parts = model.partition("+")
-    found = find(MODELS, name, "model")
-    return strengthened(found, Strengthening.of(parts)) if plus else found
+    if not isinstance(model, SuperblockFormulation) or not model.is_bound:
+        raise InputError(f"The model {model.name} cannot be strengthened; exact and coarse-J can.")
+    return model.strengthened(parts)

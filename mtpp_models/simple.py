@@ -1,10 +1,12 @@
-"""The bound that needs no solver (MTPP, Lemma 4.2, eq. 13)."""
+"""The bound and the partition that need no work: eq. (13) of MTPP, Lemma 4.2, and all nodes in one block."""
 
 from __future__ import annotations
 
-from instances import Instance
+import numpy as np
 
-__all__ = ["simple"]
+from instances import Instance, Partition
+
+__all__ = ["one_block", "simple"]
 
 
 def simple(instance: Instance) -> float:
@@ -21,3 +23,8 @@ def simple(instance: Instance) -> float:
     """
     work = instance.graph.work
     return max(float(work.max()), float(work.sum()) / instance.k)
+
+
+def one_block(instance: Instance) -> Partition:
+    """The partition that cuts nothing."""
+    return Partition(instance, np.zeros(instance.graph.n, dtype=np.int64))

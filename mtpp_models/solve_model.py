@@ -2,63 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from instances import Bound, InputError, Instance, Partition, Result
+from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
 from instances.partitioning.reductions import Contraction, reduce_instance
-from instances.results import PROOF_TOLERANCE
-from mtpp_models.contradictions import contradiction
-from mtpp_models.formulations.formulation import Algorithm, Formulation
+from mtpp_models.formulations.contradictions import ExcludedPartitionError
 from mtpp_models.formulations.parts import Strengthening
-from mtpp_models.formulations.strengthened import pose, strengthened
-from mtpp_models.registry import find_model
-from mtpp_models.simple import simple
-from mtpp_models.solve_case import solve_case
-from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError
-from mtpp_models.solvers.registry import Solver, find_solver
+from mtpp_models.registry import MODELS, Model, find_model
+from mtpp_models.simple import one_block, simple
+from mtpp_models.solvers.interface import Controls, Progress, SolveOptions
 
-__all__ = ["Progress", "solve"]
+__all__ = ["solve"]
 
 # Times below are rounded by too much for any proof: the numbers that floats hold end near 1e-308.
 _SMALLEST = 1e-290
-# Of the time limit, at most; and relative.
-_FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A moment of a running solve, in the time unit of the instance.
-
-    Parameters
-    ----------
-    case : str
-        The case that is being solved.
-    seconds : float
-        Since the case was started.
-    incumbent, bound : float, optional
-        Objective of the best solution of the case and its dual bound, as the solver states them.
-    nodes : int, optional
-        Branch-and-bound nodes.
-    """
-
-    case: str
-    seconds: float
-    incumbent: float | None
-    bound: float | None
-    nodes: int | None
 
 
 def solve(
     instance: Instance,
-    model: str | Algorithm | Formulation = "exact",
+    model: str | Model = "exact",
     options: SolveOptions = SolveOptions(),
     *,
     start: Partition | None = None,
@@ -107,108 +75,38 @@ def solve(
     FalseCertificateError
         If a bound of this project's own exceeds a bottleneck, which is a bug.
     """
-    chosen = find_model(model)
-    if strengthening is not None:
-        chosen = strengthened(chosen, strengthening)
+    chosen = find_model(model, strengthening)
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")
-    driver = None if isinstance(chosen, Algorithm) else find_solver(options.solver)
     with catch_interrupt() as interrupted:
-        controls = Controls(options, Deadline.after(options.time_limit, interrupted))
-
-        def prove(instance: Instance, start: Partition | None) -> Result:
-            known = start or _one_block(instance)
-            if 0 < known.bottleneck < _SMALLEST:
-                return Result("simple", instance, known, Bound(simple(instance), "simple", optimal=False))
-            if isinstance(chosen, Algorithm):
-                begin = time.monotonic()
-                result = chosen.prove(known, replace(controls, report=_reporter(chosen.name, 1.0, on_progress)))
-                result = replace(result, seconds={"solve": time.monotonic() - begin})
-                return result if start is not None or chosen.exact else replace(result, answer=None)
-            assert driver is not None
-            return _solve_cases(instance, chosen, driver, controls, start, relaxation, on_progress)
-
-        if reduce:
-            reduction = reduce_instance(instance)
-            result = prove(reduction.instance, None if start is None else reduction.restrict(start))
-            kept = start if isinstance(chosen, Algorithm) or chosen.is_bound else None
-            result = _expanded(result, reduction, kept)
-        else:
-            result = prove(instance, start)
+        deadline = Deadline.after(options.time_limit, interrupted)
+        reduction = reduce_instance(instance) if reduce else _unreduced(instance)
+        begin = None if start is None else reduction.restrict(start)
+        controls = Controls(options, deadline, report=on_progress or _ignore, relaxation=relaxation)
+        result = _prove(chosen, reduction.instance, begin, controls)
+        result = _expanded(result, reduction, start if chosen.is_bound else None)
         return replace(result, interrupted=interrupted.is_set())
 
 
-def _one_block(instance: Instance) -> Partition:
-    return Partition(instance, np.zeros(instance.graph.n, dtype=np.int64))
-
-
-def _solve_cases(
-    instance: Instance,
-    model: Formulation,
-    solver: Solver,
-    controls: Controls,
-    start: Partition | None,
-    relaxation: bool,
-    on_progress: Callable[[Progress], None] | None,
-) -> Result:
-    begin = time.monotonic()
-    name = f"{model.name}-lp" if relaxation else model.name
-    one_block = _one_block(instance)
-    if one_block.bottleneck == 0 and model.is_bound:
-        return Result(name, instance, one_block, Bound(0.0, name), {"solve": time.monotonic() - begin})
-    answers, deadline = [], controls.deadline
-    question = pose(instance, model, start, solver.margin, deadline.share(_FOR_CONFLICTS))
-    data, cases = question.data, question.cases
-    posed = time.monotonic() - begin
-    for number, case in enumerate(cases):
-        if deadline.passed:
-            break
-        report, share = _reporter(case.name, data.unit, on_progress), deadline.share(1 / (len(cases) - number))
-        told = replace(controls, deadline=share, report=report)
-        answers.append(solve_case(case, data, solver, told, question.start, relaxation))
-    # A case that was not started has proved nothing beyond *simple*.
-    floor, finished = simple(instance), len(answers) == len(cases)
-    proved = min((question.ceiling, *(answer.bound for answer in answers))) if finished else floor
-    blocks = [answer.superblock for answer in answers if answer.superblock is not None] if model.exact else []
-    found = [_partition(instance, block[question.group], solver) for block in blocks]
-    known = [start, *found] if start is not None and model.is_bound else found
-    best = min(known, key=lambda partition: partition.bottleneck, default=None)
-    least = min((*known, one_block), key=lambda partition: partition.bottleneck)
-    if model.is_bound and proved > least.bottleneck * (1 + _ROUNDING):
-        raise contradiction(model, question, solver, proved, least)
-    options = {key: value for key, value in vars(controls.options).items() if key != "solver"}
-    most_possible = min((question.ceiling, *(answer.found for answer in answers)))
-    # What the solver found may be this much more: far below the unit it says nothing.
-    surely = most_possible + solver.margin * data.unit
-    closed = (
-        finished
-        and not data.leaves_out_overflow
-        and (proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely)
-    )
-    bound = Bound(max(floor, proved), name, closed, options) if model.is_bound else None
-    seconds = {phase: sum(getattr(answer, phase) for answer in answers) for phase in ("build", "solve")}
-    seconds["build"] += posed
-    log = "\n".join(answer.log for answer in answers)
-    return Result(name, instance, best, bound, seconds, f"{solver.name} {solver.version()}", log)
-
-
-def _reporter(
-    case: str, unit: float, on_progress: Callable[[Progress], None] | None
-) -> Callable[[float, float | None, float | None, int | None], None]:
-    def report(seconds: float, incumbent: float | None, bound: float | None, nodes: int | None) -> None:
-        if on_progress is not None:
-            incumbent, bound = (None if value is None else value * unit for value in (incumbent, bound))
-            on_progress(Progress(case, seconds, incumbent, bound, nodes))
-
-    return report
-
-
-def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition:
-    """The partition of a solution; its cost is computed anew."""
+def _prove(model: Model, instance: Instance, start: Partition | None, controls: Controls) -> Result:
+    known = start or one_block(instance)
+    if 0 < known.bottleneck < _SMALLEST:
+        return Result("simple", instance, known, Bound(simple(instance), "simple", optimal=False))
     try:
-        return Partition(instance, block)
-    except InputError as error:
-        raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None
+        return model.prove(instance, start, controls)
+    except ExcludedPartitionError as error:
+        if model in MODELS.values():
+            raise FalseCertificateError(f"{error.excludes}; please report this as a bug.") from None
+        raise
+
+
+def _ignore(moment: Progress) -> None:
+    pass
+
+
+def _unreduced(instance: Instance) -> Contraction:
+    everyone = np.arange(instance.graph.n)
+    return Contraction(instance, instance, everyone, everyone)
 
 
 def _expanded(result: Result, reduction: Contraction, start: Partition | None) -> Result:

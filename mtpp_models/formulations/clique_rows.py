@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from instances.graph.tensors import IntArray
 from mtpp_models.cuts.max_flow import BoolArray
 
-__all__ = ["cliques", "successions"]
+__all__ = ["CliqueRow", "cliques", "successions"]
+
+
+class CliqueRow(NamedTuple):
+    """Nodes of which (super)block `block` can hold at most `limit`."""
+
+    block: int
+    nodes: tuple[int, ...]
+    limit: int
 
 
 def successions(apart: BoolArray, reach: BoolArray) -> IntArray:

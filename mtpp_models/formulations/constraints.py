@@ -43,23 +43,15 @@ Reference: MTPP, Section 4.1 and Figure 3; the stronger rows are this project's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
 
 from mtpp_models.cuts.windows import BlockWindows
-from mtpp_models.formulations.formulation import ScaledInstance
+from mtpp_models.formulations.clique_rows import CliqueRow
+from mtpp_models.formulations.scaled_instance import ScaledInstance
 
-__all__ = ["Crowd", "add_assignment", "add_conflicts", "add_dag", "add_overflow", "add_tensor_cuts"]
-
-
-class Crowd(NamedTuple):
-    """Nodes of which (super)block `block` can hold at most `limit`."""
-
-    block: int
-    nodes: tuple[int, ...]
-    limit: int
+__all__ = ["add_assignment", "add_conflicts", "add_dag", "add_overflow", "add_tensor_cuts"]
 
 
 def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int, windows: BlockWindows | None = None) -> None:
@@ -67,8 +59,8 @@ def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int, windows: 
     m.V = pyo.RangeSet(0, data.n - 1, doc="nodes v")
     m.B = pyo.RangeSet(1, k, doc="blocks b")
     m.B_or_0 = pyo.RangeSet(0, k, doc="blocks b, and 0 before them")
-    m.B_before_last = pyo.RangeSet(1, k - 1, doc="blocks with a block behind them")
-    m.B_between = pyo.RangeSet(2, k - 1, doc="blocks with a block before and behind them")
+    m.B_before_last = pyo.Set(initialize=range(1, k), doc="blocks with a block behind them")
+    m.B_between = pyo.Set(initialize=range(2, k), doc="blocks with a block before and behind them")
     m.work = pyo.Param(m.V, initialize=dict(enumerate(data.work)), doc="work(v)")
     m.y = pyo.Var(m.V, m.B_or_0, domain=pyo.Binary, doc="(12) v lies in block b or before")
     for v in m.V:
@@ -137,18 +129,20 @@ def add_tensor_cuts(
     return m.cut
 
 
-def add_conflicts(m: pyo.ConcreteModel, successions: Sequence[tuple[int, int, int]], crowds: Sequence[Crowd]) -> None:
-    """Nodes that blocks cannot hold together: triples (u, v, b) with u before v, and crowds."""
+def add_conflicts(
+    m: pyo.ConcreteModel, successions: Sequence[tuple[int, int, int]], cliques: Sequence[CliqueRow]
+) -> None:
+    """Nodes that blocks cannot hold together: triples (u, v, b) with u before v, and cliques."""
     m.S = pyo.Set(initialize=successions, dimen=3, doc="(u, v, b): u lies before v, and not both in block b")
-    m.Q = pyo.RangeSet(0, len(crowds) - 1, doc="crowds")
+    m.Q = pyo.Set(initialize=range(len(cliques)), doc="cliques")
 
     @m.Constraint(m.S, doc="v lies behind the block of u")
     def behind(m: pyo.ConcreteModel, u: int, v: int, b: int) -> NumericExpression:
         return _unless_fixed(m.y[v, b], m.y[u, b - 1])
 
-    @m.Constraint(m.Q, doc="a block holds few of a crowd")
-    def crowd(m: pyo.ConcreteModel, i: int) -> NumericExpression:
-        return sum(m.x[v, crowds[i].block] for v in crowds[i].nodes) <= crowds[i].limit
+    @m.Constraint(m.Q, doc="a block holds few of a clique")
+    def clique(m: pyo.ConcreteModel, i: int) -> NumericExpression:
+        return sum(m.x[v, cliques[i].block] for v in cliques[i].nodes) <= cliques[i].limit
 
 
 def add_overflow(

@@ -20,9 +20,9 @@ from pyomo.core.expr import NumericExpression
 
 from mtpp_models.cuts.windows import BlockWindows
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
-from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance, block_ranks
+from mtpp_models.formulations.scaled_instance import ScaledInstance
 
-__all__ = ["EXACT", "exact"]
+__all__ = ["exact"]
 
 
 def exact(
@@ -69,13 +69,3 @@ def exact(
 
     m.objective = pyo.Objective(expr=m.bottleneck, doc="(5)")
     return m
-
-
-EXACT = Formulation(
-    "exact",
-    "the exact mixed-integer program; exact+all is strengthened",
-    "MTPP, Section 4.1, eq. (5)-(12)",
-    lambda data: (Case("exact", lambda: exact(data), block_ranks),),
-    exact=True,
-    sizes=lambda k: (1,) * k,
-)

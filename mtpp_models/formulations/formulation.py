@@ -2,193 +2,51 @@
 
 from __future__ import annotations
 
-import math
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-import pyomo.environ as pyo
 
-from instances import Instance, Partition, Result
+from instances import Bound, InputError, Instance, Partition, Result
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
-from mtpp_models.formulations.parts import Strengthening
-from mtpp_models.simple import simple
-from mtpp_models.solvers.interface import Controls
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.formulations.case import Case, CaseResult
+from mtpp_models.formulations.contradictions import contradiction
+from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.simple import one_block, simple
+from mtpp_models.solvers.interface import Controls, SolverFaultError
+from mtpp_models.solvers.registry import Solver, find_solver
 
-__all__ = ["Algorithm", "Case", "Formulation", "ScaledInstance", "block_ranks"]
+__all__ = ["Formulation", "PreparedModel"]
 
-_OUT_OF_REACH = 1e3
-
-
-@dataclass(frozen=True)
-class ScaledInstance:
-    """The coefficients of the models; times are in multiples of `unit`, so that objectives are near 1.
-
-    Parameters
-    ----------
-    instance : Instance
-    unit : float
-        Positive; the bottleneck of a known partition is a good choice.
-    """
-
-    instance: Instance
-    unit: float
-
-    @classmethod
-    def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
-        """Scale by what `start` costs in the models, else by a time that is near the optimum."""
-        if start is not None:
-            costs = Partition(instance.without_peaks(), start.block, start.order)
-            return cls(instance, costs.bottleneck or 1.0)
-        return cls(instance, max(simple(instance), _one_block(instance) / instance.k) or 1.0)
-
-    @property
-    def n(self) -> int:
-        """Number of nodes."""
-        return self.instance.graph.n
-
-    @property
-    def k(self) -> int:
-        """Number of blocks; more than nodes never help."""
-        return min(self.instance.k, self.n)
-
-    @cached_property
-    def work(self) -> list[float]:
-        """Work of each node."""
-        return (self.instance.graph.work / self.unit).tolist()
-
-    @cached_property
-    def tensors(self) -> list[int]:
-        """The tensors that somebody reads."""
-        start = self.instance.graph.tensors.start
-        return (start[1:] > start[:-1]).nonzero()[0].tolist()
-
-    @cached_property
-    def cut_time(self) -> dict[int, float]:
-        """output_bytes / B of each tensor.
-
-        What no solution within reach pays is capped, so that the coefficients stay within what solvers accept:
-        all nodes in one block cut nothing, and lower costs keep a bound valid.
-        """
-        reach = min(_one_block(self.instance), self.k * self.unit)
-        times = np.minimum(self.instance.tensor_time, _OUT_OF_REACH * reach if reach > 0 else math.inf)
-        return {t: float(times[t]) / self.unit for t in self.tensors}
-
-    @cached_property
-    def reads(self) -> list[tuple[int, int, int]]:
-        """The edges as (tensor, its producer, one consumer)."""
-        graph = self.instance.graph
-        return [(t, u, v) for t, (u, v) in zip(graph.edge_tensor.tolist(), graph.edges.tolist(), strict=True)]
-
-    @cached_property
-    def arcs(self) -> list[tuple[int, int]]:
-        """The edges as (producer, consumer), each pair of nodes once."""
-        return sorted({(u, v) for _, u, v in self.reads})
-
-    @property
-    def has_overflow(self) -> bool:
-        """Whether a block can overflow, and by times that solvers can tell from the work.
-
-        Beside parameters of a million units, the tolerances of a solver are no longer small, and its bounds not safe;
-        a model without overflow is the weaker, safe one.
-        """
-        total = self._byte_time(self.instance.graph.parameter_total)
-        return self.instance.has_overflow and self.spare_time < total < _OUT_OF_REACH**2
-
-    @property
-    def leaves_out_overflow(self) -> bool:
-        """Whether a block can overflow, but by times that solvers cannot tell from the work."""
-        total = self._byte_time(self.instance.graph.parameter_total)
-        return self.instance.has_overflow and self.spare_time < total and not self.has_overflow
-
-    @cached_property
-    def param_time(self) -> list[float]:
-        """param_bytes / B of each node."""
-        return [self._byte_time(size) for size in self.instance.graph.param_bytes.tolist()]
-
-    @cached_property
-    def shared_time(self) -> list[float]:
-        """The bytes / B of each shared parameter."""
-        return [self._byte_time(parameter.bytes) for parameter in self.instance.graph.parameters]
-
-    @cached_property
-    def uses(self) -> list[tuple[int, int]]:
-        """Pairs (shared parameter, node that uses it)."""
-        return [(g, v) for g, shared in enumerate(self.instance.graph.parameters) for v in sorted(set(shared.users))]
-
-    @cached_property
-    def spare_time(self) -> float:
-        """(M - buffer) / B; without a fixed buffer the peak counts as 0, which keeps bounds valid."""
-        platform = self.instance.platform
-        return self._byte_time(platform.memory - (platform.activation_buffer or 0.0))
-
-    def _byte_time(self, size: float) -> float:
-        return size / self.instance.platform.bandwidth / self.unit
+# Of the time limit, at most; and relative.
+_FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
 
 
-@dataclass(frozen=True)
-class Case:
-    """One Pyomo model.
+class PreparedModel(NamedTuple):
+    """What solvers shall do.
 
     Parameters
     ----------
-    name : str
-        Unique in its formulation.
-    build : callable
-        Makes the model. Its variable ``y[v, b]`` says that node v lies in (super)block b or before.
-    superblock : callable
-        Maps a partition to the (super)block of each node, counted from 1.
+    data : ScaledInstance
+    cases : sequence of Case
+        None of them where all is proved.
+    start : Partition, optional
+        Of the instance of `data`.
+    group : (n,) integers
+        The node of that instance which holds each node of the original one.
+    cutoff : float
+        What the cases prove is min(cutoff, their bounds); infinite if the models are as published.
     """
 
-    name: str
-    build: Callable[[], pyo.ConcreteModel]
-    superblock: Callable[[Partition], IntArray]
-
-    def model(self, start: Partition | None = None, *, relaxation: bool = False) -> pyo.ConcreteModel:
-        """Build the model, with a warm start in ``y``; the solver completes the other variables.
-
-        Parameters
-        ----------
-        start : Partition, optional
-        relaxation : bool
-            Whether to relax the integer variables; then there is no start.
-
-        Returns
-        -------
-        pyomo.environ.ConcreteModel
-        """
-        model = self.build()
-        if relaxation:
-            pyo.TransformationFactory("core.relax_integer_vars").apply_to(model)
-        elif start is not None:
-            for v, home in enumerate(self.superblock(start)):
-                for b in model.B_before_last:
-                    if not model.y[v, b].fixed:
-                        model.y[v, b].set_value(int(home <= b))
-        return model
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """A lower bound that is computed by a procedure of its own.
-
-    Parameters
-    ----------
-    name, summary, reference : str
-        As of a `Formulation`.
-    prove : callable
-        Maps a partition of the instance, the better the faster, and controls to a result. Reports are in the time
-        unit of the instance.
-    exact : bool
-        Whether its bound is the optimum when it runs to its end.
-    """
-
-    name: str
-    summary: str
-    reference: str
-    prove: Callable[[Partition, Controls], Result]
-    exact: bool = False
+    data: ScaledInstance
+    cases: Sequence[Case]
+    start: Partition | None
+    group: IntArray
+    cutoff: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -206,10 +64,6 @@ class Formulation:
         The cases of an instance.
     exact : bool
         Whether a solution of the one case is a partition and its objective the bottleneck.
-    sizes : callable, optional
-        Maps the number of blocks to the sizes of superblocks, where the only case is the model of these.
-    strengthening : Strengthening, optional
-        What is added to the model of superblocks.
     is_bound : bool
         Whether every partition satisfies the constraints of a case, at no more than its bottleneck. If not, `solve`
         returns no bound, and of partitions only what the solver found.
@@ -220,16 +74,124 @@ class Formulation:
     reference: str
     cases: Callable[[ScaledInstance], Sequence[Case]]
     exact: bool = False
-    sizes: Callable[[int], tuple[int, ...]] | None = None
-    strengthening: Strengthening | None = None
     is_bound: bool = True
 
+    def prepare(self, instance: Instance, start: Partition | None, margin: float, deadline: Deadline) -> PreparedModel:
+        """Scale the instance and list the cases.
 
-def block_ranks(partition: Partition) -> IntArray:
-    """(n,) block of each node counted from 1, with the empty blocks at the end, so that none is above n."""
-    return np.unique(partition.block, return_inverse=True)[1] + 1
+        Parameters
+        ----------
+        instance : Instance
+        start : Partition, optional
+        margin : float
+            Relative tolerance of the solver.
+        deadline : Deadline
+            When to stop looking for facts that strengthen the model, roughly.
+
+        Returns
+        -------
+        PreparedModel
+
+        Raises
+        ------
+        InputError
+            If a strengthened model has no start.
+        """
+        data = ScaledInstance.near(instance, start)
+        return PreparedModel(data, self.cases(data), start, np.arange(instance.graph.n))
+
+    def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
+        """Solve the cases one after the other and combine what they prove.
+
+        Parameters
+        ----------
+        instance : Instance
+        start : Partition, optional
+            Warm start, and the unit of the coefficients.
+        controls : Controls
+            The cases share the time.
+
+        Returns
+        -------
+        Result
+            Without a bound if the model is none.
+
+        Raises
+        ------
+        InputError
+            If the solver is unknown, or a strengthened model has no start.
+        SolverNotAvailableError
+            If the solver cannot run here.
+        SolverFaultError
+            If the solver fails, does not end in time, or states what is not true.
+        ExcludedPartitionError
+            If the model excludes a known partition although it says that it is a bound.
+        """
+        begin, solver = time.monotonic(), find_solver(controls.options.solver)
+        name = f"{self.name}-lp" if controls.relaxation else self.name
+        whole = one_block(instance)
+        if whole.bottleneck == 0 and self.is_bound:
+            return Result(name, instance, whole, Bound(0.0, name))
+        prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
+        prepared_in = time.monotonic() - begin
+        results = _solve_in_turn(prepared, solver, controls)
+        known = [start] if start is not None and self.is_bound else []
+        if self.exact:
+            blocks = [result.superblock for result in results if result.superblock is not None]
+            known += [_partition(instance, block[prepared.group], solver) for block in blocks]
+        bound = None
+        if self.is_bound:
+            proved, closed = _combined(prepared, results, simple(instance), solver.margin)
+            least = min((*known, whole), key=lambda partition: partition.bottleneck)
+            if proved > least.bottleneck * (1 + _ROUNDING):
+                blameless = prepared.cutoff < np.inf  # what a strengthened model loses costs no less than the cutoff
+                cases = () if blameless else prepared.cases
+                raise contradiction(self.name, cases, prepared.data, solver.name, proved, least)
+            options = {key: value for key, value in vars(controls.options).items() if key != "solver"}
+            bound = Bound(max(simple(instance), proved), name, closed, options)
+        return Result(
+            method=name,
+            instance=instance,
+            answer=min(known, key=lambda partition: partition.bottleneck, default=None),
+            bound=bound,
+            seconds={
+                "build": prepared_in + sum(result.build for result in results),
+                "solve": sum(result.solve for result in results),
+            },
+            solver=f"{solver.name} {solver.version()}",
+            log="\n".join(result.log for result in results),
+        )
 
 
-def _one_block(instance: Instance) -> float:
-    """Bottleneck, in the models, of the partition that cuts nothing."""
-    return Partition(instance.without_peaks(), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck
+def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) -> list[CaseResult]:
+    """What the cases prove, as far as there is time; what one of them leaves over goes to those behind it."""
+    data, cases, deadline = prepared.data, prepared.cases, controls.deadline
+    results: list[CaseResult] = []
+    for number, case in enumerate(cases):
+        if deadline.passed:
+            break
+        told = replace(controls.of_case(case.name, data.unit), deadline=deadline.share(1 / (len(cases) - number)))
+        results.append(case.solve(data, solver, told, prepared.start))
+    return results
+
+
+def _combined(
+    prepared: PreparedModel, results: Sequence[CaseResult], floor: float, margin: float
+) -> tuple[float, bool]:
+    """The bound of all cases together, and whether they cannot prove more."""
+    finished = len(results) == len(prepared.cases)
+    # A case that was not started has proved nothing beyond *simple*.
+    proved = min((prepared.cutoff, *(result.bound for result in results))) if finished else floor
+    most_possible = min((prepared.cutoff, *(result.found for result in results)))
+    # What the solver found may be this much more: far below the unit it says nothing.
+    surely = most_possible + margin * prepared.data.unit
+    reached = proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely
+    return proved, finished and reached and not prepared.data.leaves_out_overflow
+
+
+def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition:
+    """The partition of a solution; its cost is computed anew."""
+    try:
+        return Partition(instance, block)
+    except InputError as error:
+        raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None

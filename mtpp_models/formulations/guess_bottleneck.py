@@ -20,8 +20,10 @@ from __future__ import annotations
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
 
+from mtpp_models.formulations.case import Case
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
-from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance
+from mtpp_models.formulations.formulation import Formulation
+from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.formulations.three_superblock import around
 
 __all__ = ["GUESS_THE_BOTTLENECK", "guess_the_bottleneck"]

@@ -11,14 +11,13 @@ count as 0 unless a buffer is fixed, and what a partition costs there is no more
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pyomo.environ as pyo
 
-from instances import InputError, Instance, Partition
+from instances import Instance, Partition
 from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from instances.partitioning.reductions import Contraction
@@ -26,172 +25,88 @@ from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.joins import join
 from mtpp_models.cuts.max_flow import BoolArray, reachability
 from mtpp_models.cuts.windows import BlockWindows, windows
-from mtpp_models.formulations.clique_rows import cliques, successions
-from mtpp_models.formulations.constraints import Crowd, add_conflicts
+from mtpp_models.formulations.case import Case, block_ranks
+from mtpp_models.formulations.clique_rows import CliqueRow, cliques, successions
+from mtpp_models.formulations.constraints import add_conflicts
 from mtpp_models.formulations.exact import exact
-from mtpp_models.formulations.formulation import Algorithm, Case, Formulation, ScaledInstance, block_ranks
 from mtpp_models.formulations.parts import Strengthening
-from mtpp_models.formulations.superblocks import merged
-from mtpp_models.simple import simple
+from mtpp_models.formulations.scaled_instance import ScaledInstance
 
-__all__ = ["Question", "pose", "strengthened"]
+__all__ = ["Facts", "build", "collect_facts", "contract", "restrict"]
 
 
-class Question(NamedTuple):
-    """What solvers shall do.
+class Facts(NamedTuple):
+    """What holds below the cutoff, for superblocks counted from 1.
 
     Parameters
     ----------
-    data : ScaledInstance
-    cases : sequence of Case
-        None of them where all is proved.
-    start : Partition, optional
-        Of the instance of `data`.
-    group : (n,) integers
-        The node of that instance which holds each node of the original one.
-    ceiling : float
-        What the cases prove is min(ceiling, their bounds); infinite if the models are as published.
+    windows : BlockWindows
+    successions : list of (u, v, b)
+        u lies before v, and block b holds at most one of them.
+    cliques : list of CliqueRow
     """
 
-    data: ScaledInstance
-    cases: Sequence[Case]
-    start: Partition | None
-    group: IntArray
-    ceiling: float
+    windows: BlockWindows
+    successions: list[tuple[int, int, int]]
+    cliques: list[CliqueRow]
+
+    @property
+    def contradict(self) -> bool:
+        """Whether nodes that their windows fix break a row."""
+        first, last = self.windows
+        fixed = np.where(first == last, first, 0)
+        return any(fixed[u] == fixed[v] == b for u, v, b in self.successions) or any(
+            sum(fixed[v] == row.block for v in row.nodes) > row.limit for row in self.cliques
+        )
 
 
-def strengthened(model: Algorithm | Formulation, strengthening: Strengthening) -> Algorithm | Formulation:
-    """The same formulation with these parts, called "exact+all" or alike; without any part it is as published.
-
-    Raises
-    ------
-    InputError
-        If the formulation is not one of superblocks.
-
-    Examples
-    --------
-    >>> from mtpp_models.formulations.exact import EXACT
-    >>> strengthened(EXACT, Strengthening(cutoff=False)).name
-    'exact+all-cutoff'
-    """
-    if not any(vars(strengthening).values()):
-        return model
-    if isinstance(model, Algorithm) or model.sizes is None or not model.is_bound:
-        raise InputError(f"The model {model.name} cannot be strengthened; exact and coarse-J can.")
-    return replace(model, name=f"{model.name}+{strengthening}", strengthening=strengthening)
+def contract(instance: Instance, cutoff: float, parts: Strengthening) -> Contraction:
+    """First step: merge the ends of edges that no partition below the cutoff cuts."""
+    everyone = np.arange(instance.graph.n)
+    return join(instance, cutoff) if parts.joins else Contraction(instance, instance, everyone, everyone)
 
 
-def pose(
-    instance: Instance, model: Formulation, start: Partition | None, margin: float, deadline: Deadline
-) -> Question:
-    """Scale the instance, and strengthen the model if it asks for that.
+def collect_facts(
+    instance: Instance, sizes: Sequence[int], cutoff: float, parts: Strengthening, deadline: Deadline
+) -> Facts | None:
+    """Second step: windows, and pairs and cliques of nodes that stay apart; None if nothing satisfies them.
 
     Parameters
     ----------
     instance : Instance
-    model : Formulation
-    start : Partition, optional
-        Needed by a strengthened model.
-    margin : float
-        Relative tolerance of the solver.
+        Contracted.
+    sizes : sequence of int
+        Blocks of each superblock.
+    cutoff : float
+    parts : Strengthening
     deadline : Deadline
-        When to stop looking for conflicts, roughly.
-
-    Returns
-    -------
-    Question
-
-    Raises
-    ------
-    InputError
-        If a strengthened model has no start.
+        When to stop looking for pairs, roughly.
     """
-    everyone = np.arange(instance.graph.n)
-    if model.strengthening is None:
-        data = ScaledInstance.near(instance, start)
-        return Question(data, model.cases(data), start, everyone, np.inf)
-    if start is None:
-        raise InputError(f"The model {model.name} needs a partition to start from; give one.")
-    assert model.sizes is not None
-    parts, relaxed = model.strengthening, instance.without_peaks()
-    start = Partition(relaxed, start.block, start.order)
-    ceiling, unit = start.bottleneck * (1 - margin), start.bottleneck or 1.0
-    if simple(instance) >= ceiling:
-        return Question(ScaledInstance(relaxed, unit), (), None, everyone, ceiling)
-    contraction = join(relaxed, ceiling) if parts.joins else Contraction(relaxed, relaxed, everyone, everyone)
-    data = ScaledInstance(contraction.instance.with_k(min(instance.k, contraction.instance.graph.n)), unit)
-    sizes = model.sizes(data.k)
-    facts = _facts(data.instance, sizes, ceiling, parts, deadline)
-    if facts is None:
-        return Question(data, (), None, contraction.group, ceiling)
-
-    def build() -> pyo.ConcreteModel:
-        m = exact(data, sizes, windows=facts.windows, stronger=parts.cuts)
-        add_conflicts(m, facts.successions, facts.crowds)
-        if parts.cutoff:
-            m.bottleneck.setub(1.0)
-        return m
-
-    case = Case(model.name, build, lambda partition: merged(partition, sizes))
-    kept = _kept(start, contraction, data.instance, case, facts.windows)
-    return Question(data, (case,), kept, contraction.group, ceiling)
-
-
-class _Facts(NamedTuple):
-    """What holds below the ceiling, for superblocks counted from 1."""
-
-    windows: BlockWindows
-    successions: list[tuple[int, int, int]]
-    crowds: list[Crowd]
-
-
-def _facts(
-    instance: Instance, sizes: Sequence[int], ceiling: float, parts: Strengthening, deadline: Deadline
-) -> _Facts | None:
-    """None if nothing satisfies them."""
-    graph, n = instance.graph, instance.graph.n
-    apart: dict[int, IntArray] = {}
-    if parts.conflicts:
-        multiples = sorted({1, *sizes})
-        for i, s in enumerate(multiples):
-            apart[s] = conflicts(instance, s * ceiling, deadline.share(1 / (len(multiples) - i)))
-    if parts.windows:
-        blocks = windows(instance, ceiling, apart.get(1))
-        if (blocks.first > blocks.last).any():
-            return None
-    else:
-        blocks = BlockWindows(np.ones(n, dtype=np.int64), np.full(n, instance.k))
+    apart = _conflicts(instance, {1, *sizes}, cutoff, deadline) if parts.conflicts else {}
+    blocks = windows(instance, cutoff, apart.get(1)) if parts.windows else _everywhere(instance)
+    if (blocks.first > blocks.last).any():
+        return None
     home = np.repeat(np.arange(1, len(sizes) + 1), sizes)
-    first, last = home[blocks.first - 1], home[blocks.last - 1]
-    reach = reachability(*graph.successors, graph.topological_order)
-    facts = _Facts(BlockWindows(first, last), [], [])
-    for s in sorted(set(sizes)) if parts.conflicts else ():
-        wide, narrow = _matrix(apart[s], n), _matrix(apart[1], n)
-        pairs = successions(wide, reach).tolist()
-        groups = [(clique, 1) for clique in cliques(wide, wide & ~reach & ~reach.T)]
-        groups += [(clique, s) for clique in cliques(narrow, narrow) if len(clique) > s > 1]
-        for b in (b for b, size in enumerate(sizes, 1) if size == s):
-            facts.successions.extend((u, v, b) for u, v in pairs if first[v] <= b <= last[u])
-            for clique, limit in groups:
-                nodes = tuple(v for v in clique if first[v] <= b <= last[v])
-                if len(nodes) > limit:
-                    facts.crowds.append(Crowd(b, nodes, limit))
-    fixed = np.where(first == last, first, 0)
-    if any(fixed[u] == fixed[v] == b for u, v, b in facts.successions):
-        return None
-    if any(sum(fixed[v] == crowd.block for v in crowd.nodes) > crowd.limit for crowd in facts.crowds):
-        return None
-    return facts
+    where = BlockWindows(home[blocks.first - 1], home[blocks.last - 1])
+    facts = Facts(where, [], [])
+    if parts.conflicts:
+        reach = reachability(*instance.graph.successors, instance.graph.topological_order)
+        matrices = {s: _matrix(pairs, instance.graph.n) for s, pairs in apart.items()}
+        facts = Facts(where, _pairs(matrices, reach, where, sizes), _cliques(matrices, reach, where, sizes))
+    return None if facts.contradict else facts
 
 
-def _matrix(pairs: IntArray, n: int) -> BoolArray:
-    apart = np.zeros((n, n), dtype=bool)
-    apart[pairs[:, 0], pairs[:, 1]] = apart[pairs[:, 1], pairs[:, 0]] = True
-    return apart
+def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Strengthening) -> pyo.ConcreteModel:
+    """Third step: the model of superblocks with the facts."""
+    m = exact(data, sizes, windows=facts.windows, stronger=parts.cuts)
+    add_conflicts(m, facts.successions, facts.cliques)
+    if parts.cutoff:
+        m.bottleneck.setub(1.0)
+    return m
 
 
-def _kept(
-    start: Partition, contraction: Contraction, instance: Instance, case: Case, windows: BlockWindows
+def restrict(
+    start: Partition, contraction: Contraction, instance: Instance, case: Case, where: BlockWindows
 ) -> Partition | None:
     """The start in the contracted instance, if it cuts no joined edge and lies within the windows."""
     block = block_ranks(start) - 1
@@ -199,4 +114,47 @@ def _kept(
         return None
     kept = Partition(instance, block[contraction.anchor])
     home = case.superblock(kept)
-    return kept if ((windows.first <= home) & (home <= windows.last)).all() else None
+    return kept if ((where.first <= home) & (home <= where.last)).all() else None
+
+
+def _conflicts(instance: Instance, multiples: set[int], cutoff: float, deadline: Deadline) -> dict[int, IntArray]:
+    """For each multiple s, pairs that no s blocks below the cutoff hold together; each has its share of the time."""
+    ordered = sorted(multiples)
+    return {s: conflicts(instance, s * cutoff, deadline.share(1 / (len(ordered) - i))) for i, s in enumerate(ordered)}
+
+
+def _everywhere(instance: Instance) -> BlockWindows:
+    return BlockWindows(np.ones(instance.graph.n, dtype=np.int64), np.full(instance.graph.n, instance.k))
+
+
+def _pairs(
+    apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int]
+) -> list[tuple[int, int, int]]:
+    """Of pairs that are apart, those that say most, for each superblock that both may lie in."""
+    pairs = {s: successions(apart[s], reach).tolist() for s in set(sizes)}
+    return [
+        (u, v, b) for b, size in enumerate(sizes, 1) for u, v in pairs[size] if where.first[v] <= b <= where.last[u]
+    ]
+
+
+def _cliques(
+    apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int]
+) -> list[CliqueRow]:
+    """A superblock of size s holds one node of a clique of pairs that s blocks keep apart, and s of one that 1 does."""
+    groups = {}
+    for s in set(sizes):
+        groups[s] = [(clique, 1) for clique in cliques(apart[s], apart[s] & ~reach & ~reach.T)]
+        groups[s] += [(clique, s) for clique in cliques(apart[1], apart[1]) if len(clique) > s > 1]
+    rows = []
+    for b, size in enumerate(sizes, 1):
+        for clique, limit in groups[size]:
+            nodes = tuple(v for v in clique if where.first[v] <= b <= where.last[v])
+            if len(nodes) > limit:
+                rows.append(CliqueRow(b, nodes, limit))
+    return rows
+
+
+def _matrix(pairs: IntArray, n: int) -> BoolArray:
+    apart = np.zeros((n, n), dtype=bool)
+    apart[pairs[:, 0], pairs[:, 1]] = apart[pairs[:, 1], pairs[:, 0]] = True
+    return apart

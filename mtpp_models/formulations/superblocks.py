@@ -16,16 +16,70 @@ Equal sizes k / j give :math:`k \cdot \mathrm{OPT}_k \ge j \cdot \mathrm{OPT}_j`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from instances import InputError, Partition
+from instances import InputError, Instance, Partition
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
+from mtpp_models.formulations.case import Case, block_ranks
 from mtpp_models.formulations.exact import exact
-from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance, block_ranks
+from mtpp_models.formulations.formulation import Formulation, PreparedModel
+from mtpp_models.formulations.parts import Strengthening
+from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.formulations.strengthened import build, collect_facts, contract, restrict
+from mtpp_models.simple import simple
 
-__all__ = ["coarse", "equal_sizes", "merged"]
+__all__ = ["EXACT", "SuperblockFormulation", "coarse", "equal_sizes", "merged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuperblockFormulation(Formulation):
+    """A formulation whose only case is the model of superblocks of some sizes.
+
+    Parameters
+    ----------
+    sizes : callable
+        Maps the number of blocks to the sizes.
+    parts : Strengthening, optional
+        What is added to the model; without it the model is as published.
+    """
+
+    sizes: Callable[[int], tuple[int, ...]]
+    parts: Strengthening | None = None
+
+    def strengthened(self, parts: Strengthening) -> SuperblockFormulation:
+        """The same formulation with these parts, called "exact+all" or alike.
+
+        Examples
+        --------
+        >>> EXACT.strengthened(Strengthening(cutoff=False)).name
+        'exact+all-cutoff'
+        """
+        return replace(self, name=f"{self.name}+{parts}", parts=parts)
+
+    def prepare(self, instance: Instance, start: Partition | None, margin: float, deadline: Deadline) -> PreparedModel:
+        """Contract the instance, collect what holds below the start, and build; see `Formulation.prepare`."""
+        if self.parts is None:
+            return super().prepare(instance, start, margin, deadline)
+        if start is None:
+            raise InputError(f"The model {self.name} needs a partition to start from; give one.")
+        relaxed, parts = instance.without_peaks(), self.parts
+        start = Partition(relaxed, start.block, start.order)
+        cutoff, unit = start.bottleneck * (1 - margin), start.bottleneck or 1.0
+        if simple(instance) >= cutoff:
+            return PreparedModel(ScaledInstance(relaxed, unit), (), None, np.arange(instance.graph.n), cutoff)
+        contraction = contract(relaxed, cutoff, parts)
+        data = ScaledInstance(contraction.instance.with_k(min(instance.k, contraction.instance.graph.n)), unit)
+        sizes = self.sizes(data.k)
+        facts = collect_facts(data.instance, sizes, cutoff, parts, deadline)
+        if facts is None:
+            return PreparedModel(data, (), None, contraction.group, cutoff)
+        case = Case(self.name, lambda: build(data, sizes, facts, parts), lambda partition: merged(partition, sizes))
+        kept = restrict(start, contraction, data.instance, case, facts.windows)
+        return PreparedModel(data, (case,), kept, contraction.group, cutoff)
 
 
 def equal_sizes(k: int, j: int) -> tuple[int, ...]:
@@ -39,7 +93,7 @@ def equal_sizes(k: int, j: int) -> tuple[int, ...]:
     return tuple(k // j + (b < k % j) for b in range(j))
 
 
-def coarse(j: int) -> Formulation:
+def coarse(j: int) -> SuperblockFormulation:
     """The formulation with j superblocks of equal size.
 
     Parameters
@@ -49,7 +103,7 @@ def coarse(j: int) -> Formulation:
 
     Returns
     -------
-    Formulation
+    SuperblockFormulation
 
     Raises
     ------
@@ -66,11 +120,26 @@ def coarse(j: int) -> Formulation:
         sizes = sizes_of(data.k)
         return (Case(str(sizes), lambda: exact(data, sizes), lambda partition: merged(partition, sizes)),)
 
-    summary, reference = f"{j} superblocks with capacities", "this project, mtpp_models/formulations/superblocks.py"
-    return Formulation(f"coarse-{j}", summary, reference, cases, sizes=sizes_of)
+    return SuperblockFormulation(
+        name=f"coarse-{j}",
+        summary=f"{j} superblocks with capacities",
+        reference="this project, mtpp_models/formulations/superblocks.py",
+        cases=cases,
+        sizes=sizes_of,
+    )
 
 
 def merged(partition: Partition, sizes: Sequence[int]) -> IntArray:
     """Superblock of each node, counted from 1, when the blocks of a partition are merged in order."""
     home: IntArray = np.repeat(np.arange(1, len(sizes) + 1), sizes)
     return home[block_ranks(partition) - 1]
+
+
+EXACT = SuperblockFormulation(
+    name="exact",
+    summary="the exact mixed-integer program; exact+all is strengthened",
+    reference="MTPP, Section 4.1, eq. (5)-(12)",
+    cases=lambda data: (Case("exact", lambda: exact(data), block_ranks),),
+    exact=True,
+    sizes=lambda k: (1,) * k,
+)

@@ -37,9 +37,9 @@ def compact(data: ScaledTraining) -> pyo.ConcreteModel:
     L, V = data.L, data.V
     m.N = pyo.RangeSet(1, min(L, V), doc="stages n")
     m.layers = pyo.RangeSet(1, L, doc="layers k")
-    m.N_before_last = pyo.RangeSet(1, min(L, V) - 1, doc="stages with a stage behind them")
+    m.N_before_last = pyo.Set(initialize=range(1, min(L, V)), doc="stages with a stage behind them")
     m.starts = pyo.RangeSet(0, V - 1, doc="places i")
-    m.counts = pyo.RangeSet(1, V - 1, doc="numbers of devices that leave one")
+    m.counts = pyo.Set(initialize=range(1, V), doc="numbers of devices that leave one")
     m.D = pyo.Set(initialize=[(i, r) for i in range(V) for r in range(1, V - i + 1)], dimen=2, doc="places i, r")
     m.z = pyo.Var(m.N, m.layers, domain=pyo.Binary, doc="stage n ends after layer k")
     m.w = pyo.Var(m.N, m.D, domain=pyo.Binary, doc="stage n has r devices from place i on")

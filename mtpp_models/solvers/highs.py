@@ -16,7 +16,7 @@ from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
 from instances import InputError
-from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, Termination
+from mtpp_models.solvers.interface import Controls, Outcome, Progress, SolverFaultError, Termination
 
 __all__ = ["run_highs", "version"]
 
@@ -114,10 +114,13 @@ def _linear_program(compiled: Any) -> highspy.HighsLp:
 def _report(event: Any, controls: Controls) -> None:
     incumbent, bound = event.mip_primal_bound, event.mip_dual_bound
     controls.report(
-        event.running_time,
-        incumbent if math.isfinite(incumbent) else None,
-        bound if math.isfinite(bound) else None,
-        int(event.mip_node_count),
+        Progress(
+            case="",
+            seconds=event.running_time,
+            incumbent=incumbent if math.isfinite(incumbent) else None,
+            bound=bound if math.isfinite(bound) else None,
+            nodes=int(event.mip_node_count),
+        )
     )
 
 

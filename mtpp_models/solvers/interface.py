@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from instances import InputError
 from instances.deadline import Deadline
 
-__all__ = ["Controls", "Outcome", "SolveOptions", "SolverFaultError", "SolverNotAvailableError", "Termination"]
+__all__ = [
+    "Controls",
+    "Outcome",
+    "Progress",
+    "SolveOptions",
+    "SolverFaultError",
+    "SolverNotAvailableError",
+    "Termination",
+]
 
 # Seconds that a solver is always given.
 _SHORTEST = 0.01
 _MOST_THREADS = 64
-
-Report = Callable[[float, float | None, float | None, int | None], None]
 
 
 class SolverNotAvailableError(Exception):
@@ -88,6 +94,29 @@ class SolveOptions:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """A moment of a running solve, in the time unit of the instance.
+
+    Parameters
+    ----------
+    case : str
+        The case that is being solved.
+    seconds : float
+        Since the case was started.
+    incumbent, bound : float, optional
+        Objective of the best solution of the case and its dual bound, as the solver states them.
+    nodes : int, optional
+        Branch-and-bound nodes.
+    """
+
+    case: str
+    seconds: float
+    incumbent: float | None
+    bound: float | None
+    nodes: int | None
+
+
+@dataclass(frozen=True)
 class Controls:
     """What one run of a solver is told.
 
@@ -99,19 +128,31 @@ class Controls:
     tolerance : float
         Feasibility and integrality tolerance where the solver lets it be chosen.
     report : callable
-        Called now and then with seconds, incumbent, bound and nodes.
+        Called now and then.
+    relaxation : bool
+        Whether the linear relaxation is asked for.
     """
 
     options: SolveOptions = SolveOptions()
     deadline: Deadline = field(default_factory=Deadline)
     tolerance: float = 1e-7
-    report: Report = lambda seconds, incumbent, bound, nodes: None
+    report: Callable[[Progress], None] = lambda moment: None
+    relaxation: bool = False
 
     @property
     def time_limit(self) -> float | None:
         """Seconds that are left, and always a few; None without a limit."""
         left = self.deadline.time_limit
         return None if left is None else max(_SHORTEST, left)
+
+    def of_case(self, case: str, unit: float) -> Controls:
+        """The same for one case, whose solver reports in multiples of `unit`."""
+
+        def report(moment: Progress) -> None:
+            incumbent, bound = (None if x is None else x * unit for x in (moment.incumbent, moment.bound))
+            self.report(replace(moment, case=case, incumbent=incumbent, bound=bound))
+
+        return replace(self, report=report)
 
 
 @dataclass(frozen=True)

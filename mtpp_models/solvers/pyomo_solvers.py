@@ -14,7 +14,7 @@ from pyomo.contrib.solver.solvers.gurobi.gurobi_direct import GurobiDirect
 from pyomo.contrib.solver.solvers.scip.scip_direct import ScipDirect
 
 from instances.deadline import Deadline
-from mtpp_models.solvers.interface import Controls, Outcome, SolverNotAvailableError, Termination
+from mtpp_models.solvers.interface import Controls, Outcome, Progress, SolverNotAvailableError, Termination
 
 __all__ = [
     "ONE_AT_A_TIME",
@@ -142,7 +142,7 @@ class _ProgressStream(io.TextIOBase):
         *lines, self._tail = (self._tail + text).split("\n")
         for line in lines:
             if (progress := self._parse(line)) is not None:
-                self._controls.report(*progress)
+                self._controls.report(Progress("", *progress))
         return len(text)
 
 

@@ -25,8 +25,8 @@ from instances.deadline import Deadline
 from instances.placement.placement import Placement
 from instances.results import PROOF_TOLERANCE
 from mtpp_models import MODELS, SolveOptions, solve
+from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
-from mtpp_models.formulations.formulation import Algorithm
 from mtpp_models.simple import simple
 
 __all__ = ["GROUPS", "Method", "Question", "ViolationError", "bound_method"]

@@ -81,7 +81,7 @@ FAULTS = {
         pillar="mtpp_models/bounds/test_priced.py",
     ),
     "solver's margin": Fault(
-        "mtpp_models/solve_case.py",
+        "mtpp_models/formulations/case.py",
         "return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))",
         "return outcome.bound + 1e-4",
         pillar="pillars/test_sandwich.py",

@@ -17,7 +17,7 @@ from instances import ComputationGraph, Instance, Partition, Platform, combine
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, SolveOptions, solve
-from mtpp_models.formulations.formulation import ScaledInstance
+from mtpp_models.formulations.scaled_instance import ScaledInstance
 
 FEW = Limits(evaluations=20)
 

@@ -21,8 +21,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-import numpy as np
-
 from instances import Bound, Partition, Result
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
@@ -30,8 +28,8 @@ from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.cuts.max_flow import BoolArray
-from mtpp_models.simple import simple
-from mtpp_models.solvers.interface import Controls
+from mtpp_models.simple import one_block, simple
+from mtpp_models.solvers.interface import Controls, Progress
 
 __all__ = ["PRICED", "priced"]
 
@@ -80,7 +78,7 @@ def priced(start: Partition, controls: Controls) -> Result:
     instance = start.instance
     floor = simple(instance)
     # All nodes together are worth their share as well.
-    everything = Partition(instance.without_peaks(), np.zeros(instance.graph.n, dtype=np.int64)).bottleneck
+    everything = one_block(instance.without_peaks()).bottleneck
     bound = Bound(floor, PRICED, optimal=min(start.bottleneck, everything) <= floor)
     if bound.optimal:
         return Result(PRICED, instance, start, bound)
@@ -102,7 +100,7 @@ def priced(start: Partition, controls: Controls) -> Result:
         if value > bound.value:
             closed = value >= start.bottleneck * (1 - PROOF_TOLERANCE)
             bound = Bound(value, PRICED, closed, {"prices": prices.tolist(), "seed": controls.options.seed})
-            controls.report(time.monotonic() - begin, None, value, None)
+            controls.report(Progress(PRICED, time.monotonic() - begin, None, value, None))
         if value >= goal * (1 - _CLOSE):
             if goal >= search.ceiling:
                 bound = replace(bound, optimal=True)

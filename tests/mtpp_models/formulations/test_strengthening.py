@@ -20,17 +20,17 @@ from experiments.verification.verify import verify
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, combine
 from instances.certificate_file import read_certificate
+from instances.deadline import Deadline
 from instances.json_files import write_json
 from instances.random_graphs import TOYS, regal_style
-from mtpp_models import Formulation, ScaledInstance, SolveOptions, Strengthening, solve
+from mtpp_models import ScaledInstance, SolveOptions, Strengthening, solve
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import reachability
 from mtpp_models.cuts.windows import windows
 from mtpp_models.formulations.clique_rows import cliques, successions
-from mtpp_models.formulations.exact import EXACT, exact
+from mtpp_models.formulations.exact import exact
 from mtpp_models.formulations.parts import ablation
-from mtpp_models.formulations.strengthened import pose, strengthened
-from mtpp_models.formulations.superblocks import coarse, merged
+from mtpp_models.formulations.superblocks import EXACT, coarse, merged
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
 
@@ -127,17 +127,15 @@ def test_only_the_nearest_pairs_of_a_chain_are_kept() -> None:
 def test_every_row_holds_for_every_partition_below_the_start(start: Partition, name: str, j: int) -> None:
     """Of the contracted instance, whose groups none of them cuts; j = 0 is the exact model."""
     assume(Partition(start.instance.without_peaks(), start.block).bottleneck > 0)
-    model = strengthened(coarse(j) if j else EXACT, Strengthening.of(name.removeprefix("exact+")))
-    assert isinstance(model, Formulation)
-    assert model.sizes is not None
-    question = pose(start.instance, model, start, 0.0, None)
-    if not question.cases:
-        assert not list(below(start.instance, question.ceiling))
+    model = (coarse(j) if j else EXACT).strengthened(Strengthening.of(name.removeprefix("exact+")))
+    prepared = model.prepare(start.instance, start, 0.0, Deadline())
+    if not prepared.cases:
+        assert not list(below(start.instance, prepared.cutoff))
         return
-    instance, group = question.data.instance, question.group
+    instance, group = prepared.data.instance, prepared.group
     anchor = np.unique(group, return_index=True)[1]
-    m = question.cases[0].model()
-    for partition in below(start.instance, question.ceiling):
+    m = prepared.cases[0].model()
+    for partition in below(start.instance, prepared.cutoff):
         assert (partition.block[anchor][group] == partition.block).all()
         rank = np.unique(partition.block, return_inverse=True)[1][anchor]
         home = merged(Partition(instance, rank), model.sizes(instance.k))
@@ -147,7 +145,7 @@ def test_every_row_holds_for_every_partition_below_the_start(start: Partition, n
                 assert m.y[v, b].value == value
             else:
                 m.y[v, b].set_value(value)
-        for rows in (m.behind, m.crowd, m.dag, m.monotone):
+        for rows in (m.behind, m.clique, m.dag, m.monotone):
             assert all(row.upper is None or pyo.value(row.body) <= pyo.value(row.upper) + 1e-9 for row in rows.values())
 
 

@@ -30,7 +30,8 @@ from mtpp_models import (
     available_solvers,
     solve,
 )
-from mtpp_models.formulations.formulation import Case, ScaledInstance
+from mtpp_models.formulations.case import Case
+from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.solvers.interface import Controls, Outcome, Termination
 from mtpp_models.solvers.programs import run_program
 from mtpp_models.solvers.registry import Solver, find_solver

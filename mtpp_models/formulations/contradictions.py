@@ -3,58 +3,66 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from instances import FalseCertificateError, InputError, Partition
+from instances import InputError, Partition
 from instances.deadline import Deadline
-from mtpp_models.formulations.formulation import Case, Formulation, ScaledInstance
-from mtpp_models.formulations.strengthened import Question
-from mtpp_models.registry import MODELS
+from mtpp_models.formulations.case import Case
+from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, SolverFaultError, Termination
-from mtpp_models.solvers.registry import Solver
 
-__all__ = ["contradiction"]
+__all__ = ["ExcludedPartitionError", "contradiction"]
 
 # Relative; and seconds for each case.
 _TOLERANCE, _PATIENCE = 1e-6, 20.0
 
 
+class ExcludedPartitionError(InputError):
+    """A model that calls itself a bound excludes a partition.
+
+    Parameters
+    ----------
+    excludes : str
+        Which model, and what the partition costs.
+    """
+
+    def __init__(self, excludes: str) -> None:
+        self.excludes = excludes
+        super().__init__(f"{excludes}, so that its optimum is no lower bound; give its Formulation is_bound=False.")
+
+
 def contradiction(
-    model: Formulation, question: Question, solver: Solver, proved: float, partition: Partition
+    name: str, cases: Sequence[Case], data: ScaledInstance, solver: str, proved: float, partition: Partition
 ) -> Exception:
     """What to raise, after looking whether the model admits the partition.
 
     Parameters
     ----------
-    model : Formulation
-    question : Question
-    solver : Solver
+    name : str
+        Of the model.
+    cases : sequence of Case
+        Empty if the model is known to admit the partition.
+    data : ScaledInstance
+        What they are made of.
+    solver : str
     proved : float
         What the solver proved, infinite if it found no solution; above the bottleneck of `partition`.
     partition : Partition
 
     Returns
     -------
-    SolverFaultError, FalseCertificateError or InputError
-        The last one if a model of the user is no relaxation.
+    SolverFaultError or ExcludedPartitionError
     """
     cost = f"a partition of bottleneck {partition.bottleneck:.6g}"
+    if cases and all(_excludes(case, data, partition) for case in cases):
+        return ExcludedPartitionError(f"The model {name} excludes {cost}")
     claim = "says that there is no solution" if math.isinf(proved) else f"states the bound {proved:.6g}"
-    # What a strengthened model loses costs no less than the ceiling, so that the model is not to blame.
-    if model.strengthening is not None or _admits(question, partition):
-        return SolverFaultError(solver.name, f"{claim} of {model.name}, against {cost}")
-    excludes = f"The model {model.name} excludes {cost}"
-    if any(model.cases is known.cases for known in MODELS.values() if isinstance(known, Formulation)):
-        return FalseCertificateError(f"{excludes}; please report this as a bug.")
-    return InputError(f"{excludes}, so that its optimum is no lower bound; give its Formulation is_bound=False.")
-
-
-def _admits(question: Question, partition: Partition) -> bool:
-    """Whether some case has the partition as a solution that costs no more; also if that is not found out."""
-    return not all(_excludes(case, question.data, partition) for case in question.cases)
+    return SolverFaultError(solver, f"{claim} of {name}, against {cost}")
 
 
 def _excludes(case: Case, data: ScaledInstance, partition: Partition) -> bool:
+    """Whether the partition is no solution of a case, or one that costs more; not if that is not found out."""
     model = case.model()
     for v, home in enumerate(case.superblock(partition)):
         for b in model.B_before_last:

@@ -1,0 +1,53 @@
+"""A bound that needs no solver, as the registry holds it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from instances import Instance, Partition, Result
+from mtpp_models.simple import one_block
+from mtpp_models.solvers.interface import Controls
+
+__all__ = ["Algorithm"]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A lower bound that is computed by a procedure of its own.
+
+    Parameters
+    ----------
+    name, summary, reference : str
+        As of a `Formulation`.
+    run : callable
+        Maps a partition of the instance, the better the faster, and controls to a result.
+    exact : bool
+        Whether its bound is the optimum when it runs to its end.
+    """
+
+    name: str
+    summary: str
+    reference: str
+    run: Callable[[Partition, Controls], Result]
+    exact: bool = False
+    is_bound: ClassVar[bool] = True
+
+    def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
+        """Run; without a start, the partition counts only if the algorithm has found it.
+
+        Parameters
+        ----------
+        instance : Instance
+        start : Partition, optional
+        controls : Controls
+
+        Returns
+        -------
+        Result
+        """
+        begin = time.monotonic()
+        result = replace(self.run(start or one_block(instance), controls), seconds={"solve": time.monotonic() - begin})
+        return result if start is not None or self.exact else replace(result, answer=None)

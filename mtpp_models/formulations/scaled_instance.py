@@ -1,0 +1,123 @@
+"""The coefficients of the models, in a unit that suits solvers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from instances import Instance, Partition
+from mtpp_models.simple import one_block, simple
+
+__all__ = ["ScaledInstance"]
+
+# Of what a solution costs, or of the unit: beyond that, coefficients are too large for solvers.
+_OUT_OF_REACH = 1e3
+
+
+@dataclass(frozen=True)
+class ScaledInstance:
+    """The coefficients of the models; times are in multiples of `unit`, so that objectives are near 1.
+
+    Parameters
+    ----------
+    instance : Instance
+    unit : float
+        Positive; the bottleneck of a known partition is a good choice.
+    """
+
+    instance: Instance
+    unit: float
+
+    @classmethod
+    def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
+        """Scale by what `start` costs in the models, else by a time that is near the optimum."""
+        if start is not None:
+            costs = Partition(instance.without_peaks(), start.block, start.order)
+            return cls(instance, costs.bottleneck or 1.0)
+        return cls(instance, max(simple(instance), one_block(instance.without_peaks()).bottleneck / instance.k) or 1.0)
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return self.instance.graph.n
+
+    @property
+    def k(self) -> int:
+        """Number of blocks; more than nodes never help."""
+        return min(self.instance.k, self.n)
+
+    @cached_property
+    def work(self) -> list[float]:
+        """Work of each node."""
+        return (self.instance.graph.work / self.unit).tolist()
+
+    @cached_property
+    def tensors(self) -> list[int]:
+        """The tensors that somebody reads."""
+        start = self.instance.graph.tensors.start
+        return (start[1:] > start[:-1]).nonzero()[0].tolist()
+
+    @cached_property
+    def cut_time(self) -> dict[int, float]:
+        """output_bytes / B of each tensor.
+
+        What no solution within reach pays is capped, so that the coefficients stay within what solvers accept:
+        all nodes in one block cut nothing, and lower costs keep a bound valid.
+        """
+        reach = min(one_block(self.instance.without_peaks()).bottleneck, self.k * self.unit)
+        times = np.minimum(self.instance.tensor_time, _OUT_OF_REACH * reach if reach > 0 else math.inf)
+        return {t: float(times[t]) / self.unit for t in self.tensors}
+
+    @cached_property
+    def reads(self) -> list[tuple[int, int, int]]:
+        """The edges as (tensor, its producer, one consumer)."""
+        graph = self.instance.graph
+        return [(t, u, v) for t, (u, v) in zip(graph.edge_tensor.tolist(), graph.edges.tolist(), strict=True)]
+
+    @cached_property
+    def arcs(self) -> list[tuple[int, int]]:
+        """The edges as (producer, consumer), each pair of nodes once."""
+        return sorted({(u, v) for _, u, v in self.reads})
+
+    @property
+    def has_overflow(self) -> bool:
+        """Whether a block can overflow, and by times that solvers can tell from the work.
+
+        Beside parameters of a million units, the tolerances of a solver are no longer small, and its bounds not safe;
+        a model without overflow is the weaker, safe one.
+        """
+        total = self._byte_time(self.instance.graph.parameter_total)
+        return self.instance.has_overflow and self.spare_time < total < _OUT_OF_REACH**2
+
+    @property
+    def leaves_out_overflow(self) -> bool:
+        """Whether a block can overflow, but by times that solvers cannot tell from the work."""
+        total = self._byte_time(self.instance.graph.parameter_total)
+        return self.instance.has_overflow and self.spare_time < total and not self.has_overflow
+
+    @cached_property
+    def param_time(self) -> list[float]:
+        """param_bytes / B of each node."""
+        return [self._byte_time(size) for size in self.instance.graph.param_bytes.tolist()]
+
+    @cached_property
+    def shared_time(self) -> list[float]:
+        """The bytes / B of each shared parameter."""
+        return [self._byte_time(parameter.bytes) for parameter in self.instance.graph.parameters]
+
+    @cached_property
+    def uses(self) -> list[tuple[int, int]]:
+        """Pairs (shared parameter, node that uses it)."""
+        return [(g, v) for g, shared in enumerate(self.instance.graph.parameters) for v in sorted(set(shared.users))]
+
+    @cached_property
+    def spare_time(self) -> float:
+        """(M - buffer) / B; without a fixed buffer the peak counts as 0, which keeps bounds valid."""
+        platform = self.instance.platform
+        return self._byte_time(platform.memory - (platform.activation_buffer or 0.0))
+
+    def _byte_time(self, size: float) -> float:
+        return size / self.instance.platform.bandwidth / self.unit
