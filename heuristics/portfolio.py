@@ -1,4 +1,4 @@
-"""What to run on this graph for this long: pieces of equal work, exact slicing, genetic search, local search."""
+"""Searches one after another, as graph and time allow: equal pieces, exact slicing, genetic search, local search."""
 
 from __future__ import annotations
 

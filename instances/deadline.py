@@ -1,4 +1,4 @@
-"""When work has to stop: time is up, or somebody asked for it."""
+"""A moment at which work stops: when time is up, or somebody asks for it."""
 
 from __future__ import annotations
 

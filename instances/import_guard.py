@@ -1,4 +1,4 @@
-"""A guard for general import names: another `heuristics` or `experiments` must not stand in for ours."""
+"""Check that all four packages come from one folder: their import names are general, and others may have them too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish to stop soon with what is known; where the program listens to SIGTERM, that as well."""
+"""Ctrl-C, and SIGTERM where the program listens to it, as an event: work stops soon with what is known."""
 
 from __future__ import annotations
 

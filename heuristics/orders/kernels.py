@@ -1,4 +1,4 @@
-"""The hot loops, compiled by numba."""
+"""Kernels that decode orders, slice them and measure their edges, compiled by numba."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from instances.architectures.architecture import Architecture
@@ -61,30 +62,19 @@ def t5(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: i
     words = net.parameter("words", vocabulary, hidden)
     source, target = (tokens(net, batch, sequence, name) for name in ("source", "target"))
     attend = partial(_projected, net, heads=heads, scaled=False, bias=False)
+    feed = partial(feed_forward, net, inner=4 * hidden, activation=net.relu, bias=False)
     with net.scope("encoder.embeddings"):
         x = net.embedding(source, words)
         bias = _distance_bias(net, sequence, heads)
-    for layer in range(layers):
-        with net.scope(f"encoder.{layer}"):
-            with net.scope("attention"):
-                y = net.rms_norm(x)
-                x = net.add(x, attend(y, y, mask=bias))
-            with net.scope("feed_forward"):
-                x = net.add(x, feed_forward(net, net.rms_norm(x), 4 * hidden, net.relu, bias=False))
+    x = _stack(net, "encoder", layers, x, net.rms_norm, partial(attend, mask=bias), feed)
     with net.scope("encoder.norm"):
         memory = net.rms_norm(x)
     with net.scope("decoder.embeddings"):
         x = net.embedding(target, words)
         bias = net.add(_distance_bias(net, sequence, heads), causal_mask(net, sequence))
-    for layer in range(layers):
-        with net.scope(f"decoder.{layer}"):
-            with net.scope("attention"):
-                y = net.rms_norm(x)
-                x = net.add(x, attend(y, y, mask=bias))
-            with net.scope("cross_attention"):
-                x = net.add(x, attend(net.rms_norm(x), memory))
-            with net.scope("feed_forward"):
-                x = net.add(x, feed_forward(net, net.rms_norm(x), 4 * hidden, net.relu, bias=False))
+    x = _stack(
+        net, "decoder", layers, x, net.rms_norm, partial(attend, mask=bias), feed, partial(attend, memory=memory)
+    )
     with net.scope("head"):
         net.matmul(net.scale(net.rms_norm(x)), words.view(hidden, vocabulary))
 
@@ -103,30 +93,41 @@ def whisper(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidd
         sinusoids = net.parameter("sinusoids", _WINDOW, hidden, trainable=False)
         x = net.add(x.view(batch, _WINDOW, hidden), sinusoids)
     attend = partial(_projected, net, heads=heads, key_bias=False)
-    for layer in range(layers):
-        with net.scope(f"encoder.{layer}"):
-            with net.scope("attention"):
-                y = net.layer_norm(x)
-                x = net.add(x, attend(y, y))
-            with net.scope("feed_forward"):
-                x = net.add(x, feed_forward(net, net.layer_norm(x), 4 * hidden, net.gelu))
+    feed = partial(feed_forward, net, inner=4 * hidden, activation=net.gelu)
+    x = _stack(net, "encoder", layers, x, net.layer_norm, attend, feed)
     with net.scope("encoder.norm"):
         memory = net.layer_norm(x)
     with net.scope("decoder.embeddings"):
         words = net.parameter("words", vocabulary, hidden)
         x = net.add(net.embedding(text, words), positions(net, 448, sequence, hidden))
-    causal = causal_mask(net, sequence)
-    for layer in range(layers):
-        with net.scope(f"decoder.{layer}"):
-            with net.scope("attention"):
-                y = net.layer_norm(x)
-                x = net.add(x, attend(y, y, mask=causal))
-            with net.scope("cross_attention"):
-                x = net.add(x, attend(net.layer_norm(x), memory))
-            with net.scope("feed_forward"):
-                x = net.add(x, feed_forward(net, net.layer_norm(x), 4 * hidden, net.gelu))
+    masked = partial(attend, mask=causal_mask(net, sequence))
+    x = _stack(net, "decoder", layers, x, net.layer_norm, masked, feed, partial(attend, memory=memory))
     with net.scope("head"):
         net.matmul(net.layer_norm(x), words.view(hidden, vocabulary))
+
+
+def _stack(
+    net: NetworkBuilder,
+    name: str,
+    layers: int,
+    x: Tensor,
+    norm: Callable[[Tensor], Tensor],
+    attend: Callable[..., Tensor],
+    feed: Callable[[Tensor], Tensor],
+    cross: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Layers with a norm before each branch: attention of `x` to itself, to the encoder by `cross`, feed-forward."""
+    for layer in range(layers):
+        with net.scope(f"{name}.{layer}"):
+            with net.scope("attention"):
+                y = norm(x)
+                x = net.add(x, attend(y, memory=y))
+            if cross is not None:
+                with net.scope("cross_attention"):
+                    x = net.add(x, cross(norm(x)))
+            with net.scope("feed_forward"):
+                x = net.add(x, feed(norm(x)))
+    return x
 
 
 def _projected(

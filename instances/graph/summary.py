@@ -1,4 +1,4 @@
-"""A graph at a glance."""
+"""Summary of a graph: sizes, work, width and heaviest node."""
 
 from __future__ import annotations
 

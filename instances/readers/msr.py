@@ -19,7 +19,7 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray
 from instances.json_files import Value, read_json
-from instances.readers.parsing import json_amount, node_index, outputs_by_size
+from instances.readers.parsing import add_node, json_amount, links_of, outputs_by_size
 
 __all__ = ["read_msr", "recognises_msr"]
 
@@ -66,8 +66,7 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
     nodes: list[_Node] = []
     for item in fields["nodes"].items():
         node = item.open_members(("id", "fpgaLatency", "size"))
-        if index.setdefault(node["id"].whole(), len(index)) != len(nodes):
-            item.fail(f"id {node['id'].data} is taken by nodes[{index[node['id'].data]}].")
+        add_node(item, node["id"], index)
         milliseconds = json_amount(node["fpgaLatency"])
         nodes.append(
             _Node(
@@ -80,11 +79,7 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
             )
         )
 
-    links = []
-    for item in fields["edges"].items():
-        edge = item.open_members(("sourceId", "destId", communication))
-        u, v = node_index(edge["sourceId"], index), node_index(edge["destId"], index)
-        links.append((u, v, json_amount(edge[communication])))
+    links = links_of(fields["edges"], index, communication)
     warnings = _unsupported(nodes)
     work, param_bytes = [node.work for node in nodes], [node.size for node in nodes]
     names = [node.name for node in nodes]

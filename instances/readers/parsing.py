@@ -9,7 +9,7 @@ from pathlib import Path
 from instances.errors import InputError
 from instances.json_files import Value, check_readable
 
-__all__ = ["amount", "json_amount", "node_index", "outputs_by_size", "seconds", "text_lines"]
+__all__ = ["add_node", "amount", "json_amount", "links_of", "outputs_by_size", "seconds", "text_lines"]
 
 _LINE_LIMIT = 1 << 20
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -46,17 +46,37 @@ def json_amount(value: Value) -> float:
     return number
 
 
-def node_index(value: Value, index: dict[int, int]) -> int:
-    """Index of the node whose id a JSON file gives.
+def add_node(item: Value, number: Value, index: dict[int, int]) -> None:
+    """Give the next index to a node of the list ``nodes`` of a JSON file, under its id.
 
     Raises
     ------
     InputError
-        If no node has this id; the message names the place.
+        If another node has this id; the message names the place.
     """
-    if value.whole() not in index:
-        value.fail(f"no node has id {value.data}.")
-    return index[value.whole()]
+    at = len(index)
+    if index.setdefault(number.whole(), at) != at:
+        item.fail(f"id {number.data} is taken by nodes[{index[number.data]}].")
+
+
+def links_of(edges: Value, index: dict[int, int], size: str) -> list[tuple[int, int, float]]:
+    """The edges of a JSON file with ``sourceId`` and ``destId``, and the number that each has in the field `size`.
+
+    Raises
+    ------
+    InputError
+        If a field is missing or of the wrong kind, or no node has an id; the message names the place.
+    """
+    links = []
+    for item in edges.items():
+        edge = item.open_members(("sourceId", "destId", size))
+        ends = (edge["sourceId"], edge["destId"])
+        for end in ends:
+            if end.whole() not in index:
+                end.fail(f"no node has id {end.data}.")
+        u, v = (index[end.whole()] for end in ends)
+        links.append((u, v, json_amount(edge[size])))
+    return links
 
 
 def outputs_by_size(

@@ -14,7 +14,7 @@ from pathlib import Path
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, read_json
-from instances.readers.parsing import json_amount, node_index, outputs_by_size, seconds
+from instances.readers.parsing import add_node, json_amount, links_of, outputs_by_size, seconds
 
 __all__ = ["read_piper", "recognises_piper"]
 
@@ -61,19 +61,14 @@ def read_piper(
     work, param_bytes = [], []
     for item in fields["nodes"].items():
         node = item.open_members(("id", "TMPCs"))
-        if index.setdefault(node["id"].whole(), len(index)) != len(names):
-            item.fail(f"id {node['id'].data} is taken by nodes[{index[node['id'].data]}].")
+        add_node(item, node["id"], index)
         names.append(f"{node['id'].data} {node['name'].text()}" if "name" in node else str(node["id"].data))
         chosen = _configuration(node["TMPCs"], str(degree), configuration)
         work.append(json_amount(chosen["timePerSample"]) * unit)
         param_bytes.append(json_amount(chosen["parameterSize"]))
 
-    links = []
-    for item in fields["edges"].items():
-        edge = item.open_members(("sourceId", "destId", "communicationCost"))
-        u, v = node_index(edge["sourceId"], index), node_index(edge["destId"], index)
-        links.append((u, v, 2 * json_amount(edge["communicationCost"])))
-    edges, outputs = outputs_by_size(links, len(names))
+    links = links_of(fields["edges"], index, "communicationCost")
+    edges, outputs = outputs_by_size([(u, v, 2 * size) for u, v, size in links], len(names))
     try:
         return ComputationGraph.from_edges(
             edges,

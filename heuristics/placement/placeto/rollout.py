@@ -55,7 +55,7 @@ class FastScorer:
 
 @dataclass(frozen=True)
 class Episodes:
-    """What the episodes on one instance came to.
+    """The best placements of the episodes on one instance.
 
     Parameters
     ----------
