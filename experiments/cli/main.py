@@ -14,16 +14,16 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from experiments.cli import options
 from experiments.cli.bound import bound
 from experiments.cli.certify import certify
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from experiments.cli.import_graph import import_graph
+from experiments.cli.lists import list_names
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
@@ -90,20 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
 
 
-@app.command("list")
-def list_names(
-    what: Annotated[
-        str, typer.Argument(metavar="heuristics|models|solvers|suites|architectures|readers|planners|placers")
-    ],
-) -> None:
-    """List what there is to choose from, with one line about each."""
-    from experiments.cli.lists import LISTINGS
-    from experiments.text_tables import left_aligned
-    from instances.lookup import find
-
-    print(left_aligned(find(LISTINGS, what, "list")()))
-
-
+app.command("list")(list_names)
 for verb in (partition, bound, certify, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
