@@ -1,10 +1,16 @@
-"""The lists of ``mtpp list``, made from the registries."""
+"""The verb ``mtpp list``: what there is to choose from, made from the registries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
-__all__ = ["LISTINGS"]
+import typer
+
+from experiments.text_tables import left_aligned
+from instances.lookup import find
+
+__all__ = ["LISTINGS", "list_names"]
 
 Rows = list[tuple[str, ...]]
 
@@ -72,3 +78,8 @@ LISTINGS: dict[str, Callable[[], Rows]] = {
     "planners": _planners,
     "placers": _placers,
 }
+
+
+def list_names(what: Annotated[str, typer.Argument(metavar="|".join(LISTINGS))]) -> None:
+    """List what there is to choose from, with one line about each."""
+    print(left_aligned(find(LISTINGS, what, "list")()))

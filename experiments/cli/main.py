@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -23,7 +23,7 @@ from experiments.cli.certify import certify
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from experiments.cli.import_graph import import_graph
-from experiments.cli.lists import LISTINGS
+from experiments.cli.lists import list_names
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
@@ -31,7 +31,6 @@ from experiments.cli.table import table
 from experiments.cli.verify import verify
 from instances.errors import InputError, InputWarning
 from instances.interrupts import terminate_as_interrupt
-from instances.lookup import find
 
 __all__ = ["app", "main"]
 
@@ -91,21 +90,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
 
 
-@app.command("list")
-def list_names(
-    what: Annotated[str, typer.Argument(metavar="|".join(LISTINGS))],
-) -> None:
-    """List what there is to choose from, with one line about each."""
-    from experiments.text_tables import left_aligned
-
-    print(left_aligned(find(LISTINGS, what, "list")()))
-
-
+app.command("list")(list_names)
 for verb in (partition, bound, certify, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
-
-
 app.command()(table)
 
 

@@ -2,65 +2,108 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.cli import options
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE
+from experiments.cli.inputs import Solving, load_targets
+from experiments.cli.units import parse_names
+from experiments.cli.words import Without, takes_words
 from instances.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.runs.workers import Workers
+    from experiments.studies.report import Report
+    from instances import Instance
 
 __all__ = ["table"]
 
+_Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SUITE|GRAPH…",
+        help="A suite (mtpp list suites), architectures, files; or training or placement, alone.",
+    ),
+]
+_Methods = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[,NAME…]",
+        help="Heuristics and models; MODEL-lp is its relaxation, exact+all strengthened, exact+each an ablation of "
+        "that.  [default: all, and exact+all]",
+    ),
+]
+_Quick = Annotated[
+    bool,
+    typer.Option("--quick", help="Of training: one cluster instead of three; of placement: little training, one seed."),
+]
 
-def table(
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SUITE|GRAPH…",
-            help="A suite (mtpp list suites), architectures, files; or training or placement, alone.",
-        ),
-    ],
-    blocks: options.Blocks = "2,4,8,16,32,64",
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,NAME…]",
-            help="Heuristics and models; MODEL-lp is its relaxation, exact+all strengthened, exact+each an ablation of "
-            "that.  [default: all, and exact+all]",
-        ),
-    ] = None,
-    bandwidth: options.Bandwidth = None,
-    memory: options.Memory = None,
-    activation_buffer: options.ActivationBuffer = None,
-    solver: options.Solver = "highs",
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For each bound.")] = 60.0,
-    gap: options.Gap = 0.0,
-    threads: options.Threads = 1,
-    seed: options.Seed = 0,
+
+@dataclass(frozen=True)
+class _Questions:
+    """What methods are run on; the fields are the words of the command line."""
+
+    targets: _Targets
+    blocks: options.Blocks = "2,4,8,16,32,64"
+    bandwidth: options.Bandwidth = None
+    memory: options.Memory = None
+    activation_buffer: options.ActivationBuffer = None
+
+    def instances(self) -> list[Instance]:
+        """One instance per k of each graph."""
+        return load_targets(self.targets, self.blocks, self.bandwidth, self.memory, self.activation_buffer)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """Where runs are made and what becomes of them; the fields are the words of the command line."""
+
     jobs: Annotated[
         int, typer.Option(metavar="N", help="Processes on this machine; the answers do not depend on it.")
-    ] = 1,
+    ] = 1
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead.")
-    ] = None,
-    cluster: Annotated[str | None, typer.Option(hidden=True)] = None,
+    ] = None
+    cluster: Annotated[str | None, typer.Option(hidden=True)] = None
     out: Annotated[Path, typer.Option(metavar="FILE", help="Runs, one a line; those done are not repeated.")] = Path(
         "runs.jsonl"
-    ),
+    )
     tables: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Write tables (.md, .csv, .tex) and figures (.png, .svg) there."),
-    ] = None,
-    style: Annotated[str, typer.Option("--format", metavar="txt|md|csv|tex", help="Of the printed tables.")] = "txt",
-    quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Of training: one cluster instead of three; of placement: little training, one seed."
-        ),
-    ] = False,
+    ] = None
+    style: Annotated[str, typer.Option("--format", metavar="txt|md|csv|tex", help="Of the printed tables.")] = "txt"
+
+    def workers(self) -> AbstractContextManager[Workers]:
+        """Processes of this machine, or the workers of a cluster."""
+        from experiments.runs.workers import workers_at
+
+        if self.cluster is not None:  # the word means servers everywhere else
+            complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
+        return workers_at(self.scheduler or self.cluster, self.jobs)
+
+    def report(self) -> Report:
+        """The file of runs, and how tables are shown."""
+        from experiments.studies.report import Report
+
+        return Report(self.out, self.tables, self.style)
+
+
+@takes_words
+def table(
+    *,
+    questions: _Questions,
+    methods: _Methods = None,
+    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For each bound.")] = 60.0,
+    solving: Annotated[Solving, Without({"time_limit"})],
+    running: _Running,
+    quick: _Quick = False,
 ) -> int:
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
 
@@ -70,34 +113,25 @@ def table(
 
     Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
     """
-    if cluster is not None:  # the word means servers everywhere else
-        complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
-        scheduler = scheduler or cluster
-    from experiments.runs.workers import workers_at
-    from experiments.studies.report import Report
-
-    report = Report(out, tables, style)
-    if targets == ["training"]:
-        from experiments.studies.spp.jobs import questions
+    report = running.report()
+    if questions.targets == ["training"]:
+        from experiments.studies.spp.jobs import questions as all_points
         from experiments.studies.spp.tables import make_training_tables
 
-        with workers_at(scheduler, jobs) as workers:
-            return make_training_tables(questions(quick=quick), workers, report)
-    if targets == ["placement"]:
+        with running.workers() as workers:
+            return make_training_tables(all_points(quick=quick), workers, report)
+    if questions.targets == ["placement"]:
         from experiments.studies.placeto.budget import QUICK, Budget
         from experiments.studies.placeto.tables import make_placement_tables
 
-        with workers_at(scheduler, jobs) as workers:
+        with running.workers() as workers:
             return make_placement_tables(QUICK if quick else Budget(), workers, report)
     if quick:
         raise InputError("--quick: only the tables of training and placement have a quick form; use the suite quick.")
-    from experiments.cli.inputs import load_targets
-    from experiments.cli.units import parse_names
     from experiments.studies.mtpp.make import make_tables
-    from mtpp_models.solvers.interface import SolveOptions
 
-    asked = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = load_targets(targets, blocks, bandwidth, memory, activation_buffer)
+    settings = replace(solving, time_limit=time_limit).options()
     names = None if methods is None else parse_names(methods)
-    with workers_at(scheduler, jobs) as workers:
-        return make_tables(instances, names, asked, workers, report)
+    instances = questions.instances()
+    with running.workers() as workers:
+        return make_tables(instances, names, settings, workers, report)
