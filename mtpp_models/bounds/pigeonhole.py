@@ -61,10 +61,10 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
         best = Bound(floor, "simple", best.optimal)
     if instance.graph.n >= size and start.bottleneck > best.value * (1 + PROOF_TOLERANCE):
         cuts = BlockCuts(instance, start.bottleneck)
-        least, finished = _costly_pairs(cuts, size, int(best.value / start.bottleneck * UNIT), deadline)
-        nodes = _costliest_crowd(least, size)
+        cost, finished = _costly_pairs(cuts, size, int(best.value / start.bottleneck * UNIT), deadline)
+        nodes = _costliest_clique(cost, size)
         if nodes is not None:
-            value = min(float(cuts.scaled(least[u, v])) for u, v in combinations(nodes.tolist(), 2))
+            value = min(float(cuts.scaled(cost[u, v])) for u, v in combinations(nodes.tolist(), 2))
             closed = finished and value >= min(value + cuts.lost(), start.bottleneck) * (1 - PROOF_TOLERANCE)
             best = Bound(value, PIGEONHOLE, closed, {"nodes": sorted(nodes.tolist())})
         else:
@@ -73,24 +73,24 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
 
 
 def _costly_pairs(cuts: BlockCuts, size: int, most: int, deadline: Deadline) -> tuple[IntArray, bool]:
-    """L of the pairs that cost more than `most` and may belong to a crowd, (n, n); and whether these are all."""
+    """L of the pairs that cost more than `most` and may belong to a clique, (n, n); and whether these are all."""
     pairs = PairCuts(cuts, most)
     for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
         if i % _ROWS == 0:
-            hopeless = ~core(pairs.unclear | (pairs.least > 0), size - 1)
-            pairs.unclear[hopeless] = pairs.unclear[:, hopeless] = False
-        if not pairs.settle(u, deadline):
-            return pairs.least, False
-    return pairs.least, True
+            hopeless = ~core(pairs.open | (pairs.cost > 0), size - 1)
+            pairs.open[hopeless] = pairs.open[:, hopeless] = False
+        if not pairs.resolve(u, deadline):
+            return pairs.cost, False
+    return pairs.cost, True
 
 
-def _costliest_crowd(least: IntArray, size: int) -> IntArray | None:
+def _costliest_clique(cost: IntArray, size: int) -> IntArray | None:
     """Nodes of which each two cost something, and as much as possible; None if none are found."""
-    found, costs = None, np.unique(least[least > 0])
+    found, costs = None, np.unique(cost[cost > 0])
     low, high = 0, len(costs)  # bisection: found at all below `low`, at none from `high` on
     while low < high:
         middle = low if found is None else (low + high) // 2
-        nodes = find_clique(least >= costs[middle], size)
+        nodes = find_clique(cost >= costs[middle], size)
         if nodes is None:
             high = middle
         else:

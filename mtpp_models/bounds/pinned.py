@@ -41,11 +41,11 @@ def pinned(start: Partition, deadline: Deadline | None = None) -> Result:
     """
     deadline = deadline or Deadline()
     value, node, finished = 0.0, 0, True
-    ceiling = start.bottleneck or 1.0
-    cuts = BlockCuts(start.instance, ceiling)
+    cutoff = start.bottleneck or 1.0
+    cuts = BlockCuts(start.instance, cutoff)
     most = cuts.alone()
     for v in np.argsort(-most).tolist():
-        if value >= ceiling:
+        if value >= cutoff:
             break
         if most[v] <= value:
             continue  # some block that holds v costs no more than what is proved

@@ -20,11 +20,11 @@ import numpy as np
 
 from instances import Instance
 from instances.graph.tensors import FloatArray, IntArray
-from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, Network, augment, reachability
+from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment, reachability
 
 __all__ = ["UNIT", "BlockCuts", "Cut"]
 
-#: The ceiling as a whole number: fine enough for thousands of arcs, coarser than what re-checks certificates.
+#: The cutoff as a whole number: fine enough for thousands of arcs, coarser than what re-checks certificates.
 UNIT = 2**36
 
 
@@ -34,9 +34,9 @@ class Cut(NamedTuple):
     Parameters
     ----------
     cost : float
-        In the time unit of the work, rounded down; the ceiling if that is smaller.
+        In the time unit of the work, rounded down; the cutoff if that is smaller.
     nodes : (n,) booleans
-        A set of that cost; empty if it costs the ceiling or more.
+        A set of that cost; empty if it costs the cutoff or more.
     """
 
     cost: float
@@ -49,7 +49,7 @@ class BlockCuts:
     Parameters
     ----------
     instance : Instance
-    ceiling : float
+    cutoff : float
         Bottleneck of a known partition, positive; costs above it count as it.
 
     Attributes
@@ -57,13 +57,13 @@ class BlockCuts:
     reach, reach_back : (n, n) booleans
         Whether a path, maybe of no edge, leads from the row to the column, or from the column to the row.
     work, time : integers
-        Of the nodes and tensors, in 2^-36 of the ceiling.
-    network : Network
+        Of the nodes and tensors, in 2^-36 of the cutoff.
+    network : FlowNetwork
     """
 
-    def __init__(self, instance: Instance, ceiling: float) -> None:
+    def __init__(self, instance: Instance, cutoff: float) -> None:
         graph = self.graph = instance.graph
-        self._ceiling, self._tensor_time = ceiling, instance.tensor_time
+        self._cutoff, self._tensor_time = cutoff, instance.tensor_time
         self.reach = reachability(*graph.successors, graph.topological_order)
         self.reach_back = np.ascontiguousarray(self.reach.T)
         self.time, self.work = self.whole(self._tensor_time), self.whole(graph.work)
@@ -79,7 +79,7 @@ class BlockCuts:
         return self.scaled(cost)
 
     def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
-        """L of the nodes and all between them, or the ceiling if that is smaller; see `cut`."""
+        """L of the nodes and all between them, or the cutoff if that is smaller; see `cut`."""
         return self.cut(nodes, without).cost
 
     def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
@@ -112,24 +112,24 @@ class BlockCuts:
         return not (self.reach[nodes].any(axis=0) & self.reach_back[nodes].any(axis=0) & ~nodes).any()
 
     def whole(self, values: FloatArray) -> IntArray:
-        """Times as whole numbers, rounded down; what is larger counts as twice the ceiling."""
+        """Times as whole numbers, rounded down; what is larger counts as twice the cutoff."""
         return np.floor(self._units(values)).astype(np.int64)
 
     def lost(self) -> float:
-        """A time that no cut falls short of the true minimum by, unless that is above the ceiling."""
+        """A time that no cut falls short of the true minimum by, unless that is above the cutoff."""
         graph = self.graph
         lost = (self._units(graph.work) - self.work).sum() + (self._units(self._tensor_time) - self.time).sum()
         return float(self.scaled(lost))
 
     def scaled(self, values: FloatArray | IntArray | int) -> FloatArray:
         """Whole numbers as times."""
-        return np.asarray(values) / UNIT * self._ceiling
+        return np.asarray(values) / UNIT * self._cutoff
 
     def _units(self, values: FloatArray) -> FloatArray:
-        with np.errstate(over="ignore"):  # what is out of all proportion counts as twice the ceiling too
-            return np.minimum(values / self._ceiling, 2.0) * UNIT
+        with np.errstate(over="ignore"):  # what is out of all proportion counts as twice the cutoff too
+            return np.minimum(values / self._cutoff, 2.0) * UNIT
 
-    def _build(self) -> Network:
+    def _build(self) -> FlowNetwork:
         graph, tensors = self.graph, self.graph.tensors
         n, readers, tensor = graph.n, np.diff(tensors.start), graph.edge_tensor
         single = readers[tensor] == 1
@@ -152,4 +152,4 @@ class BlockCuts:
         ]
         drain = np.concatenate((self.work, nothing, nothing))
         tail, head, there, back = (np.concatenate(parts) for parts in zip(*arcs, strict=True))
-        return Network.of(tail, head, there, back, len(codes), drain)
+        return FlowNetwork.of(tail, head, there, back, len(codes), drain)

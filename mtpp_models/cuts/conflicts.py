@@ -21,13 +21,13 @@ from mtpp_models.cuts.pair_cuts import PairCuts
 __all__ = ["conflicts"]
 
 
-def conflicts(instance: Instance, ceiling: float, deadline: Deadline | None = None) -> IntArray:
-    """All pairs of nodes that partitions with a bottleneck below `ceiling` put into different blocks by this proof.
+def conflicts(instance: Instance, cutoff: float, deadline: Deadline | None = None) -> IntArray:
+    """All pairs of nodes that partitions with a bottleneck below `cutoff` put into different blocks by this proof.
 
     Parameters
     ----------
     instance : Instance
-    ceiling : float
+    cutoff : float
         T, positive.
     deadline : Deadline, optional
         Soon after it, return the pairs that were found.
@@ -41,12 +41,12 @@ def conflicts(instance: Instance, ceiling: float, deadline: Deadline | None = No
     --------
     >>> from instances import ComputationGraph, Platform
     >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 1, 3], output_bytes=[1, 1, 0])
-    >>> conflicts(Instance(graph, Platform(k=2, bandwidth=1)), ceiling=4.5).tolist()
+    >>> conflicts(Instance(graph, Platform(k=2, bandwidth=1)), cutoff=4.5).tolist()
     [[0, 2], [1, 2]]
     """
     deadline = deadline or Deadline()
-    pairs = PairCuts(BlockCuts(instance, ceiling), UNIT - 1)
+    pairs = PairCuts(BlockCuts(instance, cutoff), UNIT - 1)
     for u in range(instance.graph.n):
-        if not pairs.settle(u, deadline):
+        if not pairs.resolve(u, deadline):
             break
-    return np.argwhere(np.triu(pairs.least) > 0)
+    return np.argwhere(np.triu(pairs.cost) > 0)

@@ -27,24 +27,24 @@ from mtpp_models.cuts.block_cuts import BlockCuts
 __all__ = ["join"]
 
 
-def join(instance: Instance, ceiling: float) -> Contraction:
-    """Merge the ends of all edges that partitions with a bottleneck below `ceiling` do not cut.
+def join(instance: Instance, cutoff: float) -> Contraction:
+    """Merge the ends of all edges that partitions with a bottleneck below `cutoff` do not cut.
 
     Parameters
     ----------
     instance : Instance
-    ceiling : float
+    cutoff : float
         T, positive.
 
     Returns
     -------
     Contraction
     """
-    cuts = BlockCuts(instance, ceiling)
+    cuts = BlockCuts(instance, cutoff)
     edges = np.unique(instance.graph.edges, axis=0)
     u, v = edges.T
-    cheap = cuts.alone() < ceiling
-    # Whether a set below the ceiling holds one end and not the other.
+    cheap = cuts.alone() < cutoff
+    # Whether a set below the cutoff holds one end and not the other.
     without_v, without_u = cheap[u], cheap[v]
     joined = []
     for e, (a, b) in enumerate(edges.tolist()):
@@ -52,7 +52,7 @@ def join(instance: Instance, ceiling: float) -> Contraction:
             if known[e]:
                 continue
             cost, nodes = cuts.cut([held], without=other)
-            if cost >= ceiling:
+            if cost >= cutoff:
                 joined.append((a, b))
                 break
             if cuts.is_convex(nodes):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
 
-__all__ = ["UNLIMITED", "BoolArray", "Network", "augment", "reachability"]
+__all__ = ["UNLIMITED", "BoolArray", "FlowNetwork", "augment", "reachability"]
 
 BoolArray = NDArray[np.bool_]
 
@@ -28,7 +28,7 @@ UNLIMITED = 2**60
 _FORWARD, _BACKWARD = 1, 2
 
 
-class Network(NamedTuple):
+class FlowNetwork(NamedTuple):
     """Arcs in compressed rows, each beside its reverse; the nodes of the graph come first.
 
     Parameters
@@ -54,7 +54,7 @@ class Network(NamedTuple):
     @classmethod
     def of(
         cls, tail: IntArray, head: IntArray, there: IntArray, back: IntArray, edges: int, drain: IntArray
-    ) -> Network:
+    ) -> FlowNetwork:
         """Sort arcs from `tail` to `head` with their capacities there and back; the first `edges` are edges."""
         count = len(tail)
         tails, heads = np.concatenate((tail, head)), np.concatenate((head, tail))
@@ -71,14 +71,14 @@ class Network(NamedTuple):
             drain,
         )
 
-    def with_supplies(self, n: int) -> tuple[Network, IntArray]:
+    def with_supplies(self, n: int) -> tuple[FlowNetwork, IntArray]:
         """The same network with one more node, the last, and (n,) its arcs of capacity 0 to the first n nodes."""
         size = len(self.drain)
         arc, tail = np.arange(len(self.head)), np.repeat(np.arange(size), np.diff(self.start))
         edges = np.flatnonzero(self.along == _FORWARD)
         kept = np.concatenate((edges, np.flatnonzero((self.along == 0) & (arc < self.mate))))
         nothing = np.zeros(n, dtype=np.int64)
-        larger = Network.of(
+        larger = FlowNetwork.of(
             np.concatenate((tail[kept], np.full(n, size))),
             np.concatenate((self.head[kept], np.arange(n))),
             np.concatenate((self.capacity[kept], nothing)),
@@ -92,7 +92,7 @@ class Network(NamedTuple):
 
 @compiled
 def augment(
-    network: Network,
+    network: FlowNetwork,
     residual: IntArray,
     drain: IntArray,
     sources: IntArray,
@@ -105,7 +105,7 @@ def augment(
 
     Parameters
     ----------
-    network : Network
+    network : FlowNetwork
     residual, drain : integers
         What the arcs and the ways to the sink still carry; updated.
     sources : integers

@@ -16,7 +16,7 @@ from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
-from mtpp_models.cuts.max_flow import BoolArray, Network, augment
+from mtpp_models.cuts.max_flow import BoolArray, FlowNetwork, augment
 
 __all__ = ["PairCuts"]
 
@@ -35,9 +35,9 @@ class PairCuts:
 
     Attributes
     ----------
-    least : (n, n) integers
-        L of each pair where it is known to be above `most`, else 0; `UNIT` stands for the ceiling and all above.
-    unclear : (n, n) booleans
+    cost : (n, n) integers
+        L of each pair where it is known to be above `most`, else 0; `UNIT` stands for the cutoff and all above.
+    open : (n, n) booleans
         Pairs of which nothing is known yet; whoever does not want to know may clear them.
     """
 
@@ -47,23 +47,21 @@ class PairCuts:
         # The work of u, v and what lies between them; sums of whole numbers below 2^53 are exact.
         path = (cuts.reach * cuts.work.astype(np.float64)) @ cuts.reach
         heavy = (path + path.T >= UNIT) & ~np.eye(n, dtype=bool)
-        self.least = np.where(heavy, UNIT, 0)
-        self.unclear = ~heavy & ~np.eye(n, dtype=bool)
+        self.cost = np.where(heavy, UNIT, 0)
+        self.open = ~heavy & ~np.eye(n, dtype=bool)
         segments, rng = Segments.of(cuts.graph, cuts.work, cuts.time), np.random.default_rng(0)
         cleared = n
         while cleared > n // 8:  # beyond that, cuts are faster
             keys = rng.integers(0, 2**40, (2, n))
-            cleared = sum(_clear_segments(segments, keys[i], i == 0, most, self.unclear) for i in range(2))
+            cleared = sum(_clear_segments(segments, keys[i], i == 0, most, self.open) for i in range(2))
 
-    def settle(self, u: int, deadline: Deadline) -> bool:
-        """Leave no pair of node u unclear, unless time is up; whether it came to the end."""
+    def resolve(self, u: int, deadline: Deadline) -> bool:
+        """Leave no pair of node u open, unless time is up; whether it came to the end."""
         cuts, v = self._cuts, 0
-        while v < cuts.graph.n and self.unclear[u, v:].any():
+        while v < cuts.graph.n and self.open[u, v:].any():
             if deadline.passed:
                 return False
-            v = _settle(
-                cuts.network, cuts.reach, cuts.reach_back, u, v, _CUTS, self._most, UNIT, self.unclear, self.least
-            )
+            v = _resolve(cuts.network, cuts.reach, cuts.reach_back, u, v, _CUTS, self._most, UNIT, self.open, self.cost)
         return True
 
 
@@ -103,7 +101,7 @@ class Segments(NamedTuple):
 
 
 @compiled
-def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, unclear: BoolArray) -> int:
+def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, open_pairs: BoolArray) -> int:
     """Clear the pairs within all segments of a random topological order that cost at most `most`.
 
     Parameters
@@ -114,7 +112,7 @@ def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, u
     newest : bool
         Take mostly the node that became ready last, so that paths stay together.
     most : int
-    unclear : (n, n) booleans
+    open_pairs : (n, n) booleans
         Symmetric; updated.
 
     Returns
@@ -177,16 +175,16 @@ def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, u
             # Pairs up to `done` were cleared with an earlier segment.
             for j in range(max(i, done) + 1, furthest + 1):
                 u, v = order[i], order[j]
-                if unclear[u, v]:
-                    unclear[u, v] = unclear[v, u] = False
+                if open_pairs[u, v]:
+                    open_pairs[u, v] = open_pairs[v, u] = False
                     cleared += 1
         done = max(done, furthest)
     return cleared
 
 
 @compiled
-def _settle(
-    network: Network,
+def _resolve(
+    network: FlowNetwork,
     reach: BoolArray,
     reach_back: BoolArray,
     u: int,
@@ -194,14 +192,14 @@ def _settle(
     budget: int,
     most: int,
     limit: int,
-    unclear: BoolArray,
-    least: IntArray,
+    open_pairs: BoolArray,
+    cost: IntArray,
 ) -> int:
-    """Cut around the unclear pairs of u with `first` and later nodes.
+    """Cut around the open pairs of u with `first` and later nodes.
 
     Parameters
     ----------
-    network : Network
+    network : FlowNetwork
     reach, reach_back : (n, n) booleans
     u, first : int
     budget : int
@@ -210,9 +208,9 @@ def _settle(
         Pairs that cost at most this are of no interest.
     limit : int
         Costs above this count as it.
-    unclear : (n, n) booleans
+    open_pairs : (n, n) booleans
         Symmetric; pairs that were cut or that lie in a set that costs at most `most` are cleared.
-    least : (n, n) integers
+    cost : (n, n) integers
         Symmetric; receives the costs above `most`.
 
     Returns
@@ -226,26 +224,26 @@ def _settle(
     start = augment(network, start_residual, start_drain, np.array([u]), reach_back[u], reach[u], limit, reached)
     residual, drain = np.empty_like(start_residual), np.empty_like(start_drain)
     for v in range(first, n):
-        if not unclear[u, v] or u == v:
+        if not open_pairs[u, v] or u == v:
             continue
         if budget == 0:
             return v
         budget -= 1
-        unclear[u, v] = unclear[v, u] = False
+        open_pairs[u, v] = open_pairs[v, u] = False
         before, behind = reach_back[u] | reach_back[v], reach[u] | reach[v]
         sources = np.flatnonzero(before & behind)
         # A flow around u is one around both, since capacities only grow.
         residual[:], drain[:] = start_residual, start_drain
         flow = start + augment(network, residual, drain, sources, before, behind, limit - start, reached)
         if flow > most:
-            least[u, v] = least[v, u] = flow
+            cost[u, v] = cost[v, u] = flow
         else:
-            _clear(np.flatnonzero(reached[:n]), reach, reach_back, unclear)
+            _clear(np.flatnonzero(reached[:n]), reach, reach_back, open_pairs)
     return n
 
 
 @compiled
-def _clear(nodes: IntArray, reach: BoolArray, reach_back: BoolArray, unclear: BoolArray) -> None:
+def _clear(nodes: IntArray, reach: BoolArray, reach_back: BoolArray, open_pairs: BoolArray) -> None:
     """Clear all pairs of a set if it is convex."""
     before, behind = np.zeros(len(reach), dtype=np.bool_), np.zeros(len(reach), dtype=np.bool_)
     for v in nodes:
@@ -254,4 +252,4 @@ def _clear(nodes: IntArray, reach: BoolArray, reach_back: BoolArray, unclear: Bo
     if (before & behind).sum() == len(nodes):
         for u in nodes:
             for v in nodes:
-                unclear[u, v] = False
+                open_pairs[u, v] = False

@@ -34,14 +34,14 @@ class BlockWindows(NamedTuple):
     last: IntArray
 
 
-def windows(instance: Instance, ceiling: float, apart: IntArray | None = None) -> BlockWindows:
-    """First and last block of each node in all partitions with a bottleneck below `ceiling`.
+def windows(instance: Instance, cutoff: float, apart: IntArray | None = None) -> BlockWindows:
+    """First and last block of each node in all partitions with a bottleneck below `cutoff`.
 
     Parameters
     ----------
     instance : Instance
         With any number of blocks up to its k, empty ones anywhere.
-    ceiling : float
+    cutoff : float
         T, positive.
     apart : (c, 2) integers, optional
         Pairs of nodes that cannot share a block; see `mtpp_models.cuts.conflicts`.
@@ -55,12 +55,12 @@ def windows(instance: Instance, ceiling: float, apart: IntArray | None = None) -
     --------
     >>> from instances import ComputationGraph, Platform
     >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 2, 2], output_bytes=[1, 1, 0])
-    >>> first, last = windows(Instance(graph, Platform(k=3, bandwidth=1)), ceiling=4.9)
+    >>> first, last = windows(Instance(graph, Platform(k=3, bandwidth=1)), cutoff=4.9)
     >>> first.tolist(), last.tolist()
     ([1, 2, 2], [2, 2, 3])
     """
     n, k, work = instance.graph.n, instance.k, instance.graph.work
-    cuts = BlockCuts(instance, k * ceiling)
+    cuts = BlockCuts(instance, k * cutoff)
     before = np.zeros((n, n), dtype=bool)
     if apart is not None:
         before[tuple(apart.T)] = before[tuple(apart.T[::-1])] = True
@@ -69,18 +69,18 @@ def windows(instance: Instance, ceiling: float, apart: IntArray | None = None) -
     order = instance.graph.topological_order
     for v in order:
         ahead = max(float(work @ cuts.reach_back[v]), _least(cuts, v, ideal=True))
-        first[v] = max(_blocks(ahead, ceiling), first[cuts.reach_back[v]].max(), first[before[:, v]].max(initial=0) + 1)
+        first[v] = max(_blocks(ahead, cutoff), first[cuts.reach_back[v]].max(), first[before[:, v]].max(initial=0) + 1)
     for v in order[::-1]:
         behind = max(float(work @ cuts.reach[v]), _least(cuts, v, ideal=False))
         last[v] = min(
-            k + 1 - _blocks(behind, ceiling), last[cuts.reach[v]].min(), last[before[v]].min(initial=k + 1) - 1
+            k + 1 - _blocks(behind, cutoff), last[cuts.reach[v]].min(), last[before[v]].min(initial=k + 1) - 1
         )
     return BlockWindows(first, last)
 
 
-def _blocks(cost: float, ceiling: float) -> int:
-    """Fewest blocks below the ceiling that can cost so much together."""
-    return int(cost / ceiling * (1 - _ROUNDING)) + 1
+def _blocks(cost: float, cutoff: float) -> int:
+    """Fewest blocks below the cutoff that can cost so much together."""
+    return int(cost / cutoff * (1 - _ROUNDING)) + 1
 
 
 def _least(cuts: BlockCuts, v: int, *, ideal: bool) -> float:

@@ -15,7 +15,7 @@ from instances import Partition
 from instances.graph.tensors import IntArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.formulations.scaled_instance import ScaledInstance
-from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, Termination
+from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.registry import Solver
 
 __all__ = ["Case", "CaseResult", "block_ranks"]
@@ -131,7 +131,7 @@ def block_ranks(partition: Partition) -> IntArray:
     return np.unique(partition.block, return_inverse=True)[1] + 1
 
 
-def _proved(outcome: Outcome, solver: Solver) -> float:
+def _proved(outcome: SolverOutcome, solver: Solver) -> float:
     """Bound of one case: infinite if it is infeasible, else what the solver states, less its margin."""
     if outcome.termination is Termination.INFEASIBLE:
         return math.inf
@@ -140,7 +140,7 @@ def _proved(outcome: Outcome, solver: Solver) -> float:
     return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))
 
 
-def _found(outcome: Outcome) -> float:
+def _found(outcome: SolverOutcome) -> float:
     """Objective of the optimum; infinite where there is none or a gap is left, as the solver may have been told."""
     if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
         return math.inf

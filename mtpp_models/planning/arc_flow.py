@@ -45,7 +45,7 @@ from pyomo.core.expr import NumericExpression
 
 from instances.planning import Plan
 from mtpp_models.planning.compact import compact, compact_stages, start_compact
-from mtpp_models.planning.costs import Channel, Network, ScaledTraining, Stage
+from mtpp_models.planning.costs import Channel, ScaledTraining, Stage, StageNetwork
 
 __all__ = ["FORMS", "ReplicationForm", "arc_flow", "makespan"]
 
@@ -150,7 +150,7 @@ def makespan(data: ScaledTraining) -> pyo.ConcreteModel:
     return m
 
 
-def _paths(name: str, data: ScaledTraining, network: Network) -> pyo.ConcreteModel:
+def _paths(name: str, data: ScaledTraining, network: StageNetwork) -> pyo.ConcreteModel:
     """Variables and flow conservation: (1) to (3) and (6)."""
     m = pyo.ConcreteModel(name)
     m.stages = pyo.Set(initialize=network.stages, dimen=4, doc="(k, e, i, r): layers k + 1 … e, r devices after i")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from instances.planning import TrainingInstance
 from instances.planning.link_speeds import LinkSpeeds
 
-__all__ = ["Channel", "Network", "ScaledTraining", "Stage"]
+__all__ = ["Channel", "ScaledTraining", "Stage", "StageNetwork"]
 
 
 class Stage(NamedTuple):
@@ -31,7 +31,7 @@ class Channel(NamedTuple):
     r: int
 
 
-class Network(NamedTuple):
+class StageNetwork(NamedTuple):
     """Stages and channels of plans within reach: those on a path from the first layer and device to the last ones."""
 
     stages: list[Stage]
@@ -111,7 +111,7 @@ class ScaledTraining:
         needed = self.instance.parameter_copies * float(self._param_bytes[e] - self._param_bytes[k])
         return _over(needed + float(self._stored[e] - self._stored[k]) / r, self.instance.memory)
 
-    def network(self, *, makespan: bool = False) -> Network:
+    def network(self, *, makespan: bool = False) -> StageNetwork:
         """Stages and channels that cost no more than the ceiling, without those that no plan can use."""
         heads: list[set[tuple[int, int]]] = [set() for _ in range(self.L + 1)]  # place and replicas of the next stage
         tails: list[set[tuple[int, int]]] = [set() for _ in range(self.L + 1)]  # place after a stage and its replicas
@@ -134,10 +134,10 @@ class ScaledTraining:
                         tails[e].add((i + r, r))
         return self._that_reach_the_end(stages, channels)
 
-    def _that_reach_the_end(self, stages: list[Stage], channels: list[Channel]) -> Network:
+    def _that_reach_the_end(self, stages: list[Stage], channels: list[Channel]) -> StageNetwork:
         tails = {(self.L, self.V, r) for r in range(1, self.V + 1)}
         heads: set[tuple[int, int, int]] = set()
-        kept = Network([], [])
+        kept = StageNetwork([], [])
         s, c = len(stages), len(channels)
         for k in range(self.L - 1, -1, -1):
             while s > 0 and stages[s - 1].k == k:
@@ -152,7 +152,7 @@ class ScaledTraining:
                 if (k, i, r) in heads:
                     kept.channels.append(channels[c])
                     tails.add((k, i, q))
-        return Network(kept.stages[::-1], kept.channels[::-1])
+        return StageNetwork(kept.stages[::-1], kept.channels[::-1])
 
     def _within_reach(self, cost: float) -> bool:
         return math.isfinite(cost) and cost <= self.ceiling * (1 + _ROUNDING)

@@ -23,7 +23,7 @@ from instances.planning.makespan_bound import z_points
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.planning.arc_flow import FORMS
 from mtpp_models.planning.costs import ScaledTraining, Stage
-from mtpp_models.solvers.interface import Controls, Outcome, SolveOptions, SolverFaultError, Termination
+from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
 
 __all__ = ["CostedPlan", "solve_replication"]
@@ -120,7 +120,7 @@ def solve_replication(
         chosen.start(model, stages)
         built = time.monotonic()
         controls = Controls(options, replace(deadline, interrupted=interrupted))
-        outcome = Outcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(model, controls)
+        outcome = SolverOutcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(model, controls)
         stopped = interrupted.is_set()
     found = None if outcome.objective is None else _plan(instance, chosen.stages(model), places)
     best = min(filter(None, (start, found)), key=chosen.cost)
@@ -172,7 +172,7 @@ def _plan(instance: TrainingInstance, stages: list[Stage], places: list[int]) ->
     return None
 
 
-def _proved(outcome: Outcome, solver: Solver) -> float:
+def _proved(outcome: SolverOutcome, solver: Solver) -> float:
     """What the solver states as its dual bound, less its margin."""
     if outcome.termination is Termination.INFEASIBLE:
         raise SolverFaultError(solver.name, "says that there is no plan, against one that is known")

@@ -18,7 +18,13 @@ from pyomo.opt import SolverStatus
 from pyomo.opt import TerminationCondition as ClassicTermination
 from pyomo.opt.solver import SystemCallSolver
 
-from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
+from mtpp_models.solvers.interface import (
+    Controls,
+    SolverFaultError,
+    SolverNotAvailableError,
+    SolverOutcome,
+    Termination,
+)
 from mtpp_models.solvers.programs import run_program
 from mtpp_models.solvers.pyomo_solvers import ONE_AT_A_TIME, finite, has_start, number
 
@@ -30,7 +36,7 @@ def run_classic(
     option_names: Callable[[Controls], Mapping[str, Any]] | None,
     model: pyo.ConcreteModel,
     controls: Controls,
-) -> Outcome:
+) -> SolverOutcome:
     """Solve with an interface of `pyomo.environ.SolverFactory`.
 
     Parameters
@@ -44,7 +50,7 @@ def run_classic(
 
     Returns
     -------
-    Outcome
+    SolverOutcome
 
     Raises
     ------
@@ -71,12 +77,12 @@ def run_classic(
             raise
         except Exception as error:
             if nearly.passed:  # it was stopped and left no result
-                return Outcome(Termination.STOPPED, log=str(error))
+                return SolverOutcome(Termination.STOPPED, log=str(error))
             raise SolverFaultError(name, f"failed ({_first_line(error)})") from error
         log = log_file.read_text(errors="replace") if log_file.exists() else ""
     condition = results.solver.termination_condition
     if condition == ClassicTermination.infeasible and not nearly.passed:  # CBC guesses when it has to stop
-        return Outcome(Termination.INFEASIBLE, log=log)
+        return SolverOutcome(Termination.INFEASIBLE, log=log)
     optimal = condition == ClassicTermination.optimal
     has_solution = len(results.solution) > 0
     if has_solution:
@@ -89,7 +95,7 @@ def run_classic(
         bound -= _CBC_ROUNDING
     value = pyo.value(model.objective, exception=False) if has_solution else None
     objective = None if value is None else float(value)
-    return Outcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, objective, log)
+    return SolverOutcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, objective, log)
 
 
 # The part of its time after which a program may have stopped because of it.

@@ -16,7 +16,7 @@ from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
 from instances import InputError
-from mtpp_models.solvers.interface import Controls, Outcome, Progress, SolverFaultError, Termination
+from mtpp_models.solvers.interface import Controls, Progress, SolverFaultError, SolverOutcome, Termination
 
 __all__ = ["run_highs", "version"]
 
@@ -32,7 +32,7 @@ def version() -> str | None:
     return str(highspy.Highs().version())
 
 
-def run_highs(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
+def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     """Solve a linear model; the solution, if any, is left in its variables.
 
     Parameters
@@ -43,12 +43,12 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
 
     Returns
     -------
-    Outcome
+    SolverOutcome
     """
     try:
         compiled = LinearStandardFormCompiler().write(model, mixed_form=True)
     except InfeasibleConstraintException:
-        return Outcome(Termination.INFEASIBLE)
+        return SolverOutcome(Termination.INFEASIBLE)
     columns = compiled.columns
     linear = _linear_program(compiled)
     # The scheduler of HiGHS keeps the number of threads of its first run in the process.
@@ -124,7 +124,7 @@ def _report(event: Any, controls: Controls) -> None:
     )
 
 
-def _read(highs: highspy.Highs, columns: list[Any], is_mip: bool, log: str) -> Outcome:
+def _read(highs: highspy.Highs, columns: list[Any], is_mip: bool, log: str) -> SolverOutcome:
     termination = _TERMINATION.get(highs.getModelStatus(), Termination.STOPPED)
     info = highs.getInfo()
     has_solution = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -134,9 +134,9 @@ def _read(highs: highspy.Highs, columns: list[Any], is_mip: bool, log: str) -> O
     status = highs.getModelStatus()
     is_doubtful = status == highspy.HighsModelStatus.kOptimal and not has_solution
     if is_doubtful or status == highspy.HighsModelStatus.kUnknown:
-        return Outcome(Termination.STOPPED, 0.0, None, log)  # numbers too hard for it, but no cost is below 0
+        return SolverOutcome(Termination.STOPPED, 0.0, None, log)  # numbers too hard for it, but no cost is below 0
     objective = info.objective_function_value if has_solution else None
     if has_solution:
         for variable, value in zip(columns, highs.getSolution().col_value, strict=True):
             variable.set_value(value, skip_validation=True)
-    return Outcome(termination, bound if has_bound and math.isfinite(bound) else None, objective, log)
+    return SolverOutcome(termination, bound if has_bound and math.isfinite(bound) else None, objective, log)

@@ -12,11 +12,11 @@ from instances.deadline import Deadline
 
 __all__ = [
     "Controls",
-    "Outcome",
     "Progress",
     "SolveOptions",
     "SolverFaultError",
     "SolverNotAvailableError",
+    "SolverOutcome",
     "Termination",
 ]
 
@@ -156,7 +156,7 @@ class Controls:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SolverOutcome:
     """Answer of a solver.
 
     Parameters

@@ -14,7 +14,7 @@ from pyomo.contrib.solver.solvers.gurobi.gurobi_direct import GurobiDirect
 from pyomo.contrib.solver.solvers.scip.scip_direct import ScipDirect
 
 from instances.deadline import Deadline
-from mtpp_models.solvers.interface import Controls, Outcome, Progress, SolverNotAvailableError, Termination
+from mtpp_models.solvers.interface import Controls, Progress, SolverNotAvailableError, SolverOutcome, Termination
 
 __all__ = [
     "ONE_AT_A_TIME",
@@ -31,7 +31,7 @@ __all__ = [
 ProgressLine = tuple[float, float | None, float | None, int | None]
 
 
-def run_scip(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
+def run_scip(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     """Solve with SCIP (PySCIPOpt)."""
     options = {
         "randomization/randomseedshift": controls.options.seed,
@@ -41,7 +41,7 @@ def run_scip(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
     return _run_new(ScipWithoutGil(), model, controls, options, parse_scip_line)
 
 
-def run_gurobi(model: pyo.ConcreteModel, controls: Controls) -> Outcome:
+def run_gurobi(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     """Solve with Gurobi (gurobipy)."""
     options = {
         "Seed": controls.options.seed,
@@ -100,7 +100,7 @@ def _run_new(
     controls: Controls,
     options: Mapping[str, Any],
     parse: Callable[[str], ProgressLine | None],
-) -> Outcome:
+) -> SolverOutcome:
     with ONE_AT_A_TIME:
         results = solver.solve(
             model,
@@ -117,11 +117,11 @@ def _run_new(
     if condition == TerminationCondition.interrupted:
         controls.deadline.interrupted.set()
     if condition in (TerminationCondition.provenInfeasible, TerminationCondition.infeasibleOrUnbounded):
-        return Outcome(Termination.INFEASIBLE, log=results.solver_log or "")
+        return SolverOutcome(Termination.INFEASIBLE, log=results.solver_log or "")
     if results.incumbent_objective is not None:
         results.solution_loader.load_vars()
     optimal = condition == TerminationCondition.convergenceCriteriaSatisfied
-    return Outcome(
+    return SolverOutcome(
         Termination.OPTIMAL if optimal else Termination.STOPPED,
         finite(results.objective_bound),
         results.incumbent_objective,

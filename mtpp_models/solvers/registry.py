@@ -17,7 +17,13 @@ import pyomo.environ as pyo
 from instances import InputError
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.solvers import classic_solvers, highs, pyomo_solvers
-from mtpp_models.solvers.interface import Controls, Outcome, SolverFaultError, SolverNotAvailableError, Termination
+from mtpp_models.solvers.interface import (
+    Controls,
+    SolverFaultError,
+    SolverNotAvailableError,
+    SolverOutcome,
+    Termination,
+)
 
 __all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
 
@@ -47,10 +53,10 @@ class Solver:
     name: str
     package: str
     version: Callable[[], str | None]
-    run: Callable[[pyo.ConcreteModel, Controls], Outcome]
+    run: Callable[[pyo.ConcreteModel, Controls], SolverOutcome]
     margin: float
 
-    def solve(self, model: pyo.ConcreteModel, controls: Controls) -> Outcome:
+    def solve(self, model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
         """Run, and refuse an answer that no sound solver gives.
 
         Raises
@@ -71,7 +77,7 @@ class Solver:
         return outcome
 
 
-def _symptom(outcome: Outcome, tolerance: float, *, had_time: bool) -> str | None:
+def _symptom(outcome: SolverOutcome, tolerance: float, *, had_time: bool) -> str | None:
     """What is wrong with an answer; costs are never negative and near 1."""
     bound, objective = outcome.bound, outcome.objective
     for label, value in (("bound", bound), ("objective", objective)):

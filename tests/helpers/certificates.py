@@ -56,8 +56,8 @@ def answers(instance: Instance) -> list[Result]:
     node = alone.index(max(alone))
     pairs = {pair: least_cost(instance, pair, 100.0) for pair in combinations(range(n), 2)}
     groups = combinations(range(n), min(n, instance.k + 1))
-    crowd = max(groups, key=lambda group: min((pairs[pair] for pair in combinations(group, 2)), default=0.0))
-    least = min((pairs[pair] for pair in combinations(crowd, 2)), default=0.0)
+    clique = max(groups, key=lambda group: min((pairs[pair] for pair in combinations(group, 2)), default=0.0))
+    least = min((pairs[pair] for pair in combinations(clique, 2)), default=0.0)
     relaxed = Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))
     optimum = best_partition(relaxed).bottleneck
     finer = best_partition(relaxed.with_k(instance.k + 1)).bottleneck
@@ -67,7 +67,7 @@ def answers(instance: Instance) -> list[Result]:
         Bound(optimum * (1 - 1e-12), "ideals"),
     ]
     if n > instance.k:
-        bounds.append(Bound(least, "pigeonhole", witness={"nodes": list(crowd)}))
+        bounds.append(Bound(least, "pigeonhole", witness={"nodes": list(clique)}))
     found = [Result(bound.method, instance, best, bound, {"solve": 0.5}) for bound in bounds]
     if not instance.has_overflow:
         source = Result("ideals", relaxed.with_k(instance.k + 1), bound=Bound(finer, "ideals"))

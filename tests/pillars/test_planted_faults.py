@@ -55,8 +55,8 @@ FAULTS = {
     "flow": Fault("mtpp_models/cuts/max_flow.py", "total += amount", "total += 2 * amount", ("pinned",)),
     "pair cuts": Fault(
         "mtpp_models/cuts/pair_cuts.py",
-        "least[u, v] = least[v, u] = flow",
-        "least[u, v] = least[v, u] = flow + flow // 4",
+        "cost[u, v] = cost[v, u] = flow",
+        "cost[u, v] = cost[v, u] = flow + flow // 4",
         ("pigeonhole",),
     ),
     "ideals": Fault(

@@ -24,9 +24,9 @@ from instances import Instance
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
-from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, Network, augment
+from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment
 
-__all__ = ["IN", "OUT", "Question", "linear_costs", "relax"]
+__all__ = ["IN", "OUT", "BlockQuestion", "linear_costs", "relax"]
 
 #: Nodes that are in the block, and out of it.
 IN, OUT = 1, 2
@@ -42,12 +42,12 @@ _MOST = 2.0**12
 _SHORT = 1e-12
 
 
-class Question(NamedTuple):
+class BlockQuestion(NamedTuple):
     """What does not change during the search; times in 2^-36 of the goal.
 
     Parameters
     ----------
-    network : Network
+    network : FlowNetwork
         With one more node, the last, from which supplies come.
     supply : (n,) integers
         The arc from there to each node.
@@ -63,7 +63,7 @@ class Question(NamedTuple):
         Whether a path leads from the row to the column.
     """
 
-    network: Network
+    network: FlowNetwork
     supply: IntArray
     work: IntArray
     constant: IntArray
@@ -73,7 +73,7 @@ class Question(NamedTuple):
 
 
 def linear_costs(instance: Instance, cuts: BlockCuts, goal: float) -> tuple[IntArray, IntArray]:
-    """Work and constant of `Question`: without overflow, and with it if blocks can overflow."""
+    """Work and constant of `BlockQuestion`: without overflow, and with it if blocks can overflow."""
     graph, platform = instance.graph, instance.platform
     without = cuts.work[None], np.zeros(1, dtype=np.int64)
     if not instance.has_overflow:
@@ -92,7 +92,7 @@ def linear_costs(instance: Instance, cuts: BlockCuts, goal: float) -> tuple[IntA
 @compiled
 def relax(
     state: NDArray[np.int8],
-    question: Question,
+    question: BlockQuestion,
     case: int,
     before: BoolArray,
     behind: BoolArray,
@@ -151,7 +151,7 @@ def relax(
 @compiled
 def _balance(
     state: NDArray[np.int8],
-    question: Question,
+    question: BlockQuestion,
     case: int,
     multiplier: float,
     residual: IntArray,

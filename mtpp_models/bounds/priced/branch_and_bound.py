@@ -18,7 +18,7 @@ from instances import Instance
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
-from mtpp_models.bounds.priced.block_relaxation import IN, OUT, Question, linear_costs, relax
+from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, linear_costs, relax
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import BoolArray
@@ -65,7 +65,7 @@ class BlockTree:
         apart = np.zeros((n, n), dtype=bool)
         u, v = conflicts(instance, goal, deadline).T
         apart[u, v] = apart[v, u] = True
-        self._question = Question(network, supply, *linear_costs(instance, cuts, goal), worth, apart, cuts.reach)
+        self._question = BlockQuestion(network, supply, *linear_costs(instance, cuts, goal), worth, apart, cuts.reach)
         self._agenda = _Agenda(np.zeros((n + 2, n), dtype=np.int8), np.full(n + 2, float(UNIT)))
 
     def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
@@ -97,7 +97,7 @@ class BlockTree:
 
 
 @compiled
-def _explore(question: Question, agenda: _Agenda, depth: int, budget: int) -> tuple[int, BoolArray]:
+def _explore(question: BlockQuestion, agenda: _Agenda, depth: int, budget: int) -> tuple[int, BoolArray]:
     """Explore at most `budget` nodes of the tree; what is still open, and a block if one was found."""
     n = len(question.worth)
     before, behind = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
@@ -136,7 +136,7 @@ def _explore(question: Question, agenda: _Agenda, depth: int, budget: int) -> tu
 
 
 @compiled
-def _propagate(state: NDArray[np.int8], question: Question, before: BoolArray, behind: BoolArray) -> bool:
+def _propagate(state: NDArray[np.int8], question: BlockQuestion, before: BoolArray, behind: BoolArray) -> bool:
     """Decide what follows; whether that is free of contradictions.
 
     `before` and `behind` are set to the nodes with a path to the block and from it.
@@ -186,7 +186,7 @@ def _is_convex(block: BoolArray, reach: BoolArray) -> bool:
 
 
 @compiled
-def _choose(state: NDArray[np.int8], question: Question, few: BoolArray, many: BoolArray) -> int:
+def _choose(state: NDArray[np.int8], question: BlockQuestion, few: BoolArray, many: BoolArray) -> int:
     """The free node, of those in one set alone if there are some, that is worth most, and keeps out most."""
     node, best = -1, -1.0
     free = np.flatnonzero(state == 0)

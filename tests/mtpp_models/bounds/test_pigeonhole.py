@@ -1,4 +1,4 @@
-"""Pairs of nodes: no cheap partition puts a conflict into one block, and no crowd proves more than the optimum."""
+"""Pairs of nodes: no cheap partition puts a conflict into one block, and no clique proves more than the optimum."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def test_costs_of_pairs_are_those_of_single_cuts(instance: Instance, most: int, 
     cuts = BlockCuts(instance, ceiling)
     pairs = PairCuts(cuts, most)
     for u in range(instance.graph.n):
-        assert pairs.settle(u, Deadline())
-    assert not pairs.unclear.any()
-    assert (pairs.least == pairs.least.T).all()
+        assert pairs.resolve(u, Deadline())
+    assert not pairs.open.any()
+    assert (pairs.cost == pairs.cost.T).all()
     for u, v in itertools.combinations(range(instance.graph.n), 2):
         cost = cuts.least_cost([u, v])
-        assert cuts.scaled(pairs.least[u, v]) == (cost if cost > cuts.scaled(most) else 0.0)
+        assert cuts.scaled(pairs.cost[u, v]) == (cost if cost > cuts.scaled(most) else 0.0)
 
 
 @pytest.mark.parametrize("family", GRAPH_MODELS)
@@ -130,15 +130,15 @@ def assert_bound_holds(start: Partition) -> None:
 
 @settings(max_examples=150)
 @given(instances(max_nodes=6, max_k=3, huge_ratio=False, overflow=False))
-def test_the_bound_is_that_of_the_best_crowd(instance: Instance) -> None:
+def test_the_bound_is_that_of_the_best_clique(instance: Instance) -> None:
     """On few nodes the greedy search misses nothing."""
     start = Partition(instance, [0] * instance.graph.n)
     costs = pair_costs(instance)
     floor = pinned(start).bound
     assert floor is not None
     values = [floor.value, simple(instance)]
-    for crowd in itertools.combinations(range(instance.graph.n), instance.k + 1):
-        values.append(min(min(costs[pair] for pair in itertools.combinations(crowd, 2)), start.bottleneck))
+    for clique in itertools.combinations(range(instance.graph.n), instance.k + 1):
+        values.append(min(min(costs[pair] for pair in itertools.combinations(clique, 2)), start.bottleneck))
     result = pigeonhole(start)
     assert result.bound is not None
     assert result.bound.value == pytest.approx(max(values), rel=2e-6, abs=1e-7)
@@ -168,7 +168,7 @@ def test_pairs_of_anchors_cost_no_less_in_the_original_graph(graph: ComputationG
         assert original[u, v] >= cost * (1 - 1e-9)
 
 
-def test_a_crowd_proves_the_optimum_of_a_network() -> None:
+def test_a_clique_proves_the_optimum_of_a_network() -> None:
     """Wherever a chain of layers is cut, two tensors are paid."""
     instance = Instance(layers(60, 4.0), Platform(5, bandwidth=1))
     start = HEURISTICS["local-search"].run(instance, np.random.default_rng(0), Limits(evaluations=2000))

@@ -38,32 +38,32 @@ NAMES = ablation("exact")[1:]
 FACTORS = st.sampled_from([1.0, 1.0, 1.0, 1.05, 1.3, 2.0])
 
 
-def below(instance: Instance, ceiling: float) -> Iterator[Partition]:
-    """All partitions with a bottleneck below the ceiling; peaks count as 0."""
+def below(instance: Instance, cutoff: float) -> Iterator[Partition]:
+    """All partitions with a bottleneck below the cutoff; peaks count as 0."""
     edges, modelled = instance.graph.edges.tolist(), instance.without_peaks()
     for block in itertools.product(range(instance.k), repeat=instance.graph.n):
         if all(block[u] <= block[v] for u, v in edges):
             partition = Partition(modelled, block)
-            if partition.bottleneck < ceiling:
+            if partition.bottleneck < cutoff:
                 yield partition
 
 
-def ceiling_of(partition: Partition, factor: float) -> float:
+def cutoff_of(partition: Partition, factor: float) -> float:
     """A bottleneck, so that sums which equal it occur, or more."""
-    ceiling = Partition(partition.instance.without_peaks(), partition.block).bottleneck * factor
-    assume(ceiling > 0)
-    return ceiling
+    cutoff = Partition(partition.instance.without_peaks(), partition.block).bottleneck * factor
+    assume(cutoff > 0)
+    return cutoff
 
 
 @settings(max_examples=250)
 @given(partitions(max_nodes=5), FACTORS)
 def test_no_partition_below_the_ceiling_leaves_its_windows(partition: Partition, factor: float) -> None:
     """With and without the help of conflicts."""
-    ceiling = ceiling_of(partition, factor)
-    pairs = conflicts(partition.instance, ceiling)
+    cutoff = cutoff_of(partition, factor)
+    pairs = conflicts(partition.instance, cutoff)
     for apart in (None, pairs):
-        first, last = windows(partition.instance.without_peaks(), ceiling, apart)
-        for other in below(partition.instance, ceiling):
+        first, last = windows(partition.instance.without_peaks(), cutoff, apart)
+        for other in below(partition.instance, cutoff):
             assert (first <= other.block + 1).all()
             assert (other.block + 1 <= last).all()
 
@@ -71,14 +71,14 @@ def test_no_partition_below_the_ceiling_leaves_its_windows(partition: Partition,
 @settings(max_examples=150)
 @given(partitions(max_nodes=5), FACTORS)
 def test_windows_are_at_least_those_of_the_work(partition: Partition, factor: float) -> None:
-    instance, ceiling = partition.instance, ceiling_of(partition, factor)
+    instance, cutoff = partition.instance, cutoff_of(partition, factor)
     graph, k = instance.graph, instance.k
     reach = reachability(*graph.successors, graph.topological_order)
-    first, last = windows(instance, ceiling)
+    first, last = windows(instance, cutoff)
     for v in range(graph.n):
         ahead, behind = graph.work[reach[:, v]].sum(), graph.work[reach[v]].sum()
-        assert first[v] >= ahead / ceiling * (1 - 1e-9)
-        assert k + 1 - last[v] >= behind / ceiling * (1 - 1e-9)
+        assert first[v] >= ahead / cutoff * (1 - 1e-9)
+        assert k + 1 - last[v] >= behind / cutoff * (1 - 1e-9)
 
 
 def test_windows_count_tensors_that_must_leave() -> None:
@@ -89,11 +89,11 @@ def test_windows_count_tensors_that_must_leave() -> None:
     assert last.tolist() == [2, 2, 3]
 
 
-@pytest.mark.parametrize("ceiling", [np.nextafter(0.1, 1), 0.1 * (1 + 1e-15)])
-def test_a_sum_that_was_rounded_up_takes_no_block_away(ceiling: float) -> None:
+@pytest.mark.parametrize("cutoff", [np.nextafter(0.1, 1), 0.1 * (1 + 1e-15)])
+def test_a_sum_that_was_rounded_up_takes_no_block_away(cutoff: float) -> None:
     """0.1 + 0.1 + 0.1 is more than 3 · 0.1 in floats, and three blocks hold it all the same."""
     graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [0.1] * 3, [0, 0, 0])
-    first, last = windows(Instance(graph, Platform(3, 1.0)), float(ceiling))
+    first, last = windows(Instance(graph, Platform(3, 1.0)), float(cutoff))
     assert (first <= [1, 2, 3]).all()
     assert (last >= [1, 2, 3]).all()
 

@@ -32,7 +32,7 @@ from mtpp_models import (
 )
 from mtpp_models.formulations.case import Case
 from mtpp_models.formulations.scaled_instance import ScaledInstance
-from mtpp_models.solvers.interface import Controls, Outcome, Termination
+from mtpp_models.solvers.interface import Controls, SolverOutcome, Termination
 from mtpp_models.solvers.programs import run_program
 from mtpp_models.solvers.registry import Solver, find_solver
 
@@ -190,10 +190,10 @@ def test_a_lie_that_a_later_partition_shows_is_dropped(small: Instance, monkeypa
     lie = truth.partition.bottleneck * 1.001
     real = SOLVERS["highs"]
 
-    def run(model: object, controls: Controls) -> Outcome:
+    def run(model: object, controls: Controls) -> SolverOutcome:
         outcome = real.run(model, controls)
         assert outcome.bound is not None
-        return Outcome(Termination.STOPPED, outcome.bound * 1.001)
+        return SolverOutcome(Termination.STOPPED, outcome.bound * 1.001)
 
     monkeypatch.setitem(SOLVERS, "liar", Solver("liar", "none", lambda: "1", run, 0.0))
     start = HEURISTICS["random-1"].run(small, np.random.default_rng(0))

@@ -24,7 +24,7 @@ from instances.random_graphs import regal_style
 from instances.readers import load_graph
 from mtpp_models import MODELS, ScaledInstance, SolveOptions, available_solvers, solve
 from mtpp_models.solvers.highs import run_highs
-from mtpp_models.solvers.interface import Controls, Outcome, Termination
+from mtpp_models.solvers.interface import Controls, SolverOutcome, Termination
 from mtpp_models.solvers.pyomo_solvers import ScipWithoutGil
 from mtpp_models.solvers.registry import SOLVERS, Solver
 
@@ -181,7 +181,7 @@ def test_a_start_of_another_instance_is_refused(small: Instance, start: Partitio
         solve(small, start=start)
 
 
-def stub(monkeypatch: pytest.MonkeyPatch, run: Callable[[pyo.ConcreteModel, Controls], Outcome]) -> str:
+def stub(monkeypatch: pytest.MonkeyPatch, run: Callable[[pyo.ConcreteModel, Controls], SolverOutcome]) -> str:
     """Register a solver that does what a test needs, and return its name."""
     monkeypatch.setitem(SOLVERS, "stub", Solver("stub", "none", lambda: "1", run, 0.0))
     return "stub"
@@ -191,10 +191,10 @@ def test_the_cases_of_a_model_share_the_time(small: Instance, monkeypatch: pytes
     """What one case leaves over goes to those behind it."""
     given: list[float] = []
 
-    def run(_: pyo.ConcreteModel, controls: Controls) -> Outcome:
+    def run(_: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
         assert controls.time_limit is not None
         given.append(controls.time_limit)
-        return Outcome(Termination.STOPPED, bound=0.0)
+        return SolverOutcome(Termination.STOPPED, bound=0.0)
 
     solve(small, "guess-the-bottleneck", SolveOptions(solver=stub(monkeypatch, run), time_limit=3000))
     assert given == [pytest.approx(3000 / cases, rel=0.2) for cases in (3, 2, 1)]
@@ -204,9 +204,9 @@ def test_the_cases_of_a_model_share_the_time(small: Instance, monkeypatch: pytes
 def test_cases_that_were_not_started_prove_no_more_than_simple(
     small: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(_: pyo.ConcreteModel, controls: Controls) -> Outcome:
+    def run(_: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
         controls.deadline.interrupted.set()
-        return Outcome(Termination.STOPPED, bound=5.0, objective=5.0)
+        return SolverOutcome(Termination.STOPPED, bound=5.0, objective=5.0)
 
     simple = solve(small, "simple").bound
     result = solve(small, "guess-the-bottleneck", SolveOptions(solver=stub(monkeypatch, run)))
@@ -219,10 +219,10 @@ def test_cases_that_were_not_started_prove_no_more_than_simple(
 def test_a_fractional_solution_is_no_partition(small: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounded it would be one, but nobody vouches for it."""
 
-    def run(model: pyo.ConcreteModel, _: Controls, share: float) -> Outcome:
+    def run(model: pyo.ConcreteModel, _: Controls, share: float) -> SolverOutcome:
         for variable in model.y.values():
             variable.set_value(float(variable.value) if variable.fixed else share, skip_validation=True)
-        return Outcome(Termination.STOPPED, bound=0.0, objective=1.0)
+        return SolverOutcome(Termination.STOPPED, bound=0.0, objective=1.0)
 
     for share, found in ((0.4, False), (0.01, False), (1e-9, True)):
         result = solve(small, "exact", SolveOptions(solver=stub(monkeypatch, partial(run, share=share))))
