@@ -30,6 +30,15 @@ from mtpp_models.solvers.pyomo_solvers import ONE_AT_A_TIME, finite, has_start, 
 
 __all__ = ["classic_solver", "quiet", "run_classic"]
 
+# The part of its time after which a program may have stopped because of it.
+_MOST = 0.9
+_WRITES_LOG_FILE = ("cbc", "glpk")
+# A CBC that was stopped states its bound to eight digits where it says this, and else to three after the point.
+_CBC_DIGITS, _CBC_ROUNDING = "(best possible", 1e-3
+# Times the limit, plus seconds: when a program is late.
+_LATE, _PATIENCE = 1.5, 5.0
+_VERSION_FLAGS = {"cbc": "-stop", "glpk": "--version"}
+
 
 def run_classic(
     name: str,
@@ -98,13 +107,6 @@ def run_classic(
     return SolverOutcome(Termination.OPTIMAL if optimal else Termination.STOPPED, bound, objective, log)
 
 
-# The part of its time after which a program may have stopped because of it.
-_MOST = 0.9
-_WRITES_LOG_FILE = ("cbc", "glpk")
-# A CBC that was stopped states its bound to eight digits where it says this, and else to three after the point.
-_CBC_DIGITS, _CBC_ROUNDING = "(best possible", 1e-3
-
-
 def classic_solver(name: str, controls: Controls | None = None) -> Any:
     """An interface of `pyomo.environ.SolverFactory` whose program ends in time, with all that it started.
 
@@ -146,11 +148,6 @@ def classic_solver(name: str, controls: Controls | None = None) -> Any:
     if name in _VERSION_FLAGS:
         solver._get_version = lambda *_: _program_version(name, solver.executable())
     return solver
-
-
-# Times the limit, plus seconds: when a program is late.
-_LATE, _PATIENCE = 1.5, 5.0
-_VERSION_FLAGS = {"cbc": "-stop", "glpk": "--version"}
 
 
 def _program_version(name: str, executable: str) -> tuple[int, ...] | None:

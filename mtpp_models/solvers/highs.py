@@ -7,6 +7,7 @@ to hand a model over. Its standard-form compiler does the part that is about Pyo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import highspy
@@ -14,11 +15,13 @@ import numpy as np
 import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+from scipy.sparse import csr_array
 
 from instances import InputError
+from instances.graph.tensors import FloatArray
 from mtpp_models.solvers.interface import Controls, Progress, SolverFaultError, SolverOutcome, Termination
 
-__all__ = ["run_highs", "version"]
+__all__ = ["run_highs", "solve_lp", "version"]
 
 _TERMINATION = {
     highspy.HighsModelStatus.kOptimal: Termination.OPTIMAL,
@@ -73,6 +76,35 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     return _read(highs, columns, is_mip, "".join(lines))
 
 
+def solve_lp(matrix: csr_array, gain: FloatArray, capacity: FloatArray) -> FloatArray | None:
+    """An interior solution of max gain x subject to matrix x <= capacity and 0 <= x <= 1, to three digits.
+
+    Parameters
+    ----------
+    matrix : (rows, columns) compressed rows
+    gain : (columns,) floats
+    capacity : (rows,) floats
+
+    Returns
+    -------
+    (columns,) floats or None
+        In the middle of the optimal face, not a vertex of it; None if there is no answer.
+    """
+    highs = highspy.Highs()
+    options: dict[str, Any] = {"output_flag": False, "threads": 1, "presolve": "off"}
+    _set(highs, {**options, "solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-3})
+    rows, columns = matrix.shape
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = columns, rows
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = -gain, np.zeros(columns), np.ones(columns)
+    lp.row_lower_, lp.row_upper_ = np.full(rows, -np.inf), capacity
+    _fill(lp, matrix, highspy.MatrixFormat.kRowwise)
+    highs.passModel(lp)
+    highs.run()
+    solution = np.array(highs.getSolution().col_value)
+    return solution if len(solution) == columns else None
+
+
 def _set_options(highs: highspy.Highs, controls: Controls) -> None:
     options: dict[str, Any] = {
         "log_to_console": False,
@@ -86,6 +118,10 @@ def _set_options(highs: highspy.Highs, controls: Controls) -> None:
     }
     if controls.time_limit is not None:
         options["time_limit"] = controls.time_limit
+    _set(highs, options)
+
+
+def _set(highs: highspy.Highs, options: Mapping[str, Any]) -> None:
     for name, value in options.items():
         if highs.setOptionValue(name, value) != highspy.HighsStatus.kOk:
             raise InputError(f"HiGHS refuses {name} = {value}; choose another value.")
@@ -102,13 +138,17 @@ def _linear_program(compiled: Any) -> highspy.HighsLp:
     sense = np.array([row.bound_type for row in compiled.rows])  # 1: at most, 0: equal, -1: at least
     lp.row_lower_ = np.where(sense <= 0, compiled.rhs, -math.inf)
     lp.row_upper_ = np.where(sense >= 0, compiled.rhs, math.inf)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_ = compiled.A.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = compiled.A.indices.astype(np.int32)
-    lp.a_matrix_.value_ = compiled.A.data
+    _fill(lp, compiled.A, highspy.MatrixFormat.kColwise)
     kinds = highspy.HighsVarType
     lp.integrality_ = [kinds.kInteger if v.is_integer() else kinds.kContinuous for v in compiled.columns]
     return lp
+
+
+def _fill(lp: highspy.HighsLp, matrix: Any, layout: highspy.MatrixFormat) -> None:
+    lp.a_matrix_.format_ = layout
+    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
+    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
+    lp.a_matrix_.value_ = matrix.data
 
 
 def _report(event: Any, controls: Controls) -> None:

@@ -28,6 +28,13 @@ __all__ = [
     "run_scip",
 ]
 
+# Columns of the table in SCIP's log.
+_SCIP_CELLS = 17
+# Solvers that have no bound state one at least as large.
+_NO_BOUND = 1e20
+# Pyomo reads logs by redirecting the descriptors of the process, so threads would read each other's.
+ONE_AT_A_TIME = threading.Lock()
+
 ProgressLine = tuple[float, float | None, float | None, int | None]
 
 
@@ -160,9 +167,6 @@ def parse_scip_line(line: str) -> ProgressLine | None:
     return float(seconds[1]), number(cells[15]), number(cells[14]), int(cells[1])
 
 
-_SCIP_CELLS = 17
-
-
 def parse_gurobi_line(line: str) -> ProgressLine | None:
     """Seconds, incumbent, bound and nodes of one row of Gurobi's table, or None.
 
@@ -175,10 +179,6 @@ def parse_gurobi_line(line: str) -> ProgressLine | None:
     return row and (float(row[4]), number(row[2]), number(row[3]), int(row[1]))
 
 
-# Pyomo reads logs by redirecting the descriptors of the process, so threads would read each other's.
-ONE_AT_A_TIME = threading.Lock()
-
-
 def has_start(model: pyo.ConcreteModel) -> bool:
     """Whether all integer variables have values to start from."""
     integers = [v for v in model.component_data_objects(pyo.Var) if v.is_integer() and not v.fixed]
@@ -189,9 +189,6 @@ def finite(value: Any) -> float | None:
     """None for the many ways in which solvers say that they have no bound; NaN is none of them."""
     number = None if value is None else float(value)
     return None if number is not None and abs(number) >= _NO_BOUND else number
-
-
-_NO_BOUND = 1e20
 
 
 def number(text: str) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib.metadata
 import math
 import re
@@ -15,6 +14,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from instances import InputError
+from instances.lookup import unknown
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.solvers import classic_solvers, highs, pyomo_solvers
 from mtpp_models.solvers.interface import (
@@ -29,6 +29,8 @@ __all__ = ["SOLVERS", "Solver", "available_solvers", "find_solver"]
 
 # The part of its time after which a solver that has no answer is not at fault.
 _MOST = 0.9
+# Margins of solvers that run with tolerances and gaps below it, and of those that keep their own.
+_MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,7 @@ def find_solver(name: str) -> Solver:
     is_name = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None
     if is_name and name in pyo.SolverFactory:
         return _ready(_classic(name, f"what Pyomo needs for {name}", name))
-    close = difflib.get_close_matches(name, SOLVERS, n=1)
-    hint = f"did you mean {close[0]}? Choose" if close else "choose"
-    message = f"There is no solver called {name!r}; {hint} one of {', '.join(available_solvers())}."
+    message = unknown(available_solvers(), name, "solver")
     raise SolverNotAvailableError(message) if is_name else InputError(message)
 
 
@@ -220,9 +220,6 @@ def _direct(gap: str, controls: Controls) -> dict[str, Any]:
         **_limit("timelimit", controls),
     }
 
-
-#: Of solvers that run with tolerances and gaps below it, and of those that keep their own.
-_MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
 
 _ALL = (
     Solver("highs", "highspy", highs.version, highs.run_highs, _MARGIN),

@@ -17,9 +17,6 @@ bound.
 
 from __future__ import annotations
 
-from typing import Any
-
-import highspy
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -30,6 +27,7 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import simple
+from mtpp_models.solvers.highs import solve_lp
 
 __all__ = ["PriceSearch"]
 
@@ -157,21 +155,5 @@ def _covering_prices(inside: BoolArray) -> FloatArray | None:
     An interior solution, not a vertex: prices in the middle of the optimal face settle in far fewer rounds.
     """
     rows, n = inside.shape
-    matrix = csr_array(inside.astype(np.float64))
-    highs = highspy.Highs()
-    options: dict[str, Any] = {"output_flag": False, "threads": 1, "presolve": "off"}
-    options |= {"solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-3}
-    for name, value in options.items():
-        highs.setOptionValue(name, value)
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = n, rows
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = -np.ones(n), np.zeros(n), np.ones(n)
-    lp.row_lower_, lp.row_upper_ = np.full(rows, -np.inf), np.ones(rows)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
-    lp.a_matrix_.value_ = matrix.data
-    highs.passModel(lp)
-    highs.run()
-    prices = np.array(highs.getSolution().col_value)
-    return np.clip(prices, 0.0, 1.0) if len(prices) == n and prices.sum() > 0 else None
+    prices = solve_lp(csr_array(inside.astype(np.float64)), np.ones(n), np.ones(rows))
+    return np.clip(prices, 0.0, 1.0) if prices is not None and prices.sum() > 0 else None

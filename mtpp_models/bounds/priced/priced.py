@@ -19,7 +19,7 @@ T is worth its share, and then OPT >= T, or it finds one, which corrects the pri
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from instances import Bound, Partition, Result
 from instances.deadline import Deadline
@@ -31,32 +31,58 @@ from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
 
-__all__ = ["PRICED", "priced"]
+__all__ = ["PRICED", "PricedSettings", "priced"]
 
 PRICED = "priced"
 
-# Rounds of searches for prices, at first and after each block that corrects them, unless time runs out before that.
-_FIRST_ROUNDS, _MORE_ROUNDS = 200, 50
-# Of the time that is left: for these rounds, and for one proof.
-_FIRST, _MORE, _PROOF = 0.2, 0.05, 0.35
-# How far the first goal lies from *simple* to the cost at which the prices are worth k blocks, and the last one begins.
-_RISE, _NEARLY = 0.6, 0.998
-# How far it falls towards the bound after a proof that took too long.
-_RETREAT = 0.4
-# The part of all time that is too little for another proof after one that took too long.
-_LITTLE = 0.15
+
+@dataclass(frozen=True)
+class PricedSettings:
+    """How `priced` divides its time and chooses its goals.
+
+    Parameters
+    ----------
+    first_rounds, more_rounds : int
+        Rounds of searches for prices, at first and after each block that corrects them, unless time runs out.
+    first, more, proof : float
+        Of the time that is left: for these rounds, and for one proof.
+    pairs : float
+        Of the time that is left for a proof: for the pairs of nodes that share no block.
+    rise : float
+        How far the first goal lies from *simple* to the cost at which the prices are worth k blocks.
+    nearly : float
+        Of that cost: from there on, the next goal is that cost itself.
+    retreat : float
+        How far a goal falls towards the bound after a proof that took too long.
+    little, shortest : float
+        Of all time, what is too little for another proof after one that took too long; and seconds for any.
+    proofs : int
+        Attempts, so that it ends without a clock.
+    close : float
+        Relative: what counts as the goal reached.
+    negligible : float
+        Where *simple* is 0, goals below this part of the bottleneck are given up.
+    """
+
+    first_rounds: int = 200
+    more_rounds: int = 50
+    first: float = 0.2
+    more: float = 0.05
+    proof: float = 0.35
+    pairs: float = 0.57
+    rise: float = 0.6
+    nearly: float = 0.998
+    retreat: float = 0.4
+    little: float = 0.15
+    shortest: float = 0.05
+    proofs: int = 200
+    close: float = 1e-6
+    negligible: float = 1e-3
+
+
+_SETTINGS = PricedSettings()
 # How far below the cost of a block the next goal lies.
 _ROUNDING = 1e-9
-# Attempts, that it may end without a clock.
-_PROOFS = 200
-# What counts as the goal reached.
-_CLOSE = 1e-6
-# Where *simple* is 0, goals below this part of the bottleneck are given up.
-_NEGLIGIBLE = 1e-3
-# Seconds that are not worth another proof.
-_SHORTEST = 0.05
-# Of the time that is left for a proof: for the pairs of nodes that share no block.
-_PAIRS = 0.57
 
 
 def priced(start: Partition, controls: Controls) -> Result:
@@ -74,53 +100,52 @@ def priced(start: Partition, controls: Controls) -> Result:
     Result
         The bound's witness holds the prices, unless it is *simple*.
     """
-    begin = time.monotonic()
-    instance = start.instance
-    floor = simple(instance)
+    instance, floor = start.instance, simple(start.instance)
     # All nodes together are worth their share as well.
     everything = one_block(instance.without_peaks()).bottleneck
     bound = Bound(floor, PRICED, optimal=min(start.bottleneck, everything) <= floor)
-    if bound.optimal:
-        return Result(PRICED, instance, start, bound)
-    deadline = controls.deadline
+    if not bound.optimal:
+        bound = _raise_goals(start, floor, bound, controls)
+    return Result(PRICED, instance, start, bound)
+
+
+def _raise_goals(start: Partition, floor: float, bound: Bound, controls: Controls) -> Bound:
+    """Choose a goal, try to prove it, and learn from the answer, until the bound cannot rise or time is up."""
+    begin, deadline, settings = time.monotonic(), controls.deadline, _SETTINGS
     whole = deadline.left
     search = PriceSearch(start, controls.options.seed)
-    search.improve(_FIRST_ROUNDS, deadline.share(_FIRST))
-    least = floor or _NEGLIGIBLE * start.bottleneck
-    goal = floor + _RISE * (search.ceiling - floor)
-    for _ in range(_PROOFS):
+    search.improve(settings.first_rounds, deadline.share(settings.first))
+    least = floor or settings.negligible * start.bottleneck
+    goal, proofs = floor + settings.rise * (search.ceiling - floor), 0
+    while not (bound.optimal or deadline.passed or deadline.left < settings.shortest or proofs == settings.proofs):
+        proofs += 1
         goal = max(bound.value, min(goal, search.ceiling))
-        if deadline.passed or deadline.left < _SHORTEST or bound.optimal:
-            break
         if goal < least:  # without their overflow, blocks cost next to nothing
-            bound = replace(bound, optimal=True)
-            break
+            return replace(bound, optimal=True)
         prices = search.prices
-        value, block = _prove_with(prices, goal, search, deadline.share(_PROOF))
+        value, block = _prove_with(prices, goal, search, deadline.share(settings.proof))
         if value > bound.value:
             closed = value >= start.bottleneck * (1 - PROOF_TOLERANCE)
             bound = Bound(value, PRICED, closed, {"prices": prices.tolist(), "seed": controls.options.seed})
             controls.report(Progress(PRICED, time.monotonic() - begin, None, value, None))
-        if value >= goal * (1 - _CLOSE):
+        if value >= goal * (1 - settings.close):  # the goal is proved
             if goal >= search.ceiling:
-                bound = replace(bound, optimal=True)
-                break
-            goal += (search.ceiling - goal) * (0.5 if goal < _NEARLY * search.ceiling else 1.0)
-        elif block is not None:
+                return replace(bound, optimal=True)
+            goal += (search.ceiling - goal) * (0.5 if goal < settings.nearly * search.ceiling else 1.0)
+        elif block is not None:  # a block stands in the way, and corrects the prices
             cost, is_new = search.cost(block), search.add(block)
-            solved = value >= cost * (1 - _CLOSE)
+            solved = value >= cost * (1 - settings.close)
             if solved and not is_new:  # the search for prices has it in view and can do no better
-                bound = replace(bound, optimal=True)
-                break
-            search.improve(_MORE_ROUNDS, deadline.share(_MORE))
+                return replace(bound, optimal=True)
+            search.improve(settings.more_rounds, deadline.share(settings.more))
             # What these prices were worth at most lies above the bound and below the goal.
             goal = (goal + cost) / 2
-            goal += 0.0 if solved else (bound.value - goal) * _RETREAT
-        elif deadline.left < _LITTLE * whole:
+            goal += 0.0 if solved else (bound.value - goal) * settings.retreat
+        elif deadline.left < settings.little * whole:
             break
-        else:
-            goal += (bound.value - goal) * _RETREAT
-    return Result(PRICED, instance, start, bound)
+        else:  # the proof took too long
+            goal += (bound.value - goal) * settings.retreat
+    return bound
 
 
 def _prove_with(
@@ -149,7 +174,7 @@ def _prove_with(
     """
     cheapest = None
     while goal > 0:
-        tree = BlockTree(search.instance, prices, goal, deadline.share(_PAIRS))
+        tree = BlockTree(search.instance, prices, goal, deadline.share(_SETTINGS.pairs))
         proved, block = tree.explore(deadline)
         if proved:
             return goal, cheapest

@@ -50,7 +50,7 @@ def test_the_key_tells_runs_apart(change: dict[str, Any]) -> None:
 def test_a_failure_is_a_line() -> None:
     """An exception of a method becomes the error text of its run."""
     run = jobs_of(questions([2]), ["exact"], SolveOptions(solver="no-such-solver"))[0].run()
-    assert run["error"].startswith("InputError: There is no solver called 'no-such-solver'")
+    assert run["error"].startswith("InputError: There is no solver 'no-such-solver'")
     assert run["bound"] is None
 
 
