@@ -77,6 +77,7 @@ class TrainingInstance:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.__dict__.pop("arrays", None)  # made anew, read-only: kernels are compiled for that
         if self.replica_share is not None:
             freeze(self.replica_share)  # pickling forgets it
 

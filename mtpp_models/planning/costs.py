@@ -45,7 +45,7 @@ class ScaledTraining:
     Parameters
     ----------
     instance : TrainingInstance
-    windows : LinkSpeeds
+    speeds : LinkSpeeds
         Bandwidths along the order of the devices; plans use all of them.
     unit : float
         Positive [s].
@@ -54,7 +54,7 @@ class ScaledTraining:
     """
 
     instance: TrainingInstance
-    windows: LinkSpeeds
+    speeds: LinkSpeeds
     unit: float
     ceiling: float
 
@@ -66,7 +66,7 @@ class ScaledTraining:
     @property
     def V(self) -> int:  # noqa: N802
         """Number of devices."""
-        return len(self.windows.within) - 1
+        return len(self.speeds.within) - 1
 
     @property
     def M(self) -> int:  # noqa: N802
@@ -82,7 +82,7 @@ class ScaledTraining:
     def allreduce(self, stage: Stage) -> float:
         """Time of the AllReduce, A."""
         k, e, i, r = stage
-        return _over(2 * (r - 1) * (self._params[e] - self._params[k]), r * float(self.windows.within[i + r, r]))
+        return _over(2 * (r - 1) * (self._params[e] - self._params[k]), r * float(self.speeds.within[i + r, r]))
 
     def load(self, stage: Stage) -> float:
         """Time that the stage and its AllReduce take in an iteration, M (f + b) + A."""
@@ -91,7 +91,7 @@ class ScaledTraining:
     def transfers(self, channel: Channel) -> tuple[float, float]:
         """Transfer times of a microbatch to the next stage and back, c^f and c^b."""
         k, i, q, r = channel
-        forth, back = self.windows.forth[i, q, r], self.windows.back[i, q, r]
+        forth, back = self.speeds.forth[i, q, r], self.speeds.back[i, q, r]
         there, here = self._between
         return _over(there[k - 1], q * r * float(forth)), _over(here[k - 1], q * r * float(back))
 

@@ -102,11 +102,11 @@ def solve_replication(
         raise InputError(f"The slack is {slack}; it must be 1 or more, and finite.")
     driver = find_solver(options.solver)
     places = np.asarray(order, dtype=np.int64).tolist()
-    windows = speeds_along(instance.cluster, places)
+    speeds = speeds_along(instance.cluster, places)
     if len(places) < instance.cluster.n:
         raise InputError(f"The order names {len(places)} of {instance.cluster.n} devices; name all of them.")
     if start is None:
-        points = z_points(instance, windows, math.inf, np.ones(1))
+        points = z_points(instance, speeds, math.inf, np.ones(1))
         if not len(points.first):
             raise InputError("No plan along this order fits into memory, or links are missing; use another order.")
         cuts, replicas, _ = points.stages(int(points.first[0]))
@@ -114,7 +114,7 @@ def solve_replication(
     stages = _stages_along(instance, start, places)
     work, ceiling = _work(instance), slack * chosen.cost(start)
     unit = max(work, ceiling / _FAR) or 1.0
-    data = ScaledTraining(instance, windows, unit, ceiling / unit)
+    data = ScaledTraining(instance, speeds, unit, ceiling / unit)
     with catch_interrupt() as interrupted:
         model = chosen.build(data)
         chosen.start(model, stages)

@@ -77,8 +77,8 @@ def test_models_agree_with_prm_and_z_dp() -> None:
     assert answer.cost == EXACT(least, rel=1e-9)
     assert answer.proved
     z = solve_replication(instance, order, form="makespan", start=found[3])
-    windows = speeds_along(instance.cluster, order)
-    assert z.cost == EXACT(least_z(instance, windows, math.inf, allow_idle=False), rel=1e-9)
+    speeds = speeds_along(instance.cluster, order)
+    assert z.cost == EXACT(least_z(instance, speeds, math.inf, allow_idle=False), rel=1e-9)
     assert z.proved
 
 
