@@ -1,31 +1,49 @@
-"""Certificate files, ``mtpp-certificate/1``, as raw records: what a file states, and nothing that is believed."""
+"""Certificates as raw records: what a file states about its answer, and nothing that is believed.
+
+Certificates of partitions are files of their own, ``mtpp-certificate/1``. Files of plans and of placements are
+certificates when they hold their question. `Envelope` is what all three have.
+"""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any, ClassVar
 
-from instances.errors import InputError
-from instances.graph.graph_file import graph_from_document
-from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
-from instances.partitioning.problem import Instance, Platform
+from instances.json_files import Value
 
-__all__ = ["SOLVER_NAMES", "Certificate", "Claim", "Stated", "read_certificate", "read_claim", "recheck"]
+__all__ = [
+    "PARTITIONING",
+    "PLACEMENT",
+    "PLANNING",
+    "SOLVER_NAMES",
+    "Claim",
+    "Envelope",
+    "check_question",
+    "envelope",
+    "read_claim",
+    "recheck",
+]
 
 #: Solvers that a certificate may name; others could be programs of a stranger.
 SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress")
 
+#: The problems, whose bounds have methods of their own.
+PARTITIONING, PLANNING, PLACEMENT = "partitioning", "planning", "placement"
+
 #: What checks the bounds of a method again; those of solvers are trusted.
 _RECHECKS = {
-    "simple": "formula",
-    "pinned": "minimum cuts",
-    "pigeonhole": "minimum cuts",
-    "ideals": "ideals",
-    "carried": "trusted",
-    "priced": "trusted",
+    PARTITIONING: {
+        "simple": "formula",
+        "pinned": "minimum cuts",
+        "pigeonhole": "minimum cuts",
+        "ideals": "ideals",
+        "carried": "trusted",
+        "priced": "trusted",
+    },
+    PLANNING: {"z-any-order": "trusted"},
+    PLACEMENT: {"simple": "formula"},
 }
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
@@ -35,19 +53,26 @@ _OF_SOLVERS = re.compile(
 
 #: What the parameters of a bound may hold.
 _PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "time_limit", "gap", "threads", "seed")
-_PLATFORM = ("k", "bandwidth", "memory", "activation_buffer")
 _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
 
 
-def recheck(method: str) -> str | None:
+def recheck(method: str, problem: str = PARTITIONING) -> str | None:
     """What checks a bound of this method again.
+
+    Parameters
+    ----------
+    method : str
+    problem : str
+        `PARTITIONING`, `PLANNING` or `PLACEMENT`.
 
     Returns
     -------
     str, optional
         "formula", "minimum cuts", "ideals", or "trusted"; None where there is no such method.
     """
-    return _RECHECKS.get(method) or ("trusted" if _OF_SOLVERS.fullmatch(method) else None)
+    if problem == PARTITIONING and _OF_SOLVERS.fullmatch(method):
+        return "trusted"
+    return _RECHECKS[problem].get(method)
 
 
 @dataclass(frozen=True)
@@ -70,6 +95,8 @@ class Claim:
         Of the solver.
     recheck : str
         What is said to check it again.
+    kind : str
+        What does check it again.
     """
 
     place: str
@@ -79,93 +106,96 @@ class Claim:
     solver: str | None
     version: str | None
     recheck: str
+    kind: str
 
 
-@dataclass(frozen=True)
-class Stated:
-    """A partition as a file states it; nothing is checked yet.
-
-    Parameters
-    ----------
-    block, order : tuple of int
-    platform : Platform
-    graph_hash : str
-    bottleneck : float
-    stages : tuple of tuple of str
-    """
-
-    block: tuple[int, ...]
-    order: tuple[int, ...]
-    platform: Platform
-    graph_hash: str
-    bottleneck: float
-    stages: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """A certificate as a file states it: a question, and claims about it that nobody has checked yet.
+@dataclass(frozen=True, kw_only=True)
+class Envelope:
+    """What every certificate states about its answer, whatever the problem.
 
     Parameters
     ----------
     file : str
-    instance : Instance
-    graph_hash : str
-    partition : Stated, optional
-    bottleneck, bound, ratio : float, optional
+    cost, bound, ratio : float, optional
+        Of the answer, the best of the bounds, and the one over the other.
     claims : tuple of Claim
         The bounds.
     """
 
     file: str
-    instance: Instance
-    graph_hash: str
-    partition: Stated | None
-    bottleneck: float | None
+    cost: float | None
     bound: float | None
     ratio: float | None
     claims: tuple[Claim, ...]
 
+    #: What the answer and its cost are called.
+    answer_name: ClassVar[str]
+    cost_name: ClassVar[str]
 
-def read_certificate(path: str | Path) -> Certificate:
-    """Read a certificate file without believing it.
+    @property
+    def label(self) -> str:
+        """What the question is called."""
+        raise NotImplementedError
+
+    @property
+    def time_unit(self) -> str:
+        """Of the cost."""
+        raise NotImplementedError
+
+
+def check_question(document: Value, members: Iterable[str], verb: str) -> None:
+    """Refuse an answer that does not say which question it answers, as files of before do.
 
     Parameters
     ----------
-    path : str or Path
-
-    Returns
-    -------
-    Certificate
+    document : Value
+    members : iterable of str
+        That make a certificate of it.
+    verb : str
+        That writes them.
 
     Raises
     ------
     InputError
-        If the file is not a certificate, its graph or platform is none, or it names a field, a method or a solver that
-        this project does not have; the message names the place.
+        If a member is missing.
     """
-    document = read_json(path)
-    document.check_format(CERTIFICATE_FORMAT)
-    names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
-    fields = document.members(names)
-    if fields["partition"].data is None and not fields["bounds"].items():
-        document.fail("it holds neither a partition nor a bound; there is nothing to check.")
-    question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"))
-    graph = graph_from_document(question["graph"])
-    return Certificate(
-        file=str(path),
-        instance=Instance(graph, _platform(fields["instance"], question), question["name"].text()),
-        graph_hash=question["graph_hash"].text(),
-        partition=None if fields["partition"].data is None else _stated(fields["partition"]),
-        bottleneck=_optional(fields["bottleneck"]),
-        bound=_optional(fields["bound"]),
-        ratio=_optional(fields["ratio"]),
-        claims=tuple(read_claim(value) for value in fields["bounds"].items()),
-    )
+    for name in members:
+        if name not in document.open_members(()):
+            document.fail(f"its question and bounds are missing (no '{name}'); write it anew with mtpp {verb} --out.")
 
 
-def read_claim(value: Value) -> Claim:
+def envelope(fields: Mapping[str, Value], cost: str, problem: str) -> dict[str, Any]:
+    """Parameters of an `Envelope` from the members of a file.
+
+    Parameters
+    ----------
+    fields : mapping of str to Value
+    cost : str
+        Name of the member that holds the cost.
+    problem : str
+        As for `recheck`.
+
+    Raises
+    ------
+    InputError
+        As `read_claim`, and if a number is none.
+    """
+    numbers = {"cost": fields[cost], "bound": fields["bound"], "ratio": fields["ratio"]}
+    return {
+        "file": fields["bounds"].file,
+        **{name: value.optional_number() for name, value in numbers.items()},
+        "claims": tuple(read_claim(value, problem) for value in fields["bounds"].items()),
+    }
+
+
+def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
     """A bound of a certificate.
+
+    Parameters
+    ----------
+    value : Value
+    problem : str
+        As for `recheck`.
 
     Raises
     ------
@@ -173,10 +203,10 @@ def read_claim(value: Value) -> Claim:
         If a field is missing, unknown or of the wrong kind, or names a method or a solver that there is not.
     """
     fields = value.members(_CLAIM)
-    if not isinstance(fields["optimal"].data, bool):
-        fields["optimal"].fail("expected true or false.")
+    fields["optimal"].truth()
     method, solver = fields["method"].text(), _optional_text(fields["solver"])
-    if recheck(method) is None:
+    kind = recheck(method, problem)
+    if kind is None:
         fields["method"].fail(f"there is no method {method!r} (mtpp list models).")
     if solver is not None and solver not in SOLVER_NAMES:
         fields["solver"].fail(f"there is no solver {solver!r}; known are {', '.join(SOLVER_NAMES)}.")
@@ -190,39 +220,8 @@ def read_claim(value: Value) -> Claim:
         solver=solver,
         version=_optional_text(fields["version"]),
         recheck=fields["recheck"].text(),
+        kind=kind,
     )
-
-
-def _stated(value: Value) -> Stated:
-    value.check_format(PARTITION_FORMAT)
-    names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages")
-    fields = value.members(names)
-    fields["graph"].text()
-    return Stated(
-        block=tuple(fields["block"].whole_numbers()),
-        order=tuple(fields["order"].whole_numbers()),
-        platform=_platform(value, fields),
-        graph_hash=fields["graph_hash"].text(),
-        bottleneck=fields["bottleneck"].number(),
-        stages=tuple(tuple(_texts(stage)) for stage in fields["stages"].items()),
-    )
-
-
-def _texts(value: Value) -> Iterator[str]:
-    return (item.text() for item in value.items())
-
-
-def _platform(place: Value, fields: dict[str, Value]) -> Platform:
-    bandwidth, memory, buffer = (_optional(fields[name]) for name in _PLATFORM[1:])
-    rate, limit = (math.inf if number is None else number for number in (bandwidth, memory))
-    try:
-        return Platform(fields["k"].whole(), rate, limit, buffer)
-    except InputError as error:
-        place.fail(str(error))
-
-
-def _optional(value: Value) -> float | None:
-    return None if value.data is None else value.number()
 
 
 def _optional_text(value: Value) -> str | None:

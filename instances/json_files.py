@@ -89,13 +89,15 @@ class Value:
         prefix = f"{self.path}." if self.path else ""
         return {name: Value(data, self.file, prefix + name) for name, data in self.data.items()}
 
-    def check_format(self, expected: str) -> None:
-        """Refuse an object whose member `format` says something else."""
+    def check_format(self, *expected: str) -> str:
+        """The member `format` of an object; refused if it is none of the expected ones."""
         found = self.open_members(("format",))["format"]
-        if found.text() in _CONTENTS and found.data != expected:
-            self.fail(f"this is {_CONTENTS[found.data]} ({found.data}); expected {_CONTENTS[expected]} ({expected}).")
-        if found.data != expected:
-            found.fail(f"unknown format '{found.data}'; expected '{expected}'.")
+        if found.text() in expected:
+            return found.text()
+        if found.data in _CONTENTS:
+            contents = " or ".join(f"{_CONTENTS[name]} ({name})" for name in expected)
+            self.fail(f"this is {_CONTENTS[found.data]} ({found.data}); expected {contents}.")
+        found.fail(f"unknown format '{found.data}'; expected {' or '.join(map(repr, expected))}.")
 
     def items(self) -> list[Value]:
         """Items of a list."""
@@ -114,6 +116,10 @@ class Value:
         if not math.isfinite(number):
             self.fail("the number is too large; it must be finite.")
         return number
+
+    def optional_number(self) -> float | None:
+        """A finite number, or None where the file says null."""
+        return None if self.data is None else self.number()
 
     def whole(self) -> int:
         """A whole number."""
@@ -140,6 +146,16 @@ class Value:
         if not isinstance(self.data, str):
             self._expected("a string")
         return str(self.data)
+
+    def truth(self) -> bool:
+        """True or false."""
+        if not isinstance(self.data, bool):
+            self.fail("expected true or false.")
+        return self.data
+
+    def texts(self) -> list[str]:
+        """A list of strings."""
+        return [item.text() for item in self.items()]
 
     def _expected(self, what: str) -> NoReturn:
         shown = "".join(islice(_ENCODER.iterencode(self.data), _SHOWN))  # which may be large and deep

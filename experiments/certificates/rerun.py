@@ -5,20 +5,24 @@ This is no second opinion: the models and solvers of this machine speak once mor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from experiments.verification.verdict import Check, Verdict
-from instances import Instance, Partition
-from instances.certificate_file import Certificate, Claim
+from instances import Partition
+from instances.certificate_file import Claim
 from instances.deadline import Deadline
 from instances.errors import printable
 from instances.interrupts import catch_interrupt
+from instances.partitioning.stated import Certificate
+from instances.planning.stated import StatedPlan
 from mtpp_models import SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.planning.guarantees import iteration_bound
 
-__all__ = ["rerun"]
+__all__ = ["RERUNS", "rerun"]
 
 #: Two runs of a solver to the end may prove bounds that differ by this part: 1e-6 is its tolerance, 1e-6 our margin.
 _SOLVER = 4e-6
@@ -48,8 +52,7 @@ def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
     KeyboardInterrupt
         At Ctrl-C.
     """
-    deadline = Deadline.after(time_limit)
-    known, proved = _partition(verdict), verdict.proved_bound or 0
+    deadline, proved = Deadline.after(time_limit), verdict.proved_bound or 0
     checks, faults = list(verdict.checks), list(verdict.faults)
     for i in sorted(range(len(checks)), key=lambda i: -checks[i].claim.value):
         check = checks[i]
@@ -58,36 +61,36 @@ def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
         if deadline.left < _SHORTEST:
             checks[i] = check._replace(how=f"{check.how}; not confirmed, no time was left")
             continue
-        checks[i] = _again(verdict.certificate, check, known, deadline.left)
+        checks[i] = _again(verdict, check, deadline.left)
         if checks[i].fault:
             faults.append(f"{check.claim.place} ({check.claim.method}): {checks[i].fault}")
     return replace(verdict, checks=tuple(checks), faults=tuple(faults))
 
 
-def _partition(verdict: Verdict) -> Partition | None:
-    stated = verdict.certificate.partition
-    if stated is None or verdict.bottleneck is None:
-        return None
-    return Partition(verdict.certificate.instance, stated.block, stated.order)
-
-
-def _again(certificate: Certificate, check: Check, known: Partition | None, time_limit: float) -> Check:
-    claim, instance = check.claim, certificate.instance
-    if claim.method == "priced":
-        return _search_again(instance, check, time_limit)
-    if claim.method == "carried" or claim.solver is None:
+def _again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    method = check.claim.method
+    if method not in RERUNS and check.claim.solver is None:
         return check
-    name = claim.method.removesuffix("-lp")
+    return RERUNS.get(method, _solve_again)(verdict, check, time_limit)
+
+
+def _solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Let the named solver work on the same model."""
+    claim, certificate = check.claim, _of_partition(verdict)
+    known, name = None, claim.method.removesuffix("-lp")
+    if certificate.partition is not None and verdict.cost is not None:
+        known = Partition(certificate.instance, certificate.partition.block, certificate.partition.order)
+    assert claim.solver is not None
     try:
         options = SolveOptions(claim.solver, time_limit)
-        result = solve(instance, name, options, start=known, relaxation=name != claim.method)
+        result = solve(certificate.instance, name, options, start=known, relaxation=name != claim.method)
     except SolverNotAvailableError as error:
         return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
     if result.interrupted:
         raise KeyboardInterrupt
     assert result.bound is not None
-    if result.partition is not None and claim.value > result.partition.bottleneck * (1 + _ROUNDING):
-        fault = f"value {claim.value!r} is claimed, a partition of {result.partition.bottleneck!r} exists"
+    if result.cost is not None and claim.value > result.cost * (1 + _ROUNDING):
+        fault = f"value {claim.value!r} is claimed, a partition of {result.cost!r} exists"
         return check._replace(how="false", fault=fault)
     if claim.value <= result.bound.value * (1 + _SOLVER):
         return check._replace(how=f"{check.how}; confirmed by {result.solver} on this machine", confirmed=True)
@@ -97,9 +100,29 @@ def _again(certificate: Certificate, check: Check, known: Partition | None, time
     return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
 
 
-def _search_again(instance: Instance, check: Check, time_limit: float) -> Check:
-    """Look once more for a block that is worth its share of the stated prices and costs too little."""
+def _stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """What follows from other bounds is as good as these."""
+    return check
+
+
+def _plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """Run the program over stages once more, up to the claim and no further."""
+    assert isinstance(verdict.certificate, StatedPlan)
     claim = check.claim
+    value = iteration_bound(verdict.certificate.instance, ceiling=claim.value * (1 + _SOLVER)).value
+    if claim.value <= value * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
+    return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
+
+
+def _of_partition(verdict: Verdict) -> Certificate:
+    assert isinstance(verdict.certificate, Certificate)
+    return verdict.certificate
+
+
+def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Look once more for a block that is worth its share of the stated prices and costs too little."""
+    claim, instance = check.claim, _of_partition(verdict).instance
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(time_limit, interrupted)
         tree = BlockTree(instance, _prices(claim), claim.value * (1 - _ROUNDING), deadline.share(0.25))
@@ -125,3 +148,11 @@ def _search_again(instance: Instance, check: Check, time_limit: float) -> Check:
 
 def _prices(claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     return np.array(claim.parameters.open_members(("prices",))["prices"].numbers())
+
+
+#: Method to what runs it again; all others are of solvers.
+RERUNS: dict[str, Callable[[Verdict, Check, float], Check]] = {
+    "priced": _search_again,
+    "carried": _stay,
+    "z-any-order": _plan_again,
+}

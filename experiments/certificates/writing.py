@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from experiments.certificates.plan_certificate import PlanResult
 from instances import InputError, Result, combine
-from instances.certificate_file import SOLVER_NAMES, recheck
+from instances.certificate_file import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
 from instances.json_files import CERTIFICATE_FORMAT
 from instances.partitioning.partition_file import partition_document
+from instances.placement.placement import Placement
+from instances.placement.placement_file import placement_document
+from instances.placement.problem import PlacementInstance
+from instances.placement.stated import question_document as placement_question
+from instances.planning.plan_files import operations_document, plan_document
+from instances.planning.question_file import question_document as plan_question
 
-__all__ = ["bound_document", "certificate_document"]
+__all__ = ["bound_document", "certificate_document", "placement_certificate", "plan_certificate"]
 
 
-def certificate_document(answers: list[Result]) -> dict[str, Any]:
-    """The answers to one instance as the JSON document of a certificate.
+def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
+    """The answers to one question of partitioning as the JSON document of a certificate.
 
     Raises
     ------
@@ -23,8 +31,6 @@ def certificate_document(answers: list[Result]) -> dict[str, Any]:
         If a bound comes from a method or a solver that nobody who reads the certificate can look up.
     """
     best = combine(*answers)
-    for answer in answers:
-        _check_names(answer)
     graph, platform = best.instance.graph, best.instance.platform
     return {
         "format": CERTIFICATE_FORMAT,
@@ -38,14 +44,52 @@ def certificate_document(answers: list[Result]) -> dict[str, Any]:
             "graph": graph_document(graph),
         },
         "partition": None if best.partition is None else partition_document(best.partition),
-        "bottleneck": None if best.partition is None else best.partition.bottleneck,
-        "bound": None if best.bound is None else best.bound.value,
-        "ratio": None if best.ratio is None else _finite(best.ratio),
-        "bounds": [bound_document(answer) for answer in answers if answer.bound is not None],
+        "bottleneck": best.cost,
+        **_claims(answers, PARTITIONING),
     }
 
 
-def bound_document(answer: Result) -> dict[str, Any]:
+def plan_certificate(answers: Sequence[PlanResult]) -> dict[str, Any]:
+    """The answers to one question of planning as the JSON document of a plan file with question, time and bounds.
+
+    Raises
+    ------
+    InputError
+        If no answer is a single pipeline, and as `certificate_document`.
+    """
+    best = combine(*answers)
+    plan = None if best.answer is None else best.answer.plan
+    if best.answer is None or plan is None:
+        raise InputError(f"{best.instance.label}: several pipelines side by side are no plan; use another planner.")
+    return {
+        **plan_document(plan),
+        "instance": plan_question(best.instance),
+        "operations": operations_document(best.answer.schedules[0]),
+        "time": best.cost,
+        **_claims(answers, PLANNING),
+    }
+
+
+def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]]) -> dict[str, Any]:
+    """The answers to one question of placement as the JSON document of a placement file with question and bounds.
+
+    Raises
+    ------
+    InputError
+        If there is no placement, and as `certificate_document`.
+    """
+    best = combine(*answers)
+    if best.answer is None:
+        raise InputError(f"{best.instance.label}: there is no placement to write.")
+    return {
+        **placement_document(best.answer),
+        "instance": placement_question(best.instance),
+        "sequence": list(best.answer.timeline.sequence),
+        **_claims(answers, PLACEMENT),
+    }
+
+
+def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dict[str, Any]:
     """The bound of an answer, with what a check of it needs."""
     assert answer.bound is not None
     solver, _, version = (answer.solver or "").partition(" ")
@@ -57,16 +101,28 @@ def bound_document(answer: Result) -> dict[str, Any]:
         "solver": solver or None,
         "version": version or None,
         "seconds": sum(answer.seconds.values()),
-        "recheck": recheck(answer.bound.method) or "trusted",
+        "recheck": recheck(answer.bound.method, problem) or "trusted",
     }
 
 
-def _check_names(answer: Result) -> None:
+def _claims(answers: Sequence[Result[Any, Any]], problem: str) -> dict[str, Any]:
+    """The best bound, the ratio and all bounds, by the same names for all problems."""
+    best = combine(*answers)
+    for answer in answers:
+        _check_names(answer, problem)
+    return {
+        "bound": None if best.bound is None else best.bound.value,
+        "ratio": None if best.ratio is None else _finite(best.ratio),
+        "bounds": [bound_document(answer, problem) for answer in answers if answer.bound is not None],
+    }
+
+
+def _check_names(answer: Result[Any, Any], problem: str) -> None:
     """Refuse what a reader of the certificate could not look up."""
     solver = (answer.solver or "").partition(" ")[0]
     if answer.bound is None:
         return
-    if recheck(answer.bound.method) is None:
+    if recheck(answer.bound.method, problem) is None:
         raise InputError(f"A certificate cannot hold a bound of {answer.bound.method!r}; name a model of the registry.")
     if solver and solver not in SOLVER_NAMES:
         raise InputError(f"A certificate cannot hold a bound of {solver!r}; solvers are {', '.join(SOLVER_NAMES)}.")

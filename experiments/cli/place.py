@@ -17,6 +17,7 @@ from experiments.cli.words import Without, takes_words
 from instances.errors import InputError
 
 if TYPE_CHECKING:
+    from instances import Result
     from instances.placement.placement import Placement
     from instances.placement.problem import PlacementInstance
 
@@ -96,16 +97,18 @@ def place(
 
     import numpy as np
 
+    from experiments.certificates.writing import placement_certificate
     from experiments.progress import LiveLine
     from experiments.text_tables import aligned
     from heuristics.limits import Limits
     from heuristics.placement import PLACERS
+    from instances import Bound, Result
     from instances.deadline import Deadline
     from instances.interrupts import catch_interrupt
+    from instances.json_files import write_json
     from instances.lookup import find
     from instances.placement.grouping import GROUPS, group_nodes
     from instances.placement.placement import Placement
-    from instances.placement.placement_file import save_placement
 
     placer = find(PLACERS, method, "placer")
     grouping = group_nodes(instance.graph, groups or GROUPS)
@@ -114,10 +117,12 @@ def place(
         limits = Limits(Deadline.after(time_limit, interrupted))
         found = placer.run(grouped, np.random.default_rng(seed), limits)
     placement = Placement(instance, found.device[grouping.group])
-    row = placement_row(placement, method, grouping.graph.n)
+    bound = Bound(instance.lower_bound, "simple", optimal=False)
+    answer = Result(method, instance, placement, bound, interrupted=interrupted.is_set())
+    row = placement_row(answer, grouping.graph.n)
     print(aligned(list(row), [list(row.values())]))
     if files.out is not None:
-        save_placement(placement, files.out)
+        write_json(files.out, placement_certificate([answer]))
     if files.plot is not None:
         from experiments.plots.placements import placement_figure
         from experiments.plots.style import save_figure
@@ -128,23 +133,21 @@ def place(
     return DONE if placement.fits else NOTHING
 
 
-def placement_row(placement: Placement, method: str, groups: int) -> dict[str, str]:
+def placement_row(answer: Result[PlacementInstance, Placement], groups: int) -> dict[str, str]:
     """Column to text; times are those of single nodes, not of the groups that were searched."""
-    from instances import Bound, Result
-
-    instance = placement.instance
-    result = Result(method, instance, placement, Bound(instance.lower_bound, "simple", optimal=False))
-    unit = instance.time_unit
+    placement, instance, unit = answer.answer, answer.instance, answer.instance.time_unit
+    assert placement is not None
+    assert answer.bound is not None
     return {
         "instance": instance.graph.name,
         "n": str(instance.graph.n),
         "groups": str(groups),
         "k": str(instance.devices),
-        "method": method,
+        "method": answer.method,
         f"step time [{unit}]": f"{placement.step_time:.6g}",
         "of one device": f"{placement.relative_time:.4f}",
-        f"bound [{unit}]": f"{instance.lower_bound:.6g}",
-        "ratio": f"{result.ratio:.4f}",
+        f"bound [{unit}]": f"{answer.bound.value:.6g}",
+        "ratio": f"{answer.ratio:.4f}",
         "peak [GiB]": f"{placement.peak_memory.max() / 2**30:.3g}",
         "fits": "yes" if placement.fits else "no",
     }

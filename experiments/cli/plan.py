@@ -105,7 +105,9 @@ class PlanningQuestion:
 class PlanFiles(Files):
     """Where a plan is written and drawn; the fields are the words of the command line."""
 
-    out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write the plan as JSON.")] = None
+    out: Annotated[
+        Path | None, options.of_files(metavar="FILE", help="Write the plan as JSON, with its question, time and bound.")
+    ] = None
     plot: Annotated[
         Path | None, options.of_files(metavar="FILE", help="Draw stages and schedule (.png, .svg or .pdf).")
     ] = None
@@ -131,9 +133,10 @@ def plan(
     import numpy as np
 
     from experiments.certificates.plan_certificate import certify_plan, guarantees
+    from experiments.certificates.writing import plan_certificate
     from experiments.progress import LiveLine
     from experiments.text_tables import aligned, left_aligned
-    from instances.planning.plan_files import save_plan
+    from instances.json_files import write_json
 
     with LiveLine(f"{instance.chain.name} on {instance.cluster.name}, {planner}"):
         answer = certify_plan(instance, np.random.default_rng(seed), planner)
@@ -154,7 +157,7 @@ def plan(
             raise InputError(
                 f"--out {files.out}: {planner} runs several pipelines side by side, which no plan file holds."
             )
-        save_plan(iteration.plan, files.out)
+        write_json(files.out, plan_certificate([answer]))
     return DONE
 
 

@@ -16,6 +16,7 @@ from instances.errors import InputError
 if TYPE_CHECKING:
     from experiments.verification.verdict import Verdict
     from instances import ComputationGraph
+    from instances.certificate_file import Envelope
 
 __all__ = ["verify"]
 
@@ -29,14 +30,15 @@ _PATIENCE = 20.0
 def verify(
     *,
     certificates: Annotated[
-        list[Path], typer.Argument(metavar="CERTIFICATE…", help="Files that certify or bound wrote with --out.")
+        list[Path],
+        typer.Argument(metavar="CERTIFICATE…", help="Files that certify, bound, plan or place wrote with --out."),
     ],
     ideals: Annotated[
         bool, typer.Option("--ideals", help="Also run the program over ideals again, in plain and slow code.")
     ] = False,
     rerun: Annotated[
         bool,
-        typer.Option("--rerun", help="Also let the solvers of this machine prove again what is trusted from them."),
+        typer.Option("--rerun", help="Also let the solvers and programs of this machine prove again what is trusted."),
     ] = False,
     time_limit: Annotated[
         float,
@@ -50,9 +52,11 @@ def verify(
 ) -> int:
     """Check certificates without the programs that made them.
 
-    Costs and combinatorial bounds are computed anew in code of their own, in exact numbers. What only a solver can say
-    is listed as trusted. Exit codes: 0 the ratio is proved again, or confirmed by --rerun; 4 it rests on trusted
-    bounds; 1 a number is false, or nothing came out in time; 2 the file is no certificate.
+    Costs and combinatorial bounds are computed anew in code of their own, in exact numbers: the bottleneck of a
+    partition, the time of a plan in the order of operations that its file states, the step time, memory and bound of a
+    placement. What only a solver can say, and the bound of a plan, is listed as trusted. Exit codes: 0 the ratio is
+    proved again, or confirmed by --rerun; 4 it rests on trusted bounds; 1 a number is false, or nothing came out in
+    time; 2 the file is no certificate, or lacks its question.
 
     Example: mtpp verify certificate.json --ideals --graph model.onnx
     """
@@ -87,12 +91,16 @@ def _verdict(
 ) -> Verdict:
     from dataclasses import replace
 
+    from experiments.runs.bounded import NotBoundedError
+    from experiments.verification.clock import OutOfTimeError
     from experiments.verification.verify import verify as check
-    from instances.certificate_file import read_certificate
+    from instances.json_files import read_json
 
-    certificate = read_certificate(file)
-    verdict = check(certificate, ideals=ideals, time_limit=time_limit)
-    if own is not None and (fault := _difference(certificate.instance.graph, own)):
+    try:
+        verdict = check(read_json(file), ideals=ideals, time_limit=time_limit)
+    except OutOfTimeError:
+        raise NotBoundedError(f"its cost was not known within {time_limit:g} s") from None
+    if own is not None and (fault := _difference(verdict.certificate, own)):
         verdict = replace(verdict, faults=(*verdict.faults, f"instance.graph: it is not {spec}: {fault}"))
     if rerun and not verdict.faults:
         from experiments.certificates.rerun import rerun as run_again
@@ -101,8 +109,14 @@ def _verdict(
     return verdict
 
 
-def _difference(stated: ComputationGraph, own: ComputationGraph) -> str:
-    """Why two graphs are not the same one; empty if they are."""
+def _difference(certificate: Envelope, own: ComputationGraph) -> str:
+    """Why the graph of a certificate is not the caller's; empty if it is."""
+    from instances.partitioning.stated import Certificate
+    from instances.placement.stated import StatedPlacement
+
+    if not isinstance(certificate, Certificate | StatedPlacement):
+        raise InputError(f"{certificate.file}: a plan has a chain and no graph to compare; leave out --graph.")
+    stated = certificate.instance.graph
     if (stated.n, stated.m) != (own.n, own.m):
         return f"{stated.n} nodes and {stated.m} edges against {own.n} and {own.m}"
     for v, (name, other) in enumerate(zip(stated.names, own.names, strict=True)):

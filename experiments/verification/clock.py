@@ -1,10 +1,29 @@
-"""The time that a check may take, which is the caller's to say."""
+"""What a check may take, which is the caller's to say."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
-__all__ = ["Clock", "OutOfTimeError"]
+__all__ = ["Clock", "Limits", "OutOfTimeError"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the caller grants to a check, whatever the file says.
+
+    Parameters
+    ----------
+    seconds : float
+    ideals : bool
+        Whether to run the program over ideals.
+    pairs : int
+        Most pairs of ideals to look at.
+    """
+
+    seconds: float
+    ideals: bool
+    pairs: int
 
 
 class OutOfTimeError(Exception):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from experiments.verification.clock import OutOfTimeError
 from experiments.verification.exact_instance import as_float
-from instances.certificate_file import Certificate, Claim
+from instances.certificate_file import Claim, Envelope
 from instances.errors import printable
 
-__all__ = ["ROUNDING", "Check", "Verdict", "ratio_of"]
+__all__ = ["ROUNDING", "Check", "Verdict", "check_claims", "faults_of_cost", "faults_of_sum", "is_near", "unequal"]
 
 #: Stated numbers are floats, computed in some order: they may differ by this part from what they mean.
 ROUNDING = Fraction(1, 10**9)
@@ -42,23 +44,26 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is left of a certificate after checking.
+    """What is true about a certificate.
 
     Parameters
     ----------
-    certificate : Certificate
-    bottleneck : Fraction, optional
-        Of the partition, computed here; None if there is none.
+    certificate : Envelope
+    cost : Fraction, optional
+        Of the answer, computed here; None if there is none.
     checks : tuple of Check
         One per bound.
     faults : tuple of str
         Each names a number, what is claimed and what it is.
+    standing : str
+        Of the answer, in words.
     """
 
-    certificate: Certificate
-    bottleneck: Fraction | None
+    certificate: Envelope
+    cost: Fraction | None
     checks: tuple[Check, ...]
     faults: tuple[str, ...]
+    standing: str = "feasible"
 
     @property
     def proved_bound(self) -> Fraction | None:
@@ -72,13 +77,13 @@ class Verdict:
 
     @property
     def proved_ratio(self) -> Fraction | None:
-        """Bottleneck over the best bound that was proved again here; None without one."""
-        return ratio_of(self.bottleneck, self.proved_bound)
+        """Cost over the best bound that was proved again here; None without one."""
+        return _ratio(self.cost, self.proved_bound)
 
     @property
     def stated_ratio(self) -> Fraction | None:
-        """Bottleneck over the best bound of all, trusted ones included."""
-        return ratio_of(self.bottleneck, self.stated_bound)
+        """Cost over the best bound of all, trusted ones included."""
+        return _ratio(self.cost, self.stated_bound)
 
     @property
     def rests_on_trust(self) -> bool:
@@ -89,19 +94,16 @@ class Verdict:
 
     def headlines(self) -> list[tuple[str, str]]:
         """Labels and words: what is asked, and what is known about it."""
-        instance = self.certificate.instance
-        unit = printable(instance.graph.time_unit)
-        lines = [
-            ("certificate", printable(self.certificate.file)),
-            ("instance", f"{printable(instance.name)}, k = {instance.k}, graph {instance.graph.content_hash}"),
-        ]
+        certificate = self.certificate
+        lines = [("certificate", printable(certificate.file)), ("instance", printable(certificate.label))]
         if self.faults:
             return [*lines, ("FALSE", f"{len(self.faults)} of its numbers do not hold")]
-        partition = "none"
-        if self.bottleneck is not None:
-            partition = f"feasible, bottleneck {as_float(self.bottleneck):.6g} {unit}, computed anew"
+        answer = "none"
+        if self.cost is not None:
+            cost = f"{certificate.cost_name} {as_float(self.cost):.6g} {printable(certificate.time_unit)}"
+            answer = f"{self.standing}, {cost}, computed anew"
         best = max(self.checks, key=lambda check: check.claim.value, default=None)
-        lines.append(("partition", partition))
+        lines.append((certificate.answer_name, answer))
         lines.append(("ratio", f"{_rounded_up(self.proved_ratio)} by bounds re-proved here alone"))
         if best is not None and best.proved is None:
             label = "TRUSTED" if self.rests_on_trust else ""
@@ -110,21 +112,89 @@ class Verdict:
 
     def table(self) -> list[tuple[str, ...]]:
         """One row per bound, after a header."""
-        unit = printable(self.certificate.instance.graph.time_unit)
-        rows: list[tuple[str, ...]] = [("method", f"value [{unit}]", "over bottleneck", "check")]
+        unit = printable(self.certificate.time_unit)
+        rows: list[tuple[str, ...]] = [("method", f"value [{unit}]", f"over {self.certificate.cost_name}", "check")]
         for claim, _, how, *_ in self.checks:
-            share = f"{as_float(Fraction(claim.value) / self.bottleneck):.6f}" if self.bottleneck else "–"
+            share = f"{as_float(Fraction(claim.value) / self.cost):.6f}" if self.cost else "–"
             rows.append((claim.method, f"{claim.value:.6g}", share, how))
         return rows
 
 
-def ratio_of(bottleneck: Fraction | None, bound: Fraction | None) -> Fraction | None:
-    """At least 1; None if one of them is missing, or the bound is 0 and the bottleneck is not."""
-    if bottleneck is None or bound is None:
+def check_claims(
+    certificate: Envelope, check: Callable[[Claim], Check], time_limit: float
+) -> tuple[tuple[Check, ...], list[str]]:
+    """Prove each bound again, if its method allows that.
+
+    Parameters
+    ----------
+    certificate : Envelope
+    check : callable
+        May raise `OutOfTimeError`.
+    time_limit : float
+        That is then told to people.
+
+    Returns
+    -------
+    tuple of Check, list of str
+        The faults of the bounds, with their places.
+    """
+    checks = tuple(_check(claim, check, time_limit) for claim in certificate.claims)
+    return checks, [f"{found.claim.place} ({found.claim.method}): {found.fault}" for found in checks if found.fault]
+
+
+def _check(claim: Claim, check: Callable[[Claim], Check], time_limit: float) -> Check:
+    if claim.recheck != claim.kind:
+        return Check(claim, None, "false", f"recheck is {claim.recheck!r} but this method has {claim.kind!r}")
+    try:
+        return check(claim)
+    except OutOfTimeError:
+        return Check(claim, None, f"not re-checked within {time_limit:g} s")
+
+
+def faults_of_cost(place: str, claimed: float | None, cost: Fraction) -> Iterator[str]:
+    """The cost that a file states, against the one that was computed here."""
+    if claimed is None or not is_near(claimed, cost):
+        yield unequal(place, claimed, as_float(cost))
+
+
+def faults_of_sum(certificate: Envelope, cost: Fraction | None) -> Iterator[str]:
+    """Bounds against the cost, and the numbers that sum the certificate up."""
+    best = max((claim.value for claim in certificate.claims), default=None)
+    if cost is None and certificate.cost is not None:
+        yield f"{certificate.cost_name}: {certificate.cost!r} is claimed without a {certificate.answer_name}"
+    for claim in certificate.claims:
+        if cost is not None and Fraction(claim.value) > cost * (1 + ROUNDING):
+            above = f"{claim.value!r} is above the {certificate.cost_name} {as_float(cost)!r}"
+            yield f"{claim.place}.value ({claim.method}): {above}"
+    if certificate.bound != best:
+        yield unequal("bound", certificate.bound, best)
+    ratio = _ratio(cost, None if best is None else Fraction(best))
+    claimed = certificate.ratio
+    if claimed is None:  # files have no number for a ratio beyond the largest
+        same = ratio is None or math.isinf(as_float(ratio))
+    else:
+        same = ratio is not None and abs(Fraction(claimed) - ratio) <= 2 * ROUNDING * ratio
+    if not same:
+        yield unequal("ratio", claimed, None if ratio is None else as_float(ratio))
+
+
+def is_near(claimed: float, true: Fraction) -> bool:
+    """Whether a stated number is what it means, up to `ROUNDING`."""
+    return abs(Fraction(claimed) - true) <= ROUNDING * true
+
+
+def unequal(place: str, claimed: object, true: object) -> str:
+    """One line for a number that does not hold."""
+    return f"{place}: {claimed!r} is claimed, {true!r} is recomputed"
+
+
+def _ratio(cost: Fraction | None, bound: Fraction | None) -> Fraction | None:
+    """At least 1; None if one of them is missing, or the bound is 0 and the cost is not."""
+    if cost is None or bound is None:
         return None
     if bound > 0:
-        return max(Fraction(1), bottleneck / bound)
-    return Fraction(1) if bottleneck == 0 else None
+        return max(Fraction(1), cost / bound)
+    return Fraction(1) if cost == 0 else None
 
 
 def _rounded_up(ratio: Fraction | None) -> str:

@@ -10,11 +10,9 @@ from instances.errors import InputError
 from instances.json_files import PLACEMENT_FORMAT, read_json, write_json
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from instances.placement.stated import QUESTION, SHOWN
 
-__all__ = ["PLACEMENT_FORMAT", "placement_document", "read_placement", "save_placement"]
-
-
-_OPTIONAL = ("graph", "bandwidth", "memory", "step_time", "peak_memory", "nodes")
+__all__ = ["placement_document", "read_placement", "save_placement"]
 
 
 def placement_document(placement: Placement) -> dict[str, Any]:
@@ -57,7 +55,7 @@ def read_placement(path: str | Path, instance: PlacementInstance) -> Placement:
         If the file cannot be read, or was made for another graph or number of devices.
     """
     document = read_json(path)
-    fields = document.members(("format", "graph_hash", "devices", "device"), _OPTIONAL)
+    fields = document.members(("format", "graph_hash", "devices", "device"), (*SHOWN, *QUESTION))
     document.check_format(PLACEMENT_FORMAT)
     if fields["graph_hash"].text() != instance.graph.content_hash:
         document.fail(f"the placement was made for another graph than '{instance.graph.name}'; use that one.")

@@ -54,11 +54,14 @@ class Timeline:
         Of each node.
     transfers : tuple of Transfer
         In the order of their start.
+    sequence : tuple of int
+        Nodes in the order of their start.
     """
 
     start: FloatArray
     end: FloatArray
     transfers: tuple[Transfer, ...]
+    sequence: tuple[int, ...]
 
 
 def run(instance: PlacementInstance, device: IntArray) -> Timeline:
@@ -101,6 +104,7 @@ class _Step:
         self.missing = np.diff(graph.inputs[0]).tolist()
         self.start, self.end = np.zeros(graph.n), np.zeros(graph.n)
         self.transfers: list[Transfer] = []
+        self.sequence: list[int] = []
         self.waiting: list[list[tuple[float, int]]] = [[] for _ in range(k)]  # heaps of (ready, node)
         self.queues: list[deque[tuple[int, tuple[int, ...]]]] = [deque() for _ in range(k)]  # (tensor, targets)
         self.device_free, self.bus_free = [0.0] * k, [0.0] * k
@@ -114,7 +118,7 @@ class _Step:
             if self._end_one() or self._start_transfer() or self._start_node():
                 continue
             if not self.events:
-                return Timeline(self.start, self.end, tuple(self.transfers))
+                return Timeline(self.start, self.end, tuple(self.transfers), tuple(self.sequence))
             self.now = self.events[0][0]
 
     def _end_one(self) -> bool:
@@ -164,6 +168,7 @@ class _Step:
             return False
         _, v, d = min(heads)
         heapq.heappop(self.waiting[d])
+        self.sequence.append(v)
         work = float(self.instance.graph.work[v])
         self.start[v], self.end[v] = self.now, self.now + work
         self.device_free[d] = self.now + work + (self.instance.node_gap if work > 0 else 0.0)

@@ -11,29 +11,26 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
-from instances.json_files import (
-    CHAIN_FORMAT,
-    CLUSTER_FORMAT,
-    PLAN_FORMAT,
-    Value,
-    parse_json,
-    read_json,
-    read_text,
-    write_json,
-)
+from instances.json_files import CHAIN_FORMAT, PLAN_FORMAT, parse_json, read_json, read_text, write_json
 from instances.planning.chain import LayerChain
 from instances.planning.cluster import Cluster
 from instances.planning.from_graph import collapse
 from instances.planning.plan import Plan
 from instances.planning.problem import TrainingInstance
+from instances.planning.question_file import (
+    chain_document,
+    chain_from_document,
+    cluster_document,
+    cluster_from_document,
+)
+from instances.planning.schedule import Schedule
+from instances.planning.stated import QUESTION, SHOWN
 from instances.readers import load_graph
 from instances.readers.pipedream import input_nodes, recognises_pipedream
 
 __all__ = [
-    "CHAIN_FORMAT",
-    "CLUSTER_FORMAT",
-    "PLAN_FORMAT",
     "load_chain",
+    "operations_document",
     "plan_document",
     "read_chain",
     "read_cluster",
@@ -44,9 +41,6 @@ __all__ = [
     "save_plan",
 ]
 
-_LAYER = ("forward", "backward")
-_BETWEEN = ("forward_bytes", "backward_bytes")
-_LAYER_OPTIONAL = ("name", "param_bytes", "stored_bytes", *_BETWEEN)
 _BACKWARD = re.compile(r"^\S+ -- .*backward_compute_time=([^,\s]+)", re.MULTILINE)
 
 
@@ -105,44 +99,12 @@ def read_profile(path: str | Path, **options: Any) -> LayerChain:
 def read_chain(path: str | Path) -> LayerChain:
     """Read a chain file.
 
-    Each entry of ``layers`` has ``forward`` and ``backward`` [s], and may have ``name``, ``param_bytes``,
-    ``stored_bytes``, and ``forward_bytes`` and ``backward_bytes`` between it and the next layer; sizes default to 0,
-    ``stored_bytes`` to the activations of the layer before.
-
     Raises
     ------
     InputError
         If the file cannot be read; the message names the place.
     """
-    document = read_json(path)
-    fields = _fields(document, CHAIN_FORMAT, ("layers",), ("name", "source"))
-    layers = [layer.members(_LAYER, _LAYER_OPTIONAL) for layer in fields["layers"].items()]
-    for label in _BETWEEN:
-        if layers and label in layers[-1] and layers[-1][label].number() != 0:
-            layers[-1][label].fail("there is no layer after the last one; leave it out.")
-
-    def column(label: str) -> FloatArray:
-        return np.array([layer[label].number() if label in layer else 0.0 for layer in layers])
-
-    forward_bytes, backward_bytes = (column(label)[:-1] for label in _BETWEEN)
-    stored = np.concatenate(([0.0], forward_bytes))
-    for index, layer in enumerate(layers):
-        if "stored_bytes" in layer:
-            stored[index] = layer["stored_bytes"].number()
-    try:
-        return LayerChain(
-            forward=column("forward"),
-            backward=column("backward"),
-            forward_bytes=forward_bytes,
-            backward_bytes=backward_bytes,
-            param_bytes=column("param_bytes"),
-            stored_bytes=stored[: len(layers)],
-            names=tuple(layer["name"].text() if "name" in layer else str(index) for index, layer in enumerate(layers)),
-            name=fields["name"].text() if "name" in fields else Path(path).stem,
-            source=fields["source"].text() if "source" in fields else "",
-        )
-    except InputError as error:
-        document.fail(str(error))
+    return chain_from_document(read_json(path), Path(path).stem)
 
 
 def save_chain(chain: LayerChain, path: str | Path) -> None:
@@ -153,24 +115,11 @@ def save_chain(chain: LayerChain, path: str | Path) -> None:
     InputError
         If the file cannot be written.
     """
-    columns = {
-        "name": chain.names,
-        "forward": chain.forward.tolist(),
-        "backward": chain.backward.tolist(),
-        "param_bytes": chain.param_bytes.tolist(),
-        "stored_bytes": chain.stored.tolist(),
-        "forward_bytes": [*chain.forward_bytes.tolist(), 0.0],
-        "backward_bytes": [*chain.backward_bytes.tolist(), 0.0],
-    }
-    layers = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    write_json(path, {"format": CHAIN_FORMAT, "name": chain.name, "source": chain.source, "layers": layers})
+    write_json(path, chain_document(chain))
 
 
 def read_cluster(path: str | Path) -> Cluster:
-    """Read a cluster from JSON, or from a CSV table of V lines with V bandwidths each.
-
-    JSON has ``servers``, the devices of each, and either ``bandwidth``, V rows of V numbers, or ``within`` and
-    ``between``, as in `Cluster.of_servers`. All in bytes/s.
+    """Read a cluster from JSON, or from a CSV table of V lines with V bandwidths each, in bytes/s.
 
     Raises
     ------
@@ -180,22 +129,7 @@ def read_cluster(path: str | Path) -> Cluster:
     text = read_text(path)
     if not text.lstrip().startswith("{"):
         return _cluster_from_table(text, path)
-    document = parse_json(text, str(path))
-    fields = _fields(document, CLUSTER_FORMAT, (), ("name", "servers", "names", "bandwidth", "within", "between"))
-    name = fields["name"].text() if "name" in fields else Path(path).stem
-    servers = fields["servers"].whole_numbers() if "servers" in fields else []
-    if ("bandwidth" in fields) == ("within" in fields) or ("between" in fields and "within" not in fields):
-        document.fail("give either 'bandwidth', or 'within' and 'between'.")
-    try:
-        if "bandwidth" in fields:
-            names = tuple(item.text() for item in fields["names"].items()) if "names" in fields else ()
-            return Cluster(_numbers(fields["bandwidth"]), tuple(servers), names, name)
-        between = _numbers(fields["between"]) if "between" in fields else 0.0
-        return Cluster.of_servers(servers, _numbers(fields["within"]), between, name)
-    except InputError as error:
-        if str(error).startswith(str(path)):
-            raise
-        document.fail(str(error))
+    return cluster_from_document(parse_json(text, str(path)), Path(path).stem)
 
 
 def save_cluster(cluster: Cluster, path: str | Path) -> None:
@@ -206,8 +140,7 @@ def save_cluster(cluster: Cluster, path: str | Path) -> None:
     InputError
         If the file cannot be written.
     """
-    document = {"format": CLUSTER_FORMAT, "name": cluster.name, "servers": list(cluster.servers)}
-    write_json(path, document | {"names": list(cluster.names), "bandwidth": cluster.bandwidth.tolist()})
+    write_json(path, cluster_document(cluster))
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
@@ -237,6 +170,20 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     }
 
 
+def operations_document(schedule: Schedule) -> dict[str, list[str]]:
+    """In which order the stages and channels of a schedule work: "f" for each forward pass or transfer, "b" for others.
+
+    Raises
+    ------
+    InputError
+        If a stage or channel does not take the microbatches in their order.
+    """
+    plan = schedule.plan
+    passes = (schedule.forward, plan.forward_time, schedule.backward, plan.backward_time)
+    transfers = (schedule.send, plan.forward_transfer_time, schedule.receive, plan.backward_transfer_time)
+    return {"stages": _orders(*passes), "channels": _orders(*transfers)}
+
+
 def save_plan(plan: Plan, path: str | Path) -> None:
     """Write a plan file.
 
@@ -257,8 +204,8 @@ def read_plan(path: str | Path, instance: TrainingInstance) -> Plan:
         If the file cannot be read, was made for another instance, or the plan is not possible.
     """
     document = read_json(path)
-    shown = ("chain", "cluster", "microbatches", "full_duplex", "memory", "stages", "key")
-    fields = _fields(document, PLAN_FORMAT, ("cuts", "devices"), shown)
+    document.check_format(PLAN_FORMAT)
+    fields = document.members(("format", "cuts", "devices"), (*SHOWN, *QUESTION))
     if "key" in fields and fields["key"].text() != instance.key:
         fields["key"].fail("the plan was made for another chain, cluster or setting; use that one.")
     devices = tuple(tuple(stage.whole_numbers()) for stage in fields["devices"].items())
@@ -268,14 +215,18 @@ def read_plan(path: str | Path, instance: TrainingInstance) -> Plan:
         document.fail(str(error))
 
 
-def _fields(document: Value, name: str, required: tuple[str, ...], optional: tuple[str, ...]) -> dict[str, Value]:
-    document.check_format(name)
-    return document.members(("format", *required), optional)
-
-
-def _numbers(value: Value) -> Any:
-    """A number, or lists of numbers."""
-    return [_numbers(item) for item in value.items()] if isinstance(value.data, list) else value.number()
+def _orders(forward: FloatArray, there: FloatArray, backward: FloatArray, back: FloatArray) -> list[str]:
+    """For each machine its operations by start; (machines, M) starts and (machines,) durations of both directions."""
+    if (np.diff(forward) < 0).any() or (np.diff(backward) < 0).any():
+        raise InputError("A plan file holds schedules that take the microbatches in their order; this one does not.")
+    M, orders = forward.shape[1], []
+    for n in range(len(forward)):
+        starts = np.concatenate((forward[n], backward[n]))
+        ends = starts + np.repeat((there[n], back[n]), M)
+        kind, microbatch = np.divmod(np.arange(2 * M), M)
+        # What takes no time comes first, and of one instant a microbatch after the other, forward before backward.
+        orders.append("".join("fb"[kind[i]] for i in np.lexsort((kind, microbatch, ends, starts))))
+    return orders
 
 
 def _cluster_from_table(text: str, path: str | Path) -> Cluster:

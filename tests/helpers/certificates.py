@@ -18,9 +18,8 @@ from experiments.verification.exact_instance import ExactInstance
 from experiments.verification.verdict import Verdict
 from experiments.verification.verify import verify
 from instances import Bound, ComputationGraph, Instance, Platform, Result, SharedParameter
-from instances.certificate_file import read_certificate
 from instances.graph.graph_file import graph_from_document
-from instances.json_files import Value, write_json
+from instances.json_files import Value, read_json, write_json
 
 Document = dict[str, Any]
 
@@ -90,7 +89,7 @@ BUFFERED = document(memory=8.0, activation_buffer=2.0)
 def check(document: Document, folder: Path, *, again: bool = False, **options: Any) -> Verdict:
     """What `mtpp verify` says, and with `again` what it says after `--rerun`."""
     write_json(folder / "c.json", document)
-    verdict = verify(read_certificate(folder / "c.json"), **options)
+    verdict = verify(read_json(folder / "c.json"), **options)
     return rerun(verdict, time_limit=10.0) if again else verdict
 
 

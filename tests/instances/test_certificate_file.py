@@ -13,8 +13,9 @@ from strategies import partitions
 
 from experiments.certificates.writing import certificate_document
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
-from instances.certificate_file import read_certificate, recheck
+from instances.certificate_file import recheck
 from instances.json_files import write_json
+from instances.partitioning.stated import read_certificate
 from mtpp_models import MODELS
 from mtpp_models.registry import find_model
 
@@ -35,7 +36,7 @@ def test_a_certificate_survives_the_file(tmp_path: Path) -> None:
     assert read.instance.key == known.instance.key
     assert read.instance.name == "question"
     assert read.graph_hash == known.instance.graph.content_hash
-    assert (read.bottleneck, read.bound, read.ratio) == (3.0, 3.0, 1.0)
+    assert (read.cost, read.bound, read.ratio) == (3.0, 3.0, 1.0)
     assert read.partition is not None
     assert read.partition.block == (0, 1, 1)
     assert read.partition.platform == known.instance.platform

@@ -51,7 +51,17 @@ def test_imports_follow_the_contract() -> None:
 
 
 #: The records that the second opinion may read, and nothing that computes a cost or a bound.
-RECORDS = {"instances.certificate_file", "instances.errors", "instances.partitioning.problem"}
+RECORDS = {
+    "instances.certificate_file",
+    "instances.errors",
+    "instances.json_files",
+    "instances.partitioning.problem",
+    "instances.partitioning.stated",
+    "instances.placement.problem",
+    "instances.placement.stated",
+    "instances.planning.problem",
+    "instances.planning.stated",
+}
 
 
 def test_the_second_opinion_imports_records_alone() -> None:

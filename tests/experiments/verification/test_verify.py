@@ -46,7 +46,7 @@ def test_what_is_true_is_accepted(document: Document, tmp_path: Path) -> None:
     """Everything but a solver's word is proved again."""
     verdict = check(document, tmp_path, ideals=True)
     assert verdict.faults == ()
-    assert verdict.bottleneck == pytest.approx(document["bottleneck"], rel=1e-12)
+    assert verdict.cost == pytest.approx(document["bottleneck"], rel=1e-12)
     trusted = {c.claim.method for c in verdict.checks if c.proved is None}
     assert trusted == {"exact"} & {bound["method"] for bound in document["bounds"]}
     proved = [c.claim.value for c in verdict.checks if c.proved is not None]

@@ -6,7 +6,6 @@ import math
 import pickle
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from heuristics.placement.simulator import (
 )
 from instances import ComputationGraph, InputError, SharedParameter
 from instances.placement.placement import Placement
-from instances.placement.placement_file import placement_document, read_placement, save_placement
 from instances.placement.problem import MEASURED_GAPS, PlacementInstance
 
 EXACT = pytest.approx
@@ -304,21 +302,3 @@ def test_placements_survive_pickling_and_stay_read_only() -> None:
     assert again.step_time == 6.0
     with pytest.raises(ValueError, match="read-only"):
         again.device[0] = 1
-
-
-def test_files_hold_placements(tmp_path: Path) -> None:
-    """What is read costs what was written; files for another question, and broken ones, are refused."""
-    placement, path = placed(*DIAMOND, [0, 0, 1, 0]), tmp_path / "placement.json"
-    save_placement(placement, path)
-    again = read_placement(path, placement.instance)
-    assert again.device.tolist() == placement.device.tolist()
-    assert placement_document(again) == placement_document(placement)
-    others = [placed(*DIAMOND, [0, 0, 1, 2]), placed(*FAN, [0, 0, 1, 0])]
-    for other, words in zip(others, ("devices", "another graph"), strict=True):
-        with pytest.raises(InputError, match=words):
-            read_placement(path, other.instance)
-    text = path.read_text()
-    for old, new in (('"mtpp-placement/1"', '"mtpp-graph/1"'), ("[0, 0, 1, 0]", "[0, 0, 1]"), ("[0, 0, 1, 0]", "[9]")):
-        path.write_text(text.replace(old, new))
-        with pytest.raises(InputError, match=r"placement\.json"):
-            read_placement(path, placement.instance)

@@ -6,12 +6,17 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from planning_oracles import random_instance
 
+from experiments.certificates.plan_certificate import certify_plan
+from experiments.certificates.writing import plan_certificate
+from experiments.verification.verify import verify
 from instances import InputError, load_graph
+from instances.json_files import read_json, write_json
 from instances.planning import Cluster, Plan, TrainingInstance
 from instances.planning.paper_settings import SWEEPS, TESTBEDS, TRAINED_MODELS, random_cluster, simulation
 from instances.planning.plan_files import (
@@ -23,6 +28,7 @@ from instances.planning.plan_files import (
     save_cluster,
     save_plan,
 )
+from instances.planning.stated import plan_from_document
 
 
 def test_files_give_back_what_was_saved(tmp_path: Path) -> None:
@@ -38,6 +44,50 @@ def test_files_give_back_what_was_saved(tmp_path: Path) -> None:
     assert read_plan(tmp_path / "plan.json", again).devices == plan.devices
     with pytest.raises(InputError, match="made for another"):
         read_plan(tmp_path / "plan.json", replace(instance, microbatches=3))
+
+
+#: As it was written before plans held their question.
+BEFORE = """{
+ "format": "mtpp-plan/1",
+ "chain": "chain",
+ "cluster": "cluster",
+ "key": "KEY",
+ "microbatches": 2,
+ "full_duplex": false,
+ "memory": null,
+ "cuts": [0, 1, 4],
+ "devices": [[2], [0, 1]],
+ "stages": []
+}
+"""
+
+
+def test_files_of_before_hold_plans(tmp_path: Path) -> None:
+    """They read as they did, and lack what a check needs."""
+    instance, path = random_instance(np.random.default_rng(0), 4, 3, 2), tmp_path / "before.json"
+    path.write_text(BEFORE.replace("KEY", instance.key))
+    assert read_plan(path, instance).devices == ((2,), (0, 1))
+    with pytest.raises(InputError, match=r"before.json: its question and bounds are missing .* mtpp plan --out"):
+        plan_from_document(read_json(path))
+
+
+@pytest.mark.parametrize("options", [{}, {"full_duplex": True, "memory": 1e6}, {"replica_share": [1.0, 0.6, 0.4]}])
+def test_a_certificate_holds_a_plan(options: dict[str, Any], tmp_path: Path) -> None:
+    """With its question it still reads as an answer, and as a record that says what was known."""
+    instance, path = random_instance(np.random.default_rng(0), 4, 3, 2, **options), tmp_path / "plan.json"
+    answer = certify_plan(instance, np.random.default_rng(0), "pipedream")
+    write_json(path, plan_certificate([answer]))
+    assert read_plan(path, instance).devices == answer.answer.plan.devices
+    stated = plan_from_document(read_json(path))
+    assert stated.instance.key == instance.key
+    assert (stated.cost, stated.bound, stated.ratio) == (answer.cost, answer.bound.value, answer.ratio)
+    verdict = verify(read_json(path))
+    assert verdict.faults == ()
+    assert float(verdict.cost) == pytest.approx(answer.cost, rel=1e-12)
+    aside = certify_plan(instance, np.random.default_rng(0), "hetpipe-stage")
+    if aside.answer.plan is None:
+        with pytest.raises(InputError, match="side by side"):
+            plan_certificate([aside])
 
 
 def test_clusters_are_read_from_tables_and_from_servers(tmp_path: Path) -> None:

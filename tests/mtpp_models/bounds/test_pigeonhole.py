@@ -18,9 +18,8 @@ from experiments.certificates.writing import certificate_document
 from experiments.verification.verify import verify
 from heuristics import HEURISTICS, Limits, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
-from instances.certificate_file import read_certificate
 from instances.deadline import Deadline
-from instances.json_files import write_json
+from instances.json_files import read_json, write_json
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
 from mtpp_models import solve
@@ -155,7 +154,7 @@ def test_certificates_of_reduced_instances_are_accepted(
         start = HEURISTICS["local-search"].run(instance, np.random.default_rng(0), Limits(evaluations=100))
     result = solve(instance, "pigeonhole", start=start)
     write_json(tmp_path / "c.json", certificate_document([result]))
-    assert [check.fault for check in verify(read_certificate(tmp_path / "c.json")).checks] == [""]
+    assert [check.fault for check in verify(read_json(tmp_path / "c.json")).checks] == [""]
 
 
 @settings(max_examples=200)

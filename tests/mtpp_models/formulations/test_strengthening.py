@@ -19,9 +19,8 @@ from experiments.certificates.writing import certificate_document
 from experiments.verification.verify import verify
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, combine
-from instances.certificate_file import read_certificate
 from instances.deadline import Deadline
-from instances.json_files import write_json
+from instances.json_files import read_json, write_json
 from instances.random_graphs import TOYS, regal_style
 from mtpp_models import ScaledInstance, SolveOptions, Strengthening, solve
 from mtpp_models.cuts.conflicts import conflicts
@@ -304,7 +303,7 @@ def test_a_certificate_of_a_strengthened_model_can_be_proved_again(tmp_path: obj
     result = solve(instance, "exact", start=best_partition(instance), strengthening=Strengthening(joins=False))
     file = tmp_path / "c.json"  # type: ignore[operator]
     write_json(file, certificate_document([result]))
-    verdict = rerun(verify(read_certificate(file)), time_limit=10.0)
+    verdict = rerun(verify(read_json(file)), time_limit=10.0)
     assert verdict.faults == ()
     [check] = verdict.checks
     assert check.claim.method == "exact+all-joins"

@@ -1,0 +1,66 @@
+"""Check the certificate of a partition: costs from the equations of the paper, bounds by one checker a method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from experiments.verification.checkers import Task
+from experiments.verification.clock import Clock, Limits
+from experiments.verification.costs import bottleneck, find_fault
+from experiments.verification.exact_instance import ExactInstance
+from experiments.verification.verdict import Verdict, check_claims, faults_of_cost, faults_of_sum, unequal
+from instances.json_files import Value
+from instances.partitioning.stated import Certificate, Stated, certificate_from_document
+
+__all__ = ["verify_partition"]
+
+
+def verify_partition(document: Value, limits: Limits) -> Verdict:
+    """Check everything in a certificate that can be checked.
+
+    Raises
+    ------
+    InputError
+        If this is no certificate, or the parameters of a bound are not of the kind that its method needs.
+    """
+    certificate = certificate_from_document(document)
+    instance, stated = certificate.instance, certificate.partition
+    exact = ExactInstance.of(instance)
+    cost, faults = None, []
+    if certificate.graph_hash != instance.graph.content_hash:
+        faults.append(unequal("instance.graph_hash", certificate.graph_hash, instance.graph.content_hash))
+    if stated is not None:
+        fault = find_fault(exact, stated.block, stated.order)
+        if fault is None:
+            cost = bottleneck(exact, stated.block, stated.order)
+            faults += _faults_of_copies(certificate, stated, cost)
+        else:
+            faults.append(f"partition: {fault}")
+    one_block = bottleneck(exact, [0] * exact.n, exact.order)
+    task = Task(exact, one_block, Clock(limits.seconds), limits.pairs if limits.ideals else None)
+    checks, false = check_claims(certificate, task.check, limits.seconds)
+    faults += false
+    if stated is None or cost is not None:  # else the numbers below mean nothing
+        faults += faults_of_sum(certificate, cost)
+    return Verdict(certificate, cost, checks, tuple(faults))
+
+
+def _faults_of_copies(certificate: Certificate, stated: Stated, cost: Fraction) -> Iterator[str]:
+    """What the partition repeats."""
+    graph, platform = certificate.instance.graph, certificate.instance.platform
+    for name in ("k", "bandwidth", "memory", "activation_buffer"):
+        claimed, true = getattr(stated.platform, name), getattr(platform, name)
+        if claimed != true:
+            yield unequal(f"partition.{name}", claimed, true)
+    if stated.graph_hash != graph.content_hash:
+        yield unequal("partition.graph_hash", stated.graph_hash, graph.content_hash)
+    stages: dict[int, list[str]] = {}
+    for v in stated.order:
+        stages.setdefault(stated.block[v], []).append(graph.names[v])
+    if len(stated.stages) != platform.k or any(
+        list(names) != stages.get(b, []) for b, names in enumerate(stated.stages)
+    ):
+        yield "partition.stages: the names are not those of block and order"
+    yield from faults_of_cost("partition.bottleneck", stated.bottleneck, cost)
+    yield from faults_of_cost("bottleneck", certificate.cost, cost)

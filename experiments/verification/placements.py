@@ -1,0 +1,147 @@
+"""Check a placement: its step time, its memory and its bound from the definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+from experiments.verification.clock import Clock, Limits
+from experiments.verification.exact_instance import as_float
+from experiments.verification.step_time import Run, Step, param_bytes, peaks
+from experiments.verification.verdict import (
+    ROUNDING,
+    Check,
+    Verdict,
+    check_claims,
+    faults_of_cost,
+    faults_of_sum,
+    is_near,
+    unequal,
+)
+from instances.certificate_file import Claim
+from instances.json_files import Value
+from instances.placement.stated import StatedPlacement, placement_from_document
+
+__all__ = ["verify_placement"]
+
+
+def verify_placement(document: Value, limits: Limits) -> Verdict:
+    """Check everything in a placement file.
+
+    Raises
+    ------
+    InputError
+        If this is no placement, or it does not hold its question.
+    OutOfTimeError
+    """
+    placement, clock = placement_from_document(document), Clock(limits.seconds)
+    step = Step.exact(placement.instance)
+    faults = list(_faults_of_copies(placement))
+    bound = _work_bound(step, placement.instance.devices)
+    checks, false = check_claims(placement, lambda claim: _check(claim, bound), limits.seconds)
+    faults += false
+    fault, cost, needed = next(_faults_of_placement(placement), None), None, [Fraction(0)]
+    if fault is None:
+        run = step.run(placement.device, placement.sequence, clock)
+        fault = "its devices wait for each other for ever in the order of sequence"
+        if run is not None:
+            cost, needed = Fraction(max(run.end)) * step.unit, _memory(placement, run)
+            fault = next(_faults_of_order(placement, run), None)
+    if fault is not None or cost is None:
+        return Verdict(placement, None, checks, (*faults, f"placement: {fault}"))
+    faults += _faults_of_memory(placement, needed, clock)
+    faults += faults_of_cost("step_time", placement.cost, cost)
+    faults += faults_of_sum(placement, cost)
+    fits = max(needed) <= placement.instance.memory
+    return Verdict(placement, cost, checks, tuple(faults), "feasible" if fits else "more than the memory of a device")
+
+
+def _work_bound(step: Step, devices: int) -> Fraction:
+    """The work of a longest path, or an even share of all work, in the time unit of the work."""
+    missing = [0] * len(step.work)
+    for readers in step.readers:
+        for v in readers:
+            missing[v] += 1
+    order, end = [v for v, count in enumerate(missing) if not count], list(step.work)
+    for u in order:  # grows
+        for v in (v for t in step.outputs[u] for v in step.readers[t]):
+            end[v] = max(end[v], end[u] + step.work[v])
+            missing[v] -= 1
+            if not missing[v]:
+                order.append(v)
+    return max(Fraction(max(end)), Fraction(sum(step.work)) / devices) * step.unit
+
+
+def _check(claim: Claim, bound: Fraction) -> Check:
+    """Hold the claim against the formula, the only method that there is."""
+    value = Fraction(claim.value)
+    if value > bound * (1 + ROUNDING):
+        return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(bound)!r} is proved")
+    return Check(claim, min(value, bound), "re-proved by its formula")
+
+
+def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:
+    """What each device needs [bytes]."""
+    instance = placement.instance
+    fixed = param_bytes(instance, placement.device)
+    return [held + peak for held, peak in zip(fixed, peaks(instance, run), strict=True)]
+
+
+def _faults_of_placement(placement: StatedPlacement) -> Iterator[str]:
+    """What keeps devices and an order from being a placement."""
+    n, k = placement.instance.graph.n, placement.instance.devices
+    if len(placement.device) != n:
+        yield f"there are {len(placement.device)} devices for {n} nodes"
+    for v, d in enumerate(placement.device):
+        if not 0 <= d < k:
+            yield f"node {v} is on device {d} of {k}"
+    if sorted(placement.sequence) != list(range(n)):
+        yield "the sequence is not a permutation of the nodes"
+
+
+def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
+    """First ready, first served; of nodes that are ready at one time, up to rounding, either may come first."""
+    slack = ROUNDING * Fraction(max(run.end))
+    latest: dict[int, float] = {}
+    for v in placement.sequence:
+        d = placement.device[v]
+        if run.ready[v] < latest.get(d, 0) - slack:
+            yield f"node {v} is ready before nodes that come first on device {d} in the sequence"
+        latest[d] = max(latest.get(d, 0), run.ready[v])
+
+
+def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock: Clock) -> Iterator[str]:
+    """Peaks are computed without rounding; where that decides whether two tensors meet, as floats have it."""
+    if len(placement.peak_memory) != len(needed):
+        yield f"peak_memory: {len(placement.peak_memory)} devices are described, there are {len(needed)}"
+        return
+    wrong = [d for d, claimed in enumerate(placement.peak_memory) if not is_near(claimed, needed[d])]
+    if wrong:
+        run = Step.rounded(placement.instance).run(placement.device, placement.sequence, clock)
+        assert run is not None
+        rounded = _memory(placement, run)
+        for d in wrong:
+            if not is_near(placement.peak_memory[d], rounded[d]):
+                yield unequal(f"peak_memory[{d}]", placement.peak_memory[d], as_float(needed[d]))
+
+
+def _faults_of_copies(placement: StatedPlacement) -> Iterator[str]:
+    """What the file says once more of its question and its devices."""
+    instance = placement.instance
+    true = {
+        "graph": instance.graph.name,
+        "graph_hash": instance.graph.content_hash,
+        "devices": instance.devices,
+        "bandwidth": instance.bandwidth if math.isfinite(instance.bandwidth) else None,
+        "memory": instance.memory if math.isfinite(instance.memory) else None,
+    }
+    for name, claimed in placement.copies.items():
+        if claimed != true[name]:
+            yield unequal(name, claimed, true[name])
+    names: list[list[str]] = [[] for _ in range(instance.devices)]
+    for name, d in zip(instance.graph.names, placement.device, strict=False):
+        if 0 <= d < instance.devices:
+            names[d].append(name)
+    if [list(row) for row in placement.nodes] != names:
+        yield "nodes: the names are not those of the nodes on each device"

@@ -1,0 +1,127 @@
+"""Partitions in files, ``mtpp-certificate/1``, as raw records: what a file states, and nothing that is believed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from instances.certificate_file import PARTITIONING, Envelope, envelope
+from instances.errors import InputError
+from instances.graph.graph_file import graph_from_document
+from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
+from instances.partitioning.problem import Instance, Platform
+
+__all__ = ["Certificate", "Stated", "certificate_from_document", "read_certificate"]
+
+_PLATFORM = ("k", "bandwidth", "memory", "activation_buffer")
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A partition as a file states it; nothing is checked yet.
+
+    Parameters
+    ----------
+    block, order : tuple of int
+    platform : Platform
+    graph_hash : str
+    bottleneck : float
+    stages : tuple of tuple of str
+    """
+
+    block: tuple[int, ...]
+    order: tuple[int, ...]
+    platform: Platform
+    graph_hash: str
+    bottleneck: float
+    stages: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate(Envelope):
+    """A certificate of a partition as a file states it: a question, and claims that nobody has checked yet.
+
+    Parameters
+    ----------
+    instance : Instance
+    graph_hash : str
+    partition : Stated, optional
+    """
+
+    instance: Instance
+    graph_hash: str
+    partition: Stated | None
+
+    answer_name: ClassVar[str] = "partition"
+    cost_name: ClassVar[str] = "bottleneck"
+
+    @property
+    def label(self) -> str:
+        """Name, blocks and graph."""
+        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
+
+    @property
+    def time_unit(self) -> str:
+        """Of the work."""
+        return self.instance.time_unit
+
+
+def read_certificate(path: str | Path) -> Certificate:
+    """Read the certificate of a partition without believing it.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, and as `certificate_from_document`.
+    """
+    return certificate_from_document(read_json(path))
+
+
+def certificate_from_document(document: Value) -> Certificate:
+    """The certificate of a partition.
+
+    Raises
+    ------
+    InputError
+        If this is not a certificate, its graph or platform is none, or it names a field, a method or a solver that
+        this project does not have; the message names the place.
+    """
+    document.check_format(CERTIFICATE_FORMAT)
+    names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
+    fields = document.members(names)
+    if fields["partition"].data is None and not fields["bounds"].items():
+        document.fail("it holds neither a partition nor a bound; there is nothing to check.")
+    question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"))
+    graph = graph_from_document(question["graph"])
+    return Certificate(
+        **envelope(fields, "bottleneck", PARTITIONING),
+        instance=Instance(graph, _platform(fields["instance"], question), question["name"].text()),
+        graph_hash=question["graph_hash"].text(),
+        partition=None if fields["partition"].data is None else _stated(fields["partition"]),
+    )
+
+
+def _stated(value: Value) -> Stated:
+    value.check_format(PARTITION_FORMAT)
+    names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages")
+    fields = value.members(names)
+    fields["graph"].text()
+    return Stated(
+        block=tuple(fields["block"].whole_numbers()),
+        order=tuple(fields["order"].whole_numbers()),
+        platform=_platform(value, fields),
+        graph_hash=fields["graph_hash"].text(),
+        bottleneck=fields["bottleneck"].number(),
+        stages=tuple(tuple(stage.texts()) for stage in fields["stages"].items()),
+    )
+
+
+def _platform(place: Value, fields: dict[str, Value]) -> Platform:
+    bandwidth, memory, buffer = (fields[name].optional_number() for name in _PLATFORM[1:])
+    rate, limit = (math.inf if number is None else number for number in (bandwidth, memory))
+    try:
+        return Platform(fields["k"].whole(), rate, limit, buffer)
+    except InputError as error:
+        place.fail(str(error))

@@ -1,0 +1,120 @@
+"""Placements in files, ``mtpp-placement/1``, as raw records: what a file states, and nothing that is believed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from instances.certificate_file import PLACEMENT, Envelope, check_question, envelope
+from instances.errors import InputError
+from instances.graph.graph_file import graph_document, graph_from_document
+from instances.json_files import PLACEMENT_FORMAT, Value
+from instances.placement.problem import PlacementInstance
+
+__all__ = ["QUESTION", "SHOWN", "StatedPlacement", "placement_from_document", "question_document"]
+
+#: Members of every placement file that are there for people.
+SHOWN = ("graph", "bandwidth", "memory", "step_time", "peak_memory", "nodes")
+#: Members that make a certificate of a placement file.
+QUESTION = ("instance", "sequence", "bound", "ratio", "bounds")
+
+_INSTANCE = ("graph", "devices", "bandwidth", "memory", "node_gap", "transfer_gap", "broadcast")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedPlacement(Envelope):
+    """A placement as a file states it: a question, devices, and claims that nobody has checked yet.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    device : tuple of int
+    sequence : tuple of int
+        Nodes in the order in which they start.
+    peak_memory : tuple of float
+    nodes : tuple of tuple of str
+        Names of the nodes on each device.
+    copies : mapping of str to object
+        What the file says once more of its question.
+    """
+
+    instance: PlacementInstance
+    device: tuple[int, ...]
+    sequence: tuple[int, ...]
+    peak_memory: tuple[float, ...]
+    nodes: tuple[tuple[str, ...], ...]
+    copies: dict[str, object]
+
+    answer_name: ClassVar[str] = "placement"
+    cost_name: ClassVar[str] = "step time"
+
+    @property
+    def label(self) -> str:
+        """Devices and graph."""
+        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
+
+    @property
+    def time_unit(self) -> str:
+        """Of the work."""
+        return self.instance.time_unit
+
+
+def question_document(instance: PlacementInstance) -> dict[str, Any]:
+    """The question as a member of a placement file; infinite bandwidth and memory are null."""
+    return {
+        "graph": graph_document(instance.graph),
+        "devices": instance.devices,
+        "bandwidth": instance.bandwidth if math.isfinite(instance.bandwidth) else None,
+        "memory": instance.memory if math.isfinite(instance.memory) else None,
+        "node_gap": instance.node_gap,
+        "transfer_gap": instance.transfer_gap,
+        "broadcast": instance.broadcast,
+    }
+
+
+def placement_from_document(document: Value) -> StatedPlacement:
+    """The placement of a file with its question.
+
+    Raises
+    ------
+    InputError
+        If this is no placement, it does not hold its question, or it names a field or a method that this project does
+        not have; the message names the place.
+    """
+    document.check_format(PLACEMENT_FORMAT)
+    check_question(document, QUESTION, "place")
+    fields = document.members(("format", "graph_hash", "devices", "device", *SHOWN, *QUESTION))
+    return StatedPlacement(
+        **envelope(fields, "step_time", PLACEMENT),
+        instance=_question(fields["instance"]),
+        device=tuple(fields["device"].whole_numbers()),
+        sequence=tuple(fields["sequence"].whole_numbers()),
+        peak_memory=tuple(fields["peak_memory"].numbers()),
+        nodes=tuple(tuple(names.texts()) for names in fields["nodes"].items()),
+        copies={
+            "graph": fields["graph"].text(),
+            "graph_hash": fields["graph_hash"].text(),
+            "devices": fields["devices"].whole(),
+            "bandwidth": fields["bandwidth"].optional_number(),
+            "memory": fields["memory"].optional_number(),
+        },
+    )
+
+
+def _question(document: Value) -> PlacementInstance:
+    fields = document.members(_INSTANCE)
+    bandwidth, memory = (fields[name].optional_number() for name in ("bandwidth", "memory"))
+    values: dict[str, Any] = {
+        "devices": fields["devices"].whole(),
+        "bandwidth": math.inf if bandwidth is None else bandwidth,
+        "memory": math.inf if memory is None else memory,
+        "node_gap": fields["node_gap"].number(),
+        "transfer_gap": fields["transfer_gap"].number(),
+        "broadcast": fields["broadcast"].truth(),
+    }
+    graph = graph_from_document(fields["graph"])
+    try:
+        return PlacementInstance(graph, **values)
+    except InputError as error:
+        document.fail(str(error))

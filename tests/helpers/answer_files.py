@@ -1,0 +1,51 @@
+"""True files of a plan and of a placement, with question, cost and bounds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from certificates import Document
+
+from experiments.certificates.plan_certificate import certify_plan
+from experiments.certificates.writing import placement_certificate, plan_certificate
+from instances import Bound, ComputationGraph, Result, SharedParameter
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+from instances.planning import Cluster, LayerChain, TrainingInstance
+
+
+def plan_file(planner: str = "spp", **options: Any) -> Document:
+    """Of five layers on two servers of two devices; in each planner's answer every transfer takes time."""
+    chain = LayerChain(
+        forward=[1.1, 2.3, 1.7, 2.9, 1.3],
+        backward=[2.2, 4.1, 3.7, 5.9, 2.7],
+        forward_bytes=[4, 3, 2, 5],
+        backward_bytes=[3, 4, 5, 2],
+        param_bytes=[6, 7, 8, 9, 5],
+        name="five",
+    )
+    instance = TrainingInstance(chain, Cluster.of_servers([2, 2], 2.0, 1.0, "pairs"), 4, **options)
+    return json.loads(json.dumps(plan_certificate([certify_plan(instance, np.random.default_rng(0), planner)])))
+
+
+def placement_file(**options: Any) -> Document:
+    """Of six nodes on three devices, two of which have to wait for one bus."""
+    graph = ComputationGraph.from_edges(
+        [(0, 1), (1, 2, 0), (1, 3, 1), (2, 4), (3, 4), (4, 5)],
+        [4.2, 2.6, 1.7, 1.8, 4.8, 4.8],
+        [[4.1], [2.0, 0.3], [4.4], [1.7], [2.3], [3.5]],
+        [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        parameters=(SharedParameter("table", 2.0, (0, 4)),),
+        name="six",
+    )
+    instance = PlacementInstance(graph, 3, 2.0, **options)
+    placement = Placement(instance, [0, 0, 1, 2, 1, 0])
+    return json.loads(json.dumps(placement_certificate([placed(placement)])))
+
+
+def placed(placement: Placement) -> Result[PlacementInstance, Placement]:
+    """The placement with its simple bound."""
+    bound = Bound(placement.instance.lower_bound, "simple", optimal=False)
+    return Result("by hand", placement.instance, placement, bound)

@@ -1,0 +1,79 @@
+"""Placements in files: with their question and without, as files of before have it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.certificates.writing import placement_certificate
+from instances import Bound, ComputationGraph, InputError, Result
+from instances.json_files import read_json, write_json
+from instances.placement.placement import Placement
+from instances.placement.placement_file import placement_document, read_placement, save_placement
+from instances.placement.problem import PlacementInstance
+from instances.placement.stated import placement_from_document
+
+#: As it was written before placements held their question.
+BEFORE = """{
+ "format": "mtpp-placement/1",
+ "graph": "graph",
+ "graph_hash": "HASH",
+ "devices": 2,
+ "device": [0, 0, 1, 0],
+ "bandwidth": 3.0,
+ "memory": null,
+ "step_time": 6.0,
+ "peak_memory": [6.0, 6.0],
+ "nodes": [["0", "1", "3"], ["2"]]
+}
+"""
+
+
+def diamond(device: list[int], work: Any = (1, 2, 2, 1)) -> Placement:
+    graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], work, [3, 3, 3, 0])
+    return Placement(PlacementInstance(graph, max(device) + 1, 3.0), device)
+
+
+def test_files_hold_placements(tmp_path: Path) -> None:
+    """What is read costs what was written; files for another question, and broken ones, are refused."""
+    placement, path = diamond([0, 0, 1, 0]), tmp_path / "placement.json"
+    save_placement(placement, path)
+    again = read_placement(path, placement.instance)
+    assert again.device.tolist() == placement.device.tolist()
+    assert placement_document(again) == placement_document(placement)
+    others = [diamond([0, 0, 1, 2]), diamond([0, 0, 1, 0], work=[1, 2, 3, 4])]
+    for other, words in zip(others, ("devices", "another graph"), strict=True):
+        with pytest.raises(InputError, match=words):
+            read_placement(path, other.instance)
+    text = path.read_text()
+    for old, new in (('"mtpp-placement/1"', '"mtpp-graph/1"'), ("[0, 0, 1, 0]", "[0, 0, 1]"), ("[0, 0, 1, 0]", "[9]")):
+        path.write_text(text.replace(old, new))
+        with pytest.raises(InputError, match=r"placement\.json"):
+            read_placement(path, placement.instance)
+
+
+def test_files_of_before_hold_placements(tmp_path: Path) -> None:
+    """They read as they did, and lack what a check needs."""
+    placement, path = diamond([0, 0, 1, 0]), tmp_path / "before.json"
+    path.write_text(BEFORE.replace("HASH", placement.instance.graph.content_hash))
+    assert read_placement(path, placement.instance).device.tolist() == [0, 0, 1, 0]
+    assert json.loads(path.read_text()) == placement_document(placement)
+    with pytest.raises(InputError, match=r"before.json: its question and bounds are missing .* mtpp place --out"):
+        placement_from_document(read_json(path))
+
+
+def test_a_certificate_holds_a_placement(tmp_path: Path) -> None:
+    """With its question it still reads as an answer, and as a record that says what was known."""
+    placement, path = diamond([0, 0, 1, 0]), tmp_path / "placement.json"
+    bound = Bound(placement.instance.lower_bound, "simple")
+    write_json(path, placement_certificate([Result("by hand", placement.instance, placement, bound)]))
+    assert read_placement(path, placement.instance).step_time == 6.0
+    stated = placement_from_document(read_json(path))
+    assert stated.instance.key == placement.instance.key
+    assert (stated.cost, stated.bound, stated.ratio) == (6.0, bound.value, 6.0 / bound.value)
+    assert stated.sequence == placement.timeline.sequence
+    with pytest.raises(InputError, match="there is no placement"):
+        placement_certificate([Result("by hand", placement.instance, bound=bound)])

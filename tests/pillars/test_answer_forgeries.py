@@ -1,0 +1,311 @@
+"""Plans and placements of strangers: what is true passes, each false number is named, nothing crashes or hangs."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from answer_files import placed, placement_file, plan_file
+from certificates import Document
+from forging import forgeries, places, write
+from hypothesis import HealthCheck, given, settings
+from planning_oracles import random_instance
+
+from experiments.certificates.plan_certificate import certify_plan
+from experiments.certificates.rerun import rerun
+from experiments.certificates.writing import placement_certificate, plan_certificate
+from experiments.cli.main import main
+from experiments.verification.verdict import Verdict
+from experiments.verification.verify import verify
+from heuristics.planning import PLANNERS
+from instances import ComputationGraph, InputError
+from instances.json_files import Value
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+from instances.placement.stated import StatedPlacement
+from instances.planning import Plan
+from instances.planning.stated import StatedPlan
+
+PLANS = (plan_file(), plan_file("gpipe", full_duplex=True), plan_file("pipedream", memory=200.0))
+PLACEMENTS = (
+    placement_file(),
+    placement_file(memory=20.0, node_gap=0.25, transfer_gap=0.125),
+    placement_file(broadcast=True),
+)
+
+#: What no check can know: what a method took, whether it ran to its end, and which version of what it was.
+UNKNOWN = re.compile(r"bounds\.\d+\.(seconds|optimal|parameters|solver|version)")
+
+
+def check(document: Document, **options: Any) -> Verdict:
+    return verify(Value(json.loads(json.dumps(document)), "c.json"), **options)
+
+
+def settle(document: Document) -> None:
+    """What a careful forger does: make the sums fit."""
+    cost = document["step_time" if "step_time" in document else "time"]
+    document["bound"] = max(bound["value"] for bound in document["bounds"])
+    document["ratio"] = max(1.0, cost / document["bound"])
+
+
+@pytest.mark.parametrize("planner", [name for name in PLANNERS if name != "improved"])
+def test_what_planners_make_is_true(planner: str) -> None:
+    """Times with many ties, in half and full duplex, are the same in exact numbers."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        sizes = [int(rng.integers(1, most)) for most in (9, 7, 9)]
+        instance = random_instance(rng, *sizes, symmetric=bool(seed % 2), full_duplex=seed % 3 == 0)
+        answer = certify_plan(instance, rng, planner) if planner != "pipedream-hierarchical" or sizes[1] > 1 else None
+        if answer is None or answer.answer.plan is None:
+            continue
+        verdict = check(plan_certificate([answer]))
+        assert verdict.faults == ()
+        assert float(verdict.cost) == pytest.approx(answer.cost, rel=1e-12)
+        assert verdict.rests_on_trust
+
+
+def test_even_layers_of_a_hundred_microbatches_are_true() -> None:
+    """Where floats see ties that are none, and none that are."""
+    from instances.planning.paper_settings import simulation
+
+    for full_duplex in (False, True):
+        instance = simulation(0, servers=(4, 4), microbatches=100)
+        instance = type(instance)(instance.chain, instance.cluster, 100, full_duplex)
+        for planner in ("improved", "gpipe"):
+            assert check(plan_certificate([certify_plan(instance, np.random.default_rng(0), planner)])).faults == ()
+
+
+def test_placements_with_ties_are_true() -> None:
+    """Works of tenths, whose sums depend on their order."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, k = int(rng.integers(2, 25)), int(rng.integers(1, 5))
+        edges = [(u, v, int(rng.integers(2))) for v in range(n) for u in range(v) if rng.random() < 0.2]
+        sizes = [[0.1 * float(x) for x in rng.integers(0, 4, 2)] for _ in range(n)]
+        graph = ComputationGraph.from_edges(edges, [0.1, *(0.1 * rng.integers(0, 3, n - 1))], sizes, rng.random(n))
+        gaps = {"node_gap": 0.1 * (seed % 2), "transfer_gap": 0.3 * (seed % 3), "broadcast": seed % 5 == 0}
+        instance = PlacementInstance(graph, k, float(rng.choice([0.3, 7.7, np.inf])), 3.0, **gaps)
+        verdict = check(placement_certificate([placed(Placement(instance, rng.integers(0, k, n)))]))
+        assert verdict.faults == ()
+        assert not verdict.rests_on_trust
+
+
+@pytest.mark.parametrize("original", [*PLANS, *PLACEMENTS])
+def test_each_number_that_is_changed_is_found(original: Document) -> None:
+    """All numbers of the file but those of its question, which say what is asked, and those that nobody can check."""
+    changed = 0
+    for path in places(original):
+        *parents, last = path
+        place: Any = original
+        for key in parents:
+            place = place[key]
+        name = ".".join(map(str, path))
+        number = isinstance(place[last], int | float) and not isinstance(place[last], bool)
+        if not number or path[0] == "instance" or UNKNOWN.match(name):
+            continue
+        for factor in (1 + 1e-6, 1 - 1e-6):
+            forged = copy.deepcopy(original)
+            place = forged
+            for key in parents:
+                place = place[key]
+            place[last] = (
+                place[last] + (1 if factor > 1 else -1) if isinstance(place[last], int) else place[last] * factor
+            )
+            if place[last] == 0.0 or (name.endswith("value") and factor < 1):  # a weaker bound is a bound as well
+                continue
+            changed += 1
+            faults = check(forged).faults
+            assert faults, name
+            assert all("\n" not in fault for fault in faults)
+    assert changed > 20
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(forged=forgeries(PLANS, settle))
+def test_no_false_plan_passes(forged: Document) -> None:
+    """What is left without fault is a plan whose time is no less than any schedule of it takes."""
+    try:
+        verdict = check(forged, time_limit=2.0)
+    except InputError:
+        return
+    if verdict.faults:
+        return
+    stated = verdict.certificate
+    assert isinstance(stated, StatedPlan)
+    plan = Plan(stated.instance, stated.cuts, stated.devices)
+    assert float(verdict.cost) >= plan.lower_bound * (1 - 1e-9)
+    assert stated.cost == pytest.approx(float(verdict.cost), rel=1e-9)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(forged=forgeries(PLACEMENTS, settle))
+def test_no_false_placement_passes(forged: Document) -> None:
+    """What is left without fault takes as long as the definition says, and no less than its bound."""
+    try:
+        verdict = check(forged, time_limit=2.0)
+    except InputError:
+        return
+    if verdict.faults:
+        return
+    stated = verdict.certificate
+    assert isinstance(stated, StatedPlacement)
+    placement = Placement(stated.instance, stated.device)
+    assert float(verdict.cost) == pytest.approx(placement.step_time, rel=1e-9)
+    assert (verdict.proved_bound or 0) <= verdict.cost
+    assert stated.peak_memory == pytest.approx(placement.peak_memory.tolist(), rel=1e-9)
+
+
+Forgery = Callable[[Document], None]
+
+
+def missing_link(document: Document) -> None:
+    document["instance"]["cluster"]["bandwidth"] = [[0.0] * 4] * 4
+
+
+def other_times(document: Document) -> None:
+    document["instance"]["chain"]["layers"][0]["forward"] *= 1.5
+
+
+def less_memory(document: Document) -> None:
+    document["instance"]["memory"] = document["memory"] = 5.0
+
+
+def backward_first(document: Document) -> None:
+    orders = document["operations"]["stages"]
+    orders[0] = orders[0][::-1]
+
+
+def fewer_operations(document: Document) -> None:
+    document["operations"]["stages"][0] = "fb"
+
+
+def a_device_twice(document: Document) -> None:
+    document["devices"][0][0] = document["devices"][-1][-1]
+
+
+def many_microbatches(document: Document) -> None:
+    document["instance"]["microbatches"] = document["microbatches"] = 100_000
+    document["operations"]["stages"] = ["f" * 100_000 + "b" * 100_000] * len(document["devices"])
+    document["operations"]["channels"] = ["fb" * 100_000] * (len(document["devices"]) - 1)
+
+
+def bound_above_the_time(document: Document) -> None:
+    document["bounds"][0]["value"] = document["bound"] = 1.01 * document["time"]
+    document["ratio"] = 1.0
+
+
+def bound_of_another_problem(document: Document) -> None:
+    document["bounds"][0]["method"] = "exact"
+
+
+def no_time(document: Document) -> None:
+    document["time"] = None
+
+
+def huge_devices(document: Document) -> None:
+    document["instance"]["cluster"] |= {"servers": [10**9], "within": 1.0, "between": 1.0}
+    del document["instance"]["cluster"]["bandwidth"]
+
+
+@pytest.mark.parametrize(
+    ("forge", "code"),
+    [
+        (missing_link, 1),
+        (other_times, 1),
+        (less_memory, 1),
+        (backward_first, 1),
+        (fewer_operations, 1),
+        (a_device_twice, 1),
+        (many_microbatches, 1),
+        (bound_above_the_time, 1),
+        (bound_of_another_problem, 2),
+        (no_time, 1),
+        (huge_devices, 2),
+    ],
+)
+def test_named_forgeries_of_plans(
+    forge: Forgery, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 is false, 2 is refused, each in lines that name the file."""
+    forged = plan_file("gpipe")
+    forge(forged)
+    assert main(["verify", write(tmp_path, forged), "--time-limit", "5"]) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all("c.json" in line for line in lines)
+
+
+def later_first(document: Document) -> None:
+    document["sequence"].reverse()
+
+
+def not_first_ready(document: Document) -> None:
+    """Two sources: the one that is ready later runs first."""
+    graph = {"format": "mtpp-graph/1", "nodes": [{"work": 1.0}] * 3, "edges": [[0, 2]]}
+    document["instance"]["graph"] = graph
+    document |= {"device": [0, 1, 1], "sequence": [0, 2, 1]}
+
+
+def a_device_too_many(document: Document) -> None:
+    document["device"][0] = 3
+
+
+def stronger_bound(document: Document) -> None:
+    document["bounds"][0]["value"] = document["bound"] = document["step_time"]
+    document["ratio"] = 1.0
+
+
+def solver_of_a_bound(document: Document) -> None:
+    stronger_bound(document)
+    document["bounds"][0] |= {"solver": "highs", "method": "exact"}
+
+
+def faster_bus(document: Document) -> None:
+    document["instance"]["bandwidth"] = 1e300
+
+
+@pytest.mark.parametrize(
+    ("forge", "code"),
+    [
+        (later_first, 1),
+        (not_first_ready, 1),
+        (a_device_too_many, 1),
+        (stronger_bound, 1),
+        (solver_of_a_bound, 2),
+        (faster_bus, 1),
+    ],
+)
+def test_named_forgeries_of_placements(
+    forge: Forgery, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forged = placement_file()
+    forge(forged)
+    assert main(["verify", write(tmp_path, forged), "--time-limit", "5"]) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all("c.json" in line for line in lines)
+
+
+def test_the_bound_of_a_plan_is_trusted_until_it_is_run_again(tmp_path: Path) -> None:
+    """A true one is confirmed, one above what the program says is false, though no plan contradicts it."""
+    assert main(["verify", write(tmp_path, PLANS[0])]) == 4
+    assert main(["verify", write(tmp_path, PLANS[0]), "--rerun"]) == 0
+    forged = plan_file("gpipe")
+    forged["bounds"][0]["value"] *= 1.0001
+    settle(forged)
+    assert check(forged).faults == ()
+    assert "is claimed, the program says" in rerun(check(forged), time_limit=10.0).faults[0]
+
+
+def test_a_placement_is_proved_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its bound too; what does not fit into memory says so."""
+    assert main(["verify", write(tmp_path, PLACEMENTS[0])]) == 0
+    assert re.search(r"^placement +feasible, step time [\d.]+ s, computed anew$", capsys.readouterr().out, re.M)
+    assert main(["verify", write(tmp_path, placement_file(memory=2.0))]) == 0
+    assert "more than the memory of a device, step time" in capsys.readouterr().out
