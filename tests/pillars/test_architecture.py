@@ -29,7 +29,7 @@ def sources() -> Iterator[Path]:
 
 
 def project_files() -> Iterator[Path]:
-    yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".coverage")
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.name not in (".coverage", ".git"))
     for folder in (*SIBLINGS, "tests", "notebooks", "docs", ".ci"):
         yield from (path for path in (ROOT / folder).rglob("*") if path.is_file() and "cache" not in str(path.parent))
 
