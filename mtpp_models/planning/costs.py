@@ -12,6 +12,9 @@ from instances.planning.link_speeds import LinkSpeeds
 
 __all__ = ["Channel", "ScaledTraining", "Stage", "StageNetwork"]
 
+# Relative, of sums of floats.
+_ROUNDING = 1e-9
+
 
 class Stage(NamedTuple):
     """The layers after the first `k` up to number `e`, on the `r` devices from place `i` on."""
@@ -178,9 +181,6 @@ class ScaledTraining:
     def _between(self) -> tuple[list[float], list[float]]:
         chain = self.instance.chain
         return (chain.forward_bytes / self.unit).tolist(), (chain.backward_bytes / self.unit).tolist()
-
-
-_ROUNDING = 1e-9
 
 
 def _over(size: float, rate: float) -> float:

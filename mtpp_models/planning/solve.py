@@ -29,6 +29,8 @@ from mtpp_models.solvers.registry import Solver, find_solver
 __all__ = ["CostedPlan", "solve_replication"]
 
 _ROUNDING = 1e-9
+# The ceiling is at most this many units, so that costs within reach are near 1.
+_FAR = 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +149,6 @@ def _work(instance: TrainingInstance) -> float:
     arrays = instance.arrays
     layers = np.diff(arrays.forward + arrays.backward, axis=1).min(axis=0)  # where few replicas waste least
     return float(instance.microbatches * layers.sum() / instance.cluster.n)
-
-
-_FAR = 20.0
 
 
 def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) -> list[Stage]:
