@@ -25,6 +25,9 @@ from mtpp_models.solvers.registry import find_solver
 __all__ = ["STEPS", "Step", "certify", "gather"]
 
 _SHORTEST, _ROUNDING = 0.05, 1e-9
+
+# What `certify` takes if nobody says how long.
+_A_MINUTE = SolveOptions(time_limit=60.0)
 _FEW_BLOCKS = 8
 
 
@@ -68,7 +71,7 @@ STEPS = (
 
 def certify(
     instance: Instance,
-    options: SolveOptions = SolveOptions(),
+    options: SolveOptions = _A_MINUTE,
     *,
     start: Partition | None = None,
     known: Sequence[Result] = (),
@@ -81,7 +84,7 @@ def certify(
     ----------
     instance : Instance
     options : SolveOptions
-        The time limit is for everything together.
+        The time limit, a minute by default, is for everything together.
     start : Partition, optional
         A partition known already.
     known : sequence of Result
@@ -116,7 +119,7 @@ def certify(
 
 def gather(
     instance: Instance,
-    options: SolveOptions = SolveOptions(),
+    options: SolveOptions = _A_MINUTE,
     *,
     start: Partition | None = None,
     known: Sequence[Result] = (),

@@ -77,7 +77,7 @@ class SolveOptions:
     """
 
     solver: str = "highs"
-    time_limit: float | None = 60.0
+    time_limit: float | None = None
     gap: float = 0.0
     threads: int = 1
     seed: int = 0

@@ -12,7 +12,7 @@ from mtpp_models import MODELS, SolveOptions, solve
 FEW = Limits(evaluations=100)
 
 # Answers that are compared must not depend on the speed of a machine.
-TO_THE_END = SolveOptions(time_limit=None)
+TO_THE_END = SolveOptions()
 
 
 def diamond(k: int = 3, **platform: float) -> Instance:
@@ -62,7 +62,7 @@ class TestHeuristic:
 @pytest.mark.parametrize("name", MODELS)
 class TestModel:
     def test_same_seed_same_bound(self, name: str) -> None:
-        a, b = (solve(diamond(), name, SolveOptions(time_limit=None, seed=3)).bound for _ in range(2))
+        a, b = (solve(diamond(), name, SolveOptions(seed=3)).bound for _ in range(2))
         assert a == b
 
     def test_edge_cases_are_bounded(self, name: str, edge_case: tuple[Instance, float]) -> None:
