@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from experiments.certificates.other_k import carried
+from experiments.certificates.other_k import from_other_k
 from heuristics import HEURISTICS, Limits, search
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
@@ -130,7 +130,7 @@ def gather(
     find_solver(options.solver)  # before the searches, which may take a while
     begin = time.monotonic()
     rng = np.random.default_rng(options.seed)
-    answers = [*carried(known, instance), *([] if start is None else [Result("start", instance, start)])]
+    answers = [*from_other_k(known, instance), *([] if start is None else [Result("start", instance, start)])]
     on_fault, sound = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3)), True
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(options.time_limit, interrupted)

@@ -8,13 +8,13 @@ from typing import Any
 from experiments.certificates.writing import bound_document
 from instances import Bound, Instance, Partition, Result
 
-__all__ = ["CARRIED", "carried"]
+__all__ = ["OTHER_K", "from_other_k"]
 
-#: Name of the method in results.
-CARRIED = "carried"
+#: Name of the method in results and files.
+OTHER_K = "carried"
 
 
-def carried(known: Iterable[Result], instance: Instance) -> list[Result]:
+def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
     r"""Partitions and bounds of the same graph and platform with other k.
 
     A partition into fewer blocks is one into more, some of them empty. Merging each :math:`\lceil k / j \rceil`
@@ -44,9 +44,9 @@ def carried(known: Iterable[Result], instance: Instance) -> list[Result]:
         bound = None
         if result.bound is not None and (j >= k or not instance.has_overflow):
             value = result.bound.value
-            bound = Bound(value / -(-k // j), CARRIED, False, _witness(result))
+            bound = Bound(value / -(-k // j), OTHER_K, False, _witness(result))
         if partition is not None or bound is not None:
-            found.append(Result(CARRIED, instance, partition, bound, solver=result.solver))
+            found.append(Result(OTHER_K, instance, partition, bound, solver=result.solver))
     return found
 
 

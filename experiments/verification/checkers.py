@@ -145,7 +145,7 @@ def _ideals(task: Task, claim: Claim) -> Check:
     return Check(claim, None, "false", f"{claim.value!r} is claimed, but {task.exact.k} blocks below it{peaks} exist")
 
 
-def _carried(task: Task, claim: Claim) -> Check:
+def _other_k(task: Task, claim: Claim) -> Check:
     """Prove the bound for other k that the claim follows from.
 
     Merging each ceil(k / j) consecutive blocks leaves at most j, each of which costs at most as many bottlenecks.
@@ -193,6 +193,6 @@ CHECKERS: dict[str, Checker] = {
     "pinned": _pinned,
     "pigeonhole": _pigeonhole,
     "ideals": _ideals,
-    "carried": _carried,
+    "carried": _other_k,
     "priced": _priced,
 }

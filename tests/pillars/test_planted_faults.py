@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What a user of the faulty copy does: prove a bound from a poor start, which leaves room for a false one, and write it.
 USE = """
 import sys
-from experiments.certificates.other_k import carried
+from experiments.certificates.other_k import from_other_k
 from experiments.certificates.writing import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
@@ -30,22 +30,71 @@ graph = ComputationGraph.from_edges(
 instance = Instance(graph, Platform(3, 2.0))
 answer = solve(instance, sys.argv[1], start=Partition(instance, [0] * 6))
 if len(sys.argv) > 3:  # carry it to more blocks
-    [answer] = carried([answer], instance.with_k(4))
+    [answer] = from_other_k([answer], instance.with_k(4))
 write_json(sys.argv[2], certificate_document([answer]))
+"""
+
+# The same for plans and placements, by methods whose answers show the fault.
+USE_PLAN = """
+import sys
+import numpy as np
+from experiments.certificates.plan_certificate import certify_plan
+from experiments.certificates.writing import plan_certificate
+from instances.json_files import write_json
+from instances.planning import Cluster, LayerChain, TrainingInstance
+
+chain = LayerChain([1.1, 2.3], [2.2, 4.1], [4.0], [3.0], [6.0, 7.0])
+instance = TrainingInstance(chain, Cluster.of_servers([2], 2.0), 4)
+write_json(sys.argv[2], plan_certificate([certify_plan(instance, np.random.default_rng(0), sys.argv[1])]))
+"""
+USE_PLACEMENT = """
+import sys
+from experiments.certificates.writing import placement_certificate
+from instances import Bound, ComputationGraph, Result
+from instances.json_files import write_json
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+
+graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3), (2, 3)], [1.5, 2.5, 2.0, 1.0], [3.0, 3.0, 3.0, 0.0])
+placement = Placement(PlacementInstance(graph, 2, 3.0), [0, 0, 1, 0])
+bound = Bound(placement.instance.lower_bound, "simple")
+write_json(sys.argv[2], placement_certificate([Result(sys.argv[1], placement.instance, placement, bound)]))
 """
 
 
 class Fault(NamedTuple):
-    """A line of a file that becomes another one; which bound to ask for; or which pillar falls."""
+    """A line of a file that becomes another one; which bound or planner to ask for; or which pillar falls."""
 
     file: str
     line: str
     planted: str
     use: tuple[str, ...] = ()
     pillar: str = ""
+    script: str = USE
 
 
 FAULTS = {
+    "time of an AllReduce": Fault(
+        "instances/planning/plan.py",
+        "_time(2 * (len(stage) - 1) * self.param_bytes[n]",
+        "_time((len(stage) - 1) * self.param_bytes[n]",
+        ("data-parallel",),
+        script=USE_PLAN,
+    ),
+    "time of a transfer": Fault(
+        "instances/planning/plan.py",
+        "len(here) * len(there) * slowest)",
+        "2 * len(here) * len(there) * slowest)",
+        ("gpipe",),
+        script=USE_PLAN,
+    ),
+    "bus of a placement": Fault(
+        "instances/placement/timeline.py",
+        "end = self.now + float(self.instance.tensor_time[t])",
+        "end = self.now + 0.9 * float(self.instance.tensor_time[t])",
+        ("by hand",),
+        script=USE_PLACEMENT,
+    ),
     "reduction": Fault(
         "instances/partitioning/reductions.py",
         "graph.topological_order[graph.work[graph.topological_order] == 0]",
@@ -71,7 +120,7 @@ FAULTS = {
         "work=0.9 * sums_by(self.block, graph.work, k),",
         ("simple",),
     ),
-    "carried rule": Fault(
+    "rule of other k": Fault(
         "experiments/certificates/other_k.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")
     ),
     "price tree": Fault(
@@ -112,7 +161,7 @@ def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
         assert " failed" in caught.stdout
         return
     model, *carry = fault.use
-    used = run(tmp_path, "-c", USE, model, "c.json", *carry)
+    used = run(tmp_path, "-c", fault.script, model, "c.json", *carry)
     if used.returncode != 0:  # bound and partition of the faulty copy contradict each other
         assert "FalseCertificateError" in used.stderr
         return

@@ -1,4 +1,4 @@
-"""What is carried from one number of blocks to another holds, and certify uses it."""
+"""What follows for one number of blocks from others holds, and certify uses it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from experiments import certify
-from experiments.certificates.other_k import carried
+from experiments.certificates.other_k import from_other_k
 from instances import ComputationGraph, Instance, Platform, Result
 from mtpp_models import solve
 
 
 @given(instances(max_nodes=6, overflow=True), st.integers(1, 7))
-def test_carried_answers_hold(instance: Instance, k: int) -> None:
+def test_what_follows_from_other_k_holds(instance: Instance, k: int) -> None:
     """Bounds are not above the optimum of the other k, and partitions belong to it."""
     known = [solve(instance, "ideals"), solve(instance, "simple")]
     target = instance.with_k(k)
-    for result in carried(known, target):
+    for result in from_other_k(known, target):
         assert result.instance.key == target.key
         if result.bound is not None:
             assert result.bound.value <= best_partition(target).bottleneck * (1 + 1e-9)
@@ -30,12 +30,12 @@ def test_two_blocks_prove_four() -> None:
     """k OPT_k >= j OPT_j where j divides k: two blocks cost 8 each, so four cost at least 4."""
     graph = ComputationGraph.from_edges([], work=[4.0] * 4, output_bytes=[0.0] * 4)
     two, four = (Instance(graph, Platform(k, bandwidth=1.0)) for k in (2, 4))
-    [bound] = [result.bound for result in carried([certify(two)], four)]
+    [bound] = [result.bound for result in from_other_k([certify(two)], four)]
     assert bound is not None
     assert (bound.value, bound.method, bound.witness["from_k"]) == (4.0, "carried", 2)
 
 
-def test_nothing_is_carried_to_another_graph() -> None:
+def test_nothing_follows_for_another_graph() -> None:
     a, b = (ComputationGraph.from_edges([], work=[w], output_bytes=[0.0]) for w in (1.0, 2.0))
     known: list[Result] = [solve(Instance(a, Platform(2, bandwidth=1.0)), "simple")]
-    assert carried(known, Instance(b, Platform(4, bandwidth=1.0))) == []
+    assert from_other_k(known, Instance(b, Platform(4, bandwidth=1.0))) == []
