@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from experiments.certificates.plan_certificate import PlanResult
 from instances import InputError, Result, combine
 from instances.certificate_file import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
@@ -18,6 +17,9 @@ from instances.placement.problem import PlacementInstance
 from instances.placement.stated import question_document as placement_question
 from instances.planning.plan_files import operations_document, plan_document
 from instances.planning.question_file import question_document as plan_question
+
+if TYPE_CHECKING:
+    from experiments.certificates.plan_certificate import PlanResult
 
 __all__ = ["bound_document", "certificate_document", "placement_certificate", "plan_certificate"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from certificates import PLAIN, check, entry, settle
+from command_line import mtpp
 from forging import write
 
 from experiments.cli.main import main
@@ -88,3 +89,17 @@ def test_the_worst_of_several_files_is_the_exit_code(tmp_path: Path) -> None:
     assert main(["verify", names["true"], "--ideals"]) == 0
     assert main(["verify", names["true"], names["graph"], "--ideals"]) == 2
     assert main(["verify", names["graph"], names["false"], names["true"]]) == 1
+
+
+def test_what_plan_and_place_write_is_verified(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The time of a plan is computed anew and its bound trusted; of a placement both are proved; --graph compares."""
+    assert (
+        mtpp("plan simulation --cluster 2x2 --bandwidth 128Gbps,32Gbps --microbatches 4 --planner spp --out p.json")
+        == 0
+    )
+    assert mtpp("place nmt-0 -k 2 --method heft --out q.json") == 0
+    assert mtpp("verify p.json q.json") == 4
+    assert mtpp("verify q.json") == 0
+    assert "TRUSTED" in capsys.readouterr().out
+    assert mtpp("verify p.json --graph bert-base") == 2
+    assert "a plan has a chain and no graph to compare" in capsys.readouterr().err
