@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray, SharedParameter
 
-__all__ = ["edge_keys", "index_range", "numbers", "output_sizes"]
+__all__ = ["check_parameters", "check_weights", "describe_cycle", "edge_keys", "index_range", "numbers", "output_sizes"]
+
+_NON_NEGATIVE = "it must be a finite number, 0 or more."
+
+_CYCLE_SHOWN = 8
 
 
 def index_range(n: int) -> str:
@@ -28,6 +32,22 @@ def numbers(values: ArrayLike, label: str) -> FloatArray:
     if array.ndim > 1:
         raise InputError(f"The {label} has {array.ndim} dimensions; give a plain list.")
     return array
+
+
+def check_weights(values: FloatArray, label: str, nodes: IntArray | Sequence[int], names: Sequence[str]) -> None:
+    """Refuse a weight that is negative or not finite, with the name of its node."""
+    for i in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
+        raise InputError(f"Node {nodes[i]} ({names[nodes[i]]}): {label} is {values[i]}; {_NON_NEGATIVE}")
+
+
+def check_parameters(parameters: Iterable[SharedParameter], n: int) -> None:
+    """Refuse a shared parameter with a size that is no size, or with a user that is no node."""
+    for parameter in parameters:
+        if not (np.isfinite(parameter.bytes) and parameter.bytes >= 0):
+            raise InputError(f"Parameter {parameter.name}: bytes is {parameter.bytes}; {_NON_NEGATIVE}")
+        for user in parameter.users:
+            if not 0 <= user < n:
+                raise InputError(f"Parameter {parameter.name}: user {user} {index_range(n)}")
 
 
 def output_sizes(output_bytes: Sequence[float | Sequence[float]] | FloatArray) -> tuple[FloatArray, IntArray]:
@@ -75,3 +95,24 @@ def _tensor_and_consumer(edge: Sequence[int], first: IntArray, n: int) -> tuple[
             "outputs are numbered from 0."
         )
     return int(first[u] + output), v
+
+
+def describe_cycle(predecessors: tuple[IntArray, IntArray], sorted_nodes: IntArray, names: Sequence[str]) -> str:
+    """A cycle among the nodes that have no place in a topological order."""
+    # Each of them has a predecessor that has none either: some walk backwards comes round.
+    start, before = (rows.tolist() for rows in predecessors)
+    left = set(range(len(names))) - set(sorted_nodes.tolist())
+    walk: list[int] = []
+    place: dict[int, int] = {}
+    u = min(left)
+    while u not in place:
+        place[u] = len(walk)
+        walk.append(u)
+        u = next(p for p in before[start[u] : start[u + 1]] if p in left)
+    cycle = walk[place[u] :][::-1]
+    first = cycle.index(min(cycle))
+    cycle = cycle[first:] + cycle[:first]
+    shown = [f"{u} ({names[u]})" for u in cycle[:_CYCLE_SHOWN]]
+    if len(cycle) > _CYCLE_SHOWN:
+        shown.append(f"… {len(cycle) - _CYCLE_SHOWN} more")
+    return " -> ".join([*shown, shown[0]])

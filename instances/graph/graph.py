@@ -6,14 +6,25 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
-from instances.graph.checks import edge_keys, index_range, numbers, output_sizes
+from instances.graph.checks import (
+    check_parameters,
+    check_weights,
+    describe_cycle,
+    edge_keys,
+    index_range,
+    numbers,
+    output_sizes,
+)
+from instances.graph.display import Displayed, figures
+from instances.graph.frames import frame_columns
+from instances.graph.networkx import networkx_columns
 from instances.graph.tensors import (
     FloatArray,
     IntArray,
@@ -24,14 +35,14 @@ from instances.graph.tensors import (
     sorted_unique,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["ComputationGraph"]
-_NODE_KEYS = ("work", "output_bytes", "param_bytes")
-_NON_NEGATIVE = "it must be a finite number, 0 or more."
-_CYCLE_SHOWN = 8
 
 
-@dataclass(frozen=True, eq=False)
-class ComputationGraph:
+@dataclass(frozen=True, eq=False, repr=False)
+class ComputationGraph(Displayed):
     """A directed acyclic graph of operators and the tensors between them.
 
     An edge is a pair (tensor, consumer); ``n`` counts nodes and ``m`` edges. All arrays are read-only.
@@ -83,7 +94,8 @@ class ComputationGraph:
         self._check_numbers()
         self._check_edges()
         if len(self.topological_order) < self.n:
-            raise InputError(f"The edges contain a cycle: {self._describe_cycle()}; remove one of these edges.")
+            cycle = describe_cycle(self.predecessors, self.topological_order, self.names)
+            raise InputError(f"The edges contain a cycle: {cycle}; remove one of these edges.")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -224,7 +236,7 @@ class ComputationGraph:
         Nodes are indices with name, work, param_bytes and output_bytes (a list); edges carry the number of the output
         that they read, and its bytes.
         """
-        result: nx.MultiDiGraph[int] = nx.MultiDiGraph(name=self.name)
+        result: nx.MultiDiGraph[int] = nx.MultiDiGraph(name=self.name, time_unit=self.time_unit)
         first, sizes = self.output_start, self.tensors.bytes
         for v, name in enumerate(self.names):
             outputs = sizes[first[v] : first[v + 1]].tolist()
@@ -236,22 +248,57 @@ class ComputationGraph:
 
     @classmethod
     def from_networkx(cls, graph: nx.DiGraph[Any], **attributes: Any) -> ComputationGraph:
-        """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes.
+        """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes and name.
 
-        An edge may name the output that it reads as `output`. Missing attributes count as 0; where a node has no
-        name, the node itself is its name.
+        What a node lacks counts as 0; a node without a name is its own. An edge may say as `output` which one it
+        reads, and repeat the `bytes` of that. An `InputError` names unknown attributes; `attributes` are those of
+        `from_edges`.
 
         Examples
         --------
         >>> digraph = nx.DiGraph([("a", "b")])
+        >>> digraph.add_node("a", work=2.0, output_bytes=8)
         >>> ComputationGraph.from_networkx(digraph).names
         ('a', 'b')
         """
-        index = {node: i for i, node in enumerate(graph)}
-        columns = {key: [data.get(key, 0.0) for _, data in graph.nodes(data=True)] for key in _NODE_KEYS}
-        edges = [(index[u], index[v], data.get("output", 0)) for u, v, data in graph.edges(data=True)]
-        names = tuple(str(data.get("name", node)) for node, data in graph.nodes(data=True))
-        return cls.from_edges(edges, **columns, names=names, **attributes)
+        return cls.from_edges(**(networkx_columns(graph) | attributes))
+
+    @classmethod
+    def from_frames(cls, nodes: pd.DataFrame, edges: pd.DataFrame, **attributes: Any) -> ComputationGraph:
+        """Build a graph from two pandas frames, with a row a node and a row an edge.
+
+        Parameters
+        ----------
+        nodes : DataFrame
+            Columns work, and perhaps output_bytes (a number, or a list where a node has several outputs), param_bytes
+            and name; without names the index names the nodes.
+        edges : DataFrame
+            Columns source and target, which are names of nodes, and perhaps output. `attributes` as in `from_edges`.
+
+        Raises
+        ------
+        InputError
+            As `from_edges`, and if a column is unknown, an entry is missing or no number, or a name is there twice.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> nodes = pd.DataFrame({"work": [2.0, 3.0], "output_bytes": [8, 0]}, index=["a", "b"])
+        >>> ComputationGraph.from_frames(nodes, pd.DataFrame({"source": ["a"], "target": ["b"]}))
+        <ComputationGraph 'graph': nodes 2, edges 1, work 5 s, parameters 0 bytes>
+        """
+        return cls.from_edges(**(frame_columns(nodes, edges) | attributes))
+
+    def _title(self) -> str:
+        return self.name
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "nodes": str(self.n),
+            "edges": str(self.m),
+            "work": figures(self.work.sum(), self.time_unit),
+            "parameters": figures(self.parameter_total, "bytes"),
+        }
 
     def _check_numbers(self) -> None:
         if not (len(self.param_bytes) == len(self.names) == self.n):
@@ -259,21 +306,10 @@ class ComputationGraph:
                 f"There are {self.n} work values, {len(self.param_bytes)} parameter sizes and "
                 f"{len(self.names)} names; give one of each per node."
             )
-        columns = (("work", self.work), ("param_bytes", self.param_bytes))
-        for label, values in columns:
-            for v in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
-                raise InputError(f"Node {v} ({self.names[v]}): {label} is {values[v]}; {_NON_NEGATIVE}")
-        sizes, producer = self.tensors.bytes, self.tensors.producer
-        for t in np.flatnonzero(~(np.isfinite(sizes) & (sizes >= 0)))[:1]:
-            raise InputError(
-                f"Node {producer[t]} ({self.names[producer[t]]}): output_bytes is {sizes[t]}; {_NON_NEGATIVE}"
-            )
-        for parameter in self.parameters:
-            if not (np.isfinite(parameter.bytes) and parameter.bytes >= 0):
-                raise InputError(f"Parameter {parameter.name}: bytes is {parameter.bytes}; {_NON_NEGATIVE}")
-            for user in parameter.users:
-                if not 0 <= user < self.n:
-                    raise InputError(f"Parameter {parameter.name}: user {user} {index_range(self.n)}")
+        for label, values in (("work", self.work), ("param_bytes", self.param_bytes)):
+            check_weights(values, label, range(self.n), self.names)
+        check_weights(self.tensors.bytes, "output_bytes", self.tensors.producer, self.names)
+        check_parameters(self.parameters, self.n)
 
     def _check_edges(self) -> None:
         for t in np.flatnonzero(self.tensors.producer >= self.n)[:1]:
@@ -282,22 +318,3 @@ class ComputationGraph:
             raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < self.n else v} {index_range(self.n)}")
         for u, _ in self.edges[self.edges[:, 0] == self.edges[:, 1]][:1]:
             raise InputError(f"Edge {u} -> {u} ({self.names[u]}) is a self-loop; remove it.")
-
-    def _describe_cycle(self) -> str:
-        # Each node that has no place in an order has a predecessor that has none: some walk backwards comes round.
-        start, before = (rows.tolist() for rows in self.predecessors)
-        left = set(range(self.n)) - set(self.topological_order.tolist())
-        walk: list[int] = []
-        place: dict[int, int] = {}
-        u = min(left)
-        while u not in place:
-            place[u] = len(walk)
-            walk.append(u)
-            u = next(p for p in before[start[u] : start[u + 1]] if p in left)
-        cycle = walk[place[u] :][::-1]
-        first = cycle.index(min(cycle))
-        cycle = cycle[first:] + cycle[:first]
-        shown = [f"{u} ({self.names[u]})" for u in cycle[:_CYCLE_SHOWN]]
-        if len(cycle) > _CYCLE_SHOWN:
-            shown.append(f"… {len(cycle) - _CYCLE_SHOWN} more")
-        return " -> ".join([*shown, shown[0]])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, figures
 
 __all__ = [
     "FloatArray",
@@ -25,8 +26,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Tensors:
+@dataclass(frozen=True, eq=False, repr=False)
+class Tensors(Displayed):
     """Output tensors, grouped by the node that produces them.
 
     Parameters
@@ -70,6 +71,13 @@ class Tensors:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         freeze(*self.__dict__.values())  # pickling forgets it
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "tensors": str(len(self.producer)),
+            "edges": str(len(self.consumers)),
+            "bytes": figures(self.bytes.sum()),
+        }
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, Rows, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique, sums_by
 from instances.partitioning.memory import block_peaks, overflow_bytes
@@ -40,8 +41,8 @@ class BlockCosts(NamedTuple):
     send: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Partition:
+@dataclass(frozen=True, eq=False, repr=False)
+class Partition(Displayed):
     """A block for every node such that no edge points backwards.
 
     Parameters
@@ -150,6 +151,23 @@ class Partition:
         for parameter in graph.parameters:
             total[np.unique(self.block[list(parameter.users)])] += parameter.bytes
         return total
+
+    def _title(self) -> str:
+        return self.instance.name
+
+    def _facts(self) -> dict[str, str]:
+        unit = self.instance.graph.time_unit
+        return {
+            "k": str(self.instance.k),
+            "bottleneck": figures(self.bottleneck, unit),
+            "throughput": figures(self.throughput, f"per {unit}"),
+        }
+
+    def _rows(self) -> Rows:
+        counts = np.bincount(self.block, minlength=self.instance.k).tolist()
+        times = np.column_stack((self.block_costs, *self.costs)).tolist()
+        rows = [[str(b), str(counts[b]), *map(figures, row)] for b, row in enumerate(times)]
+        return ["block", "nodes", f"cost [{self.instance.graph.time_unit}]", *BlockCosts._fields], rows
 
     def _overflow(self) -> FloatArray:
         platform = self.instance.platform

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
 
@@ -72,8 +73,8 @@ class Platform:
             raise InputError(f"activation_buffer is {self.activation_buffer}; it must be finite, 0 or more.")
 
 
-@dataclass(frozen=True, eq=False)
-class Instance:
+@dataclass(frozen=True, eq=False, repr=False)
+class Instance(Displayed):
     """One question: how to cut `graph` for `platform`.
 
     Parameters
@@ -148,6 +149,19 @@ class Instance:
     def key(self) -> str:
         """Hash of everything that costs depend on."""
         return hashlib.sha256(f"{self.graph.content_hash}{self.platform!r}".encode()).hexdigest()
+
+    def _title(self) -> str:
+        return self.name
+
+    def _facts(self) -> dict[str, str]:
+        graph, platform = self.graph, self.platform
+        facts = {"nodes": str(graph.n), "edges": str(graph.m), "k": str(self.k)}
+        facts["bandwidth"] = figures(platform.bandwidth, f"bytes/{graph.time_unit}")
+        if math.isfinite(platform.memory):
+            facts["memory"] = figures(platform.memory, "bytes")
+        if platform.activation_buffer is not None:
+            facts["activation buffer"] = figures(platform.activation_buffer, "bytes")
+        return facts
 
     @property
     def _longest(self) -> float:

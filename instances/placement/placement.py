@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze, sums_by
 from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance
 from instances.placement.timeline import Timeline, peak_activations, run
@@ -19,8 +20,8 @@ from instances.placement.timeline import Timeline, peak_activations, run
 __all__ = ["Placement"]
 
 
-@dataclass(frozen=True, eq=False)
-class Placement:
+@dataclass(frozen=True, eq=False, repr=False)
+class Placement(Displayed):
     """One answer: a device for every node; all costs are computed from `timeline`.
 
     Parameters
@@ -111,3 +112,21 @@ class Placement:
             return self.relative_time
         overflow = np.maximum(0.0, self.peak_memory / self.instance.memory - 1)
         return self.relative_time + OVERFLOW_WEIGHT * float(overflow.sum())
+
+    def _title(self) -> str:
+        return self.instance.graph.name
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "devices": str(self.instance.devices),
+            "step time": figures(self.step_time, self.instance.graph.time_unit),
+            "relative time": figures(self.relative_time),
+            "fits": "yes" if self.fits else "no",
+        }
+
+    def _rows(self) -> Rows:
+        k, unit = self.instance.devices, self.instance.graph.time_unit
+        nodes = np.bincount(self.device, minlength=k).tolist()
+        columns = np.column_stack((np.bincount(self.device, self.instance.graph.work, k), self.peak_memory)).tolist()
+        rows = [[str(d), str(nodes[d]), *map(figures, row)] for d, row in enumerate(columns)]
+        return ["device", "nodes", f"work [{unit}]", "peak memory [bytes]"], rows

@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
 from instances.partitioning.problem import Platform
@@ -33,8 +34,8 @@ _ROUNDING, _MOST_DEVICES = 1e-9, 4096
 OVERFLOW_WEIGHT = 2.0
 
 
-@dataclass(frozen=True, eq=False)
-class PlacementInstance:
+@dataclass(frozen=True, eq=False, repr=False)
+class PlacementInstance(Displayed):
     """One question: on which of some equal devices each node of `graph` should run.
 
     Parameters
@@ -127,6 +128,14 @@ class PlacementInstance:
         for v in self.graph.topological_order:
             end[v] += end[before[start[v] : start[v + 1]]].max(initial=0.0)
         return max(float(end.max()), self.total_work / self.devices) * (1 - _ROUNDING)
+
+    def _title(self) -> str:
+        return self.graph.name
+
+    def _facts(self) -> dict[str, str]:
+        facts = {"nodes": str(self.graph.n), "edges": str(self.graph.m), "devices": str(self.devices)}
+        facts["bandwidth"] = figures(self.bandwidth, f"bytes/{self.graph.time_unit}")
+        return facts | ({"memory": figures(self.memory, "bytes")} if math.isfinite(self.memory) else {})
 
     @cached_property
     def tensor_time(self) -> FloatArray:

@@ -11,6 +11,7 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.checks import numbers
+from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, freeze
 
 __all__ = ["LayerChain"]
@@ -18,8 +19,8 @@ _PER_LAYER = ("forward", "backward", "param_bytes")
 _PER_BOUNDARY = ("forward_bytes", "backward_bytes")
 
 
-@dataclass(frozen=True, eq=False)
-class LayerChain:
+@dataclass(frozen=True, eq=False, repr=False)
+class LayerChain(Displayed):
     """Layers in the order of the forward pass; all numbers are for one microbatch on one device.
 
     Parameters
@@ -108,3 +109,10 @@ class LayerChain:
         for label in (*_PER_LAYER, *_PER_BOUNDARY, "stored_bytes"):
             digest.update(np.ascontiguousarray(getattr(self, label)).tobytes() + b"|")
         return digest.hexdigest()
+
+    def _title(self) -> str:
+        return self.name
+
+    def _facts(self) -> dict[str, str]:
+        parameters = figures(self.param_bytes.sum(), "bytes")
+        return {"layers": str(self.n), "time": figures(self.time, "s"), "parameters": parameters}

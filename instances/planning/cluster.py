@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
 
 __all__ = ["Cluster"]
@@ -20,8 +21,8 @@ __all__ = ["Cluster"]
 _MOST_DEVICES, _MOST_BANDWIDTH = 4096, 1e150
 
 
-@dataclass(frozen=True, eq=False)
-class Cluster:
+@dataclass(frozen=True, eq=False, repr=False)
+class Cluster(Displayed):
     """`V` equal devices, grouped into servers, with any interconnect.
 
     Parameters
@@ -149,3 +150,10 @@ class Cluster:
     def content_hash(self) -> str:
         """SHA-256 of everything that costs depend on."""
         return hashlib.sha256(self.bandwidth.tobytes() + repr(self.servers).encode()).hexdigest()
+
+    def _title(self) -> str:
+        return self.name
+
+    def _facts(self) -> dict[str, str]:
+        facts = {"devices": str(self.n), "servers": str(len(self.servers))}
+        return facts | ({"fastest link": figures(self.bandwidth.max(), "bytes/s")} if self.n > 1 else {})

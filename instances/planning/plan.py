@@ -17,14 +17,15 @@ from itertools import pairwise
 import numpy as np
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.problem import TrainingInstance
 
 __all__ = ["Plan"]
 
 
-@dataclass(frozen=True, eq=False)
-class Plan:
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Displayed):
     """One answer: consecutive layers as stages, each on its own devices.
 
     Parameters
@@ -195,6 +196,21 @@ class Plan:
                 f"Stage {n} needs {needed[n]:.6g} bytes on each device with {np.asarray(in_flight)[n]:g} microbatches "
                 f"in flight; a device has {self.instance.memory:.6g}. Use more stages or smaller microbatches."
             )
+
+    def _title(self) -> str:
+        return self.instance.chain.name
+
+    def _facts(self) -> dict[str, str]:
+        devices = f"{self.replicas.sum()} of {self.instance.cluster.n}"
+        return {"stages": str(self.n_stages), "devices": devices, "cycle time": figures(self.cycle_time, "s")}
+
+    def _rows(self) -> Rows:
+        names, used = self.instance.chain.names, self.instance.cluster.names
+        rows = [
+            [str(n), names[first], names[end - 1], ", ".join(used[v] for v in self.devices[n]), figures(time)]
+            for n, ((first, end), time) in enumerate(zip(pairwise(self.cuts), self.stage_time, strict=True))
+        ]
+        return ["stage", "first layer", "last layer", "devices", "time [s]"], rows
 
     def _compute_time(self, sums: FloatArray) -> FloatArray:
         rows, cuts = sums[self.replicas - 1], np.array(self.cuts)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, freeze
 from instances.planning.chain import LayerChain
 from instances.planning.cluster import Cluster
@@ -22,8 +23,8 @@ __all__ = ["TrainingInstance"]
 _MOST_MICROBATCHES = 100_000
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingInstance:
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingInstance(Displayed):
     """One question: how to train `chain` on `cluster` in synchronous iterations of `microbatches` microbatches.
 
     Parameters
@@ -119,6 +120,14 @@ class TrainingInstance:
         share = b"" if self.replica_share is None else self.replica_share.tobytes()
         text = f"{self.chain.content_hash}{self.cluster.content_hash}{self.microbatches}{self.full_duplex}"
         return hashlib.sha256(f"{text}{self.memory!r}{self.parameter_copies!r}".encode() + share).hexdigest()
+
+    def _title(self) -> str:
+        return self.chain.name
+
+    def _facts(self) -> dict[str, str]:
+        facts = {"layers": str(self.chain.n), "cluster": self.cluster.name, "devices": str(self.cluster.n)}
+        facts["microbatches"] = str(self.microbatches)
+        return facts | ({"memory": figures(self.memory, "bytes")} if math.isfinite(self.memory) else {})
 
 
 def _after_zero(values: FloatArray) -> FloatArray:

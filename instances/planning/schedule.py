@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from instances.errors import InputError
+from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.planning.plan import Plan
 from instances.planning.problem import TrainingInstance
@@ -43,8 +44,8 @@ class Operation:
     end: float
 
 
-@dataclass(frozen=True, eq=False)
-class Schedule:
+@dataclass(frozen=True, eq=False, repr=False)
+class Schedule(Displayed):
     """Start of each operation of one iteration; the constructor refuses what cannot be executed.
 
     A stage is one machine, whose replicas move together; a channel is one machine, or one for each direction in full
@@ -121,6 +122,13 @@ class Schedule:
         """Part of the iteration that a device of the cluster computes, on average."""
         return self.busy_time / (self.plan.instance.cluster.n * self.makespan) if self.makespan > 0 else 1.0
 
+    def _title(self) -> str:
+        return self.plan.instance.chain.name
+
+    def _facts(self) -> dict[str, str]:
+        counts = {"stages": str(self.plan.n_stages), "microbatches": str(self.plan.instance.microbatches)}
+        return counts | {"makespan": figures(self.makespan, "s"), "devices compute": f"{self.utilisation:.1%}"}
+
     def operations(self) -> Iterator[Operation]:
         """All operations, stage by stage; an AllReduce only where there are replicas."""
         plan = self.plan
@@ -179,8 +187,8 @@ class Schedule:
         return _ROUNDING * self.makespan
 
 
-@dataclass(frozen=True, eq=False)
-class Iteration:
+@dataclass(frozen=True, eq=False, repr=False)
+class Iteration(Displayed):
     """What a planner answers: pipelines that run side by side, and what all of them wait for at the end.
 
     Parameters
@@ -219,3 +227,13 @@ class Iteration:
         """Part of the iteration that a device of the cluster computes, on average."""
         busy = sum(schedule.busy_time for schedule in self.schedules)
         return busy / (self.instance.cluster.n * self.time) if self.time > 0 else 1.0
+
+    def _title(self) -> str:
+        return self.instance.chain.name
+
+    def _facts(self) -> dict[str, str]:
+        counts = {"pipelines": str(len(self.schedules)), "microbatches": str(self.instance.microbatches)}
+        return counts | {"time": figures(self.time, "s"), "devices compute": f"{self.utilisation:.1%}"}
+
+    def _rows(self) -> Rows | None:
+        return None if self.plan is None else self.plan._rows()

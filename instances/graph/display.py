@@ -1,0 +1,81 @@
+"""How questions and answers show themselves: one line for `repr`, a small table for a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from instances.errors import printable
+
+__all__ = ["Displayed", "Rows", "figures"]
+
+#: Header and rows of a table.
+Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
+
+_LONGEST_NAME = 80
+_MOST_ROWS = 20
+
+
+def figures(value: float, unit: str = "") -> str:
+    """A number with six digits and its unit.
+
+    Examples
+    --------
+    >>> figures(440e6, "bytes")
+    '4.4e+08 bytes'
+    """
+    return f"{value:.6g} {unit}".rstrip()
+
+
+class Displayed:
+    """Base of what is shown by a title, a few facts and perhaps a table; arrays are never printed.
+
+    Names come from files and may hold anything: they are escaped, and cut off where they are long.
+    """
+
+    def _title(self) -> str:
+        """What this is called; empty if it has no name."""
+        return ""
+
+    def _facts(self) -> Mapping[str, str]:
+        """What is worth a line, by label."""
+        raise NotImplementedError
+
+    def _rows(self) -> Rows | None:
+        """The parts of an answer, one a row."""
+        return None
+
+    def __repr__(self) -> str:
+        title = self._title()
+        head = f"{type(self).__name__} {_short(title)!r}" if title else type(self).__name__
+        return f"<{head}: {', '.join(f'{label} {_short(text)}' for label, text in self._facts().items())}>"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, with at most 20 rows of parts."""
+        name = type(self).__name__
+        title = f"{name} {_short(self._title())}".rstrip()
+        facts = "".join(
+            f"<tr><th>{_cell(label)}</th><td>{_cell(text)}</td></tr>" for label, text in self._facts().items()
+        )
+        shown = f"<table><caption>{_cell(title)}</caption>{facts}</table>"
+        parts = self._rows()
+        if parts is None:
+            return shown
+        header, rows = parts
+        lines = [_row("th", header), *(_row("td", row) for row in rows[:_MOST_ROWS])]
+        if len(rows) > _MOST_ROWS:
+            lines.append(f'<tr><td colspan="{len(header)}">… {len(rows) - _MOST_ROWS} more</td></tr>')
+        return f"{shown}<table>{''.join(lines)}</table>"
+
+
+def _short(text: str) -> str:
+    line = printable(text)
+    return line if len(line) <= _LONGEST_NAME else f"{line[:_LONGEST_NAME]}…"
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    return f"<tr>{''.join(f'<{tag}>{_cell(text)}</{tag}>' for text in cells)}</tr>"
+
+
+def _cell(text: str) -> str:
+    return escape(_short(text))

@@ -1,0 +1,117 @@
+"""Columns of a graph from pandas frames: a row a node, and a row an edge."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.lookup import unknown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["frame_columns"]
+
+_NODE_WORDS = ("name", "work", "output_bytes", "param_bytes")
+_EDGE_WORDS = ("source", "target", "output")
+
+
+def frame_columns(nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
+    """The arguments of `ComputationGraph.from_edges` for two frames.
+
+    Raises
+    ------
+    InputError
+        If a column is unknown or missing, an entry is missing or of the wrong type, a node is there twice, or an edge
+        names a node that is not there.
+    """
+    _check_words(nodes, _NODE_WORDS, ("work",), "nodes")
+    _check_words(edges, _EDGE_WORDS, _EDGE_WORDS[:2], "edges")
+    labels = (nodes["name"] if "name" in nodes else nodes.index.to_series()).tolist()
+    index: dict[Any, int] = {}
+    for i, label in enumerate(labels):
+        if _is_missing(label):
+            raise InputError(f"Row {i} of the nodes has no name; give each node one.")
+        if not isinstance(label, Hashable):
+            raise InputError(f"Row {i} of the nodes is called {label!r}; give a text or a number.")
+        if index.setdefault(label, i) != i:
+            raise InputError(
+                f"Rows {index[label]} and {i} of the nodes are both called {label!r}; give each its own name."
+            )
+    outputs = edges["output"].tolist() if "output" in edges else [0] * len(edges)
+    read = [_whole(value, i) for i, value in enumerate(outputs)]
+    ends = [[_node(index, label, i, end) for i, label in enumerate(edges[end].tolist())] for end in _EDGE_WORDS[:2]]
+    return {
+        "edges": list(zip(*ends, read, strict=True)),
+        "work": _weights(nodes, "work", labels),
+        "output_bytes": _sizes(nodes, labels),
+        "param_bytes": _weights(nodes, "param_bytes", labels) if "param_bytes" in nodes else None,
+        "names": tuple(map(str, labels)),
+    }
+
+
+def _check_words(frame: pd.DataFrame, words: tuple[str, ...], needed: tuple[str, ...], what: str) -> None:
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(f"The {what} are a {type(frame).__name__}; give a pandas frame with {', '.join(words)}.")
+    for word in frame.columns:
+        if word not in words:
+            raise InputError(f"The {what}: {unknown(words, str(word), 'column')} Rename or drop it.")
+        if list(frame.columns).count(word) > 1:
+            raise InputError(f"The {what} have two columns {word!r}; drop one.")
+    for word in needed:
+        if word not in frame:
+            raise InputError(f"The {what} have no column {word!r}; columns are {', '.join(words)}.")
+
+
+def _is_missing(value: object) -> bool:
+    import pandas as pd
+
+    return value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and np.isnan(value))
+
+
+def _node(index: dict[Any, int], label: Any, row: int, end: str) -> int:
+    if _is_missing(label):
+        raise InputError(f"Row {row} of the edges has no {end}; give the name of a node.")
+    if not isinstance(label, Hashable) or label not in index:
+        kind = type(next(iter(index), label)).__name__
+        raise InputError(f"Row {row} of the edges: its {end} {label!r} is no node; nodes are called by their {kind}.")
+    return index[label]
+
+
+def _whole(value: Any, row: int) -> int:
+    if _is_missing(value):
+        return 0
+    if isinstance(value, bool | str) or not isinstance(value, int | float) or value != int(value):
+        raise InputError(f"Row {row} of the edges: output is {value!r}; give the number of an output, from 0.")
+    return int(value)
+
+
+def _weights(nodes: pd.DataFrame, word: str, labels: list[Any]) -> list[float]:
+    return [_weight(value, word, label) for value, label in zip(nodes[word].tolist(), labels, strict=True)]
+
+
+def _sizes(nodes: pd.DataFrame, labels: list[Any]) -> list[Any] | None:
+    if "output_bytes" not in nodes:
+        return None
+    return [
+        [_weight(size, "output_bytes", label) for size in value]
+        if isinstance(value, list | tuple | np.ndarray)
+        else _weight(value, "output_bytes", label)
+        for value, label in zip(nodes["output_bytes"].tolist(), labels, strict=True)
+    ]
+
+
+def _weight(value: Any, word: str, label: object) -> float:
+    if _is_missing(value):
+        raise InputError(f"Node {label!r}: {word} is missing; give a number, 0 if there is none.")
+    if isinstance(value, bool | str):
+        raise InputError(f"Node {label!r}: {word} is {value!r}; give a number.")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"Node {label!r}: {word} is {value!r}; give a number.") from None
