@@ -7,7 +7,7 @@ METHODS ?=
 SOLVER ?= highs
 SEED ?=
 BIN := .venv/bin
-PACKAGES := instances heuristics mtpp_models experiments
+PACKAGES := instances heuristics mtpp_models experiments mtpp
 
 .PHONY: help table test hunt bench check lint types contract notebooks golden format clean
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 try:
+    from pathlib import Path
+    from runpy import run_path
     from typing import TYPE_CHECKING
 
-    from instances.import_guard import check_siblings
+    run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
+    import instances  # noqa: F401
 except KeyboardInterrupt:  # Ctrl-C while numpy is loading; the code is that of the command line
     exec("")  # see `experiments.__main__`
     raise SystemExit(130) from None
@@ -14,8 +17,6 @@ if TYPE_CHECKING:
     from experiments.certificates.ladder import certify
 
 __all__ = ["certify"]
-
-check_siblings()
 
 
 def __getattr__(name: str) -> object:

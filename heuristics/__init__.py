@@ -1,5 +1,10 @@
 """Upper bounds: searches that answer an instance with a partition."""
 
+from pathlib import Path
+from runpy import run_path
+
+run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
+
 from heuristics.limits import Limits
 from heuristics.local_search.local_search import local_search
 from heuristics.method import Method

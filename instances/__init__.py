@@ -1,5 +1,9 @@
 """What a problem is, what an answer is, and examples of both."""
 
+from instances.import_guard import check_siblings
+
+check_siblings()
+
 from instances.errors import FalseCertificateError, InputError, InputWarning
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph, save_graph

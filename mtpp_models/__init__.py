@@ -1,7 +1,11 @@
 """Lower bounds and exact optima: declarative models, and the solvers that run them."""
 
 from importlib import import_module
+from pathlib import Path
+from runpy import run_path
 from typing import TYPE_CHECKING
+
+run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
 
 from mtpp_models.simple import simple
 

@@ -1,0 +1,79 @@
+"""``import mtpp``: load a graph, cut it, prove how good the cut is, compare methods; plan training, place a step.
+
+The words and their defaults are those of the command line. Each name is loaded when it is asked for.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from runpy import run_path
+from typing import TYPE_CHECKING
+
+run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
+
+if TYPE_CHECKING:
+    from heuristics import HEURISTICS
+    from heuristics.placement import PLACERS
+    from heuristics.planning import PLANNERS
+    from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
+    from instances.placement.placement import Placement
+    from instances.planning import Cluster, LayerChain, Plan
+    from mtpp.comparison import compare
+    from mtpp.graphs import load
+    from mtpp.partitioning import bound, certify, partition, solve
+    from mtpp.placement import place
+    from mtpp.planning import plan
+    from mtpp_models import MODELS, SOLVERS
+
+__all__ = [
+    "HEURISTICS",
+    "MODELS",
+    "PLACERS",
+    "PLANNERS",
+    "SOLVERS",
+    "Bound",
+    "Cluster",
+    "ComputationGraph",
+    "InputError",
+    "Instance",
+    "LayerChain",
+    "Partition",
+    "Placement",
+    "Plan",
+    "Platform",
+    "Result",
+    "bound",
+    "certify",
+    "compare",
+    "load",
+    "partition",
+    "place",
+    "plan",
+    "solve",
+]
+
+# Module to the names that it has.
+_HOMES = {
+    "heuristics": ("HEURISTICS",),
+    "heuristics.placement": ("PLACERS",),
+    "heuristics.planning": ("PLANNERS",),
+    "instances": ("Bound", "ComputationGraph", "InputError", "Instance", "Partition", "Platform", "Result"),
+    "instances.placement.placement": ("Placement",),
+    "instances.planning": ("Cluster", "LayerChain", "Plan"),
+    "mtpp.comparison": ("compare",),
+    "mtpp.graphs": ("load",),
+    "mtpp.partitioning": ("bound", "certify", "partition", "solve"),
+    "mtpp.placement": ("place",),
+    "mtpp.planning": ("plan",),
+    "mtpp_models": ("MODELS", "SOLVERS"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__
