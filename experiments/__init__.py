@@ -5,15 +5,17 @@ from __future__ import annotations
 try:
     from pathlib import Path
     from runpy import run_path
-    from typing import TYPE_CHECKING
+    from typing import TYPE_CHECKING, Any
 
     run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
-    import instances  # noqa: F401
+    from instances import Result
 except KeyboardInterrupt:  # Ctrl-C while numpy is loading; the code is that of the command line
     exec("")  # see `experiments.__main__`
     raise SystemExit(130) from None
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from experiments.certificates.ladder import certify
 
 __all__ = ["certify"]
@@ -26,3 +28,12 @@ def __getattr__(name: str) -> object:
 
         return certify
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _drawing(result: Result[Any, Any]) -> Figure:
+    from experiments.plots.results import result_figure
+
+    return result_figure(result)
+
+
+Result.drawing = _drawing

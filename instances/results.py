@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Generic, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
 
 from instances.errors import FalseCertificateError, InputError
+from instances.graph.display import Displayed, Rows, figures
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["PROOF_TOLERANCE", "Answer", "Bound", "Question", "Result", "Status", "combine"]
 
@@ -91,8 +95,8 @@ class Bound:
             raise FalseCertificateError(f"{self.method} claims the bound {self.value}; please report this as a bug.")
 
 
-@dataclass(frozen=True, eq=False)
-class Result(Generic[Q, A]):
+@dataclass(frozen=True, eq=False, repr=False)
+class Result(Displayed, Generic[Q, A]):
     """Outcome of one run of one method on one question; `Result` alone is that of partitioning.
 
     Parameters
@@ -118,6 +122,9 @@ class Result(Generic[Q, A]):
     InputError
         If the answer belongs to another question.
     """
+
+    #: Draws a result. Pictures are made above this package, by `experiments`, which sets it.
+    drawing: ClassVar[Callable[[Result[Any, Any]], Figure] | None] = None
 
     method: str
     instance: Q
@@ -178,22 +185,46 @@ class Result(Generic[Q, A]):
 
     def summary(self) -> str:
         """A few aligned lines for people."""
+        lines = {"instance": self.instance.label, **self._facts()}
+        return "\n".join(f"{label:<11} {text}" for label, text in lines.items())
+
+    def plot(self) -> Figure:
+        """Draw the answer with its bound.
+
+        Raises
+        ------
+        InputError
+            If there is no answer, or nothing that draws: pictures are made by `experiments`, which `mtpp` loads.
+        """
+        if self.answer is None:
+            raise InputError(f"{self.instance.label}: {self.method} found no answer to draw.")
+        if Result.drawing is None:
+            raise InputError("Pictures are made by the package experiments; import it first.")
+        return Result.drawing(self)
+
+    def _title(self) -> str:
+        return self.instance.label
+
+    def _facts(self) -> dict[str, str]:
         unit = self.instance.time_unit
-        lines = [("instance", self.instance.label), ("method", self.method)]
+        lines = {"method": self.method}
         if self.solver is not None:
-            lines.append(("solver", self.solver))
-        lines.append(("status", self.status.value))
+            lines["solver"] = self.solver
+        lines["status"] = self.status.value
         if self.answer is not None:
-            lines.append((self.answer.cost_name, f"{self.answer.cost:.6g} {unit}"))
+            lines[self.answer.cost_name] = figures(self.answer.cost, unit)
         if self.partition is not None:
-            lines.append(("throughput", f"{self.partition.throughput:.6g} per {unit}"))
-            lines.append(("latency", f"{self.partition.latency:.6g} {unit}"))
+            lines["throughput"] = figures(self.partition.throughput, f"per {unit}")
+            lines["latency"] = figures(self.partition.latency, unit)
         if self.bound is not None:
-            lines.append(("bound", f"{self.bound.value:.6g} {unit} ({self.bound.method})"))
+            lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method})"
         if self.ratio is not None:
-            lines.append(("ratio", f"{self.ratio:.6f}"))
-        lines.append(("seconds", f"{sum(self.seconds.values()):.2f}"))
-        return "\n".join(f"{label:<11} {text}" for label, text in lines)
+            lines["ratio"] = f"{self.ratio:.6f}"
+        lines["seconds"] = f"{sum(self.seconds.values()):.2f}"
+        return lines
+
+    def _rows(self) -> Rows | None:
+        return self.answer._rows() if isinstance(self.answer, Displayed) else None
 
 
 def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
