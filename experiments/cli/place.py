@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,8 +17,7 @@ from experiments.cli.words import Without, takes_words
 from instances.errors import InputError
 
 if TYPE_CHECKING:
-    from instances import Result
-    from instances.placement.placement import Placement
+    from heuristics.placement import PlacementResult
     from instances.placement.problem import PlacementInstance
 
 __all__ = ["PlacementQuestion", "place", "placement_row"]
@@ -101,24 +100,18 @@ def place(
     from experiments.progress import LiveLine
     from experiments.text_tables import aligned
     from heuristics.limits import Limits
-    from heuristics.placement import PLACERS
-    from instances import Bound, Result
+    from heuristics.placement import search_placement
     from instances.deadline import Deadline
     from instances.interrupts import catch_interrupt
     from instances.json_files import write_json
-    from instances.lookup import find
     from instances.placement.grouping import GROUPS, group_nodes
-    from instances.placement.placement import Placement
 
-    placer = find(PLACERS, method, "placer")
     grouping = group_nodes(instance.graph, groups or GROUPS)
-    grouped = replace(instance, graph=grouping.graph)
     with catch_interrupt() as interrupted, LiveLine(f"{instance.graph.name} on {instance.devices} devices, {method}"):
         limits = Limits(Deadline.after(time_limit, interrupted))
-        found = placer.run(grouped, np.random.default_rng(seed), limits)
-    placement = Placement(instance, found.device[grouping.group])
-    bound = Bound(instance.lower_bound, "simple", optimal=False)
-    answer = Result(method, instance, placement, bound, interrupted=interrupted.is_set())
+        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping)
+    placement = answer.answer
+    assert placement is not None
     row = placement_row(answer, grouping.graph.n)
     print(aligned(list(row), [list(row.values())]))
     if files.out is not None:
@@ -133,7 +126,7 @@ def place(
     return DONE if placement.fits else NOTHING
 
 
-def placement_row(answer: Result[PlacementInstance, Placement], groups: int) -> dict[str, str]:
+def placement_row(answer: PlacementResult, groups: int) -> dict[str, str]:
     """Column to text; times are those of single nodes, not of the groups that were searched."""
     placement, instance, unit = answer.answer, answer.instance, answer.instance.time_unit
     assert placement is not None

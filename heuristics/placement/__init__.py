@@ -5,8 +5,10 @@
 - `greedy`, `annealing`: list scheduling, hill climbing and annealing, a simulation for each device or move
 - `placeto`: the learned policy
 - `registry`: all placers by name
+- `search`: one run of a placer as a result
 """
 
 from heuristics.placement.registry import PLACERS
+from heuristics.placement.search import PlacementResult, search_placement
 
-__all__ = ["PLACERS"]
+__all__ = ["PLACERS", "PlacementResult", "search_placement"]
