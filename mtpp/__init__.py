@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mtpp.partitioning import bound, certify, partition, solve
     from mtpp.placement import place
     from mtpp.planning import plan
-    from mtpp_models import MODELS, SOLVERS
+    from mtpp_models import MODELS, SOLVERS, SolverNotAvailableError
 
 __all__ = [
     "HEURISTICS",
@@ -41,6 +41,7 @@ __all__ = [
     "Plan",
     "Platform",
     "Result",
+    "SolverNotAvailableError",
     "bound",
     "certify",
     "compare",
@@ -64,7 +65,7 @@ _HOMES = {
     "mtpp.partitioning": ("bound", "certify", "partition", "solve"),
     "mtpp.placement": ("place",),
     "mtpp.planning": ("plan",),
-    "mtpp_models": ("MODELS", "SOLVERS"),
+    "mtpp_models": ("MODELS", "SOLVERS", "SolverNotAvailableError"),
 }
 
 

@@ -65,8 +65,8 @@ class PlanningQuestion:
     input_work: options.InputWork = None
     time_unit: options.TimeUnit = None
 
-    def instance(self) -> TrainingInstance:
-        """The chain on its cluster.
+    def instance(self, chain: LayerChain | None = None, cluster: Cluster | None = None) -> TrainingInstance:
+        """The chain on its cluster; what is there already stands in for its word.
 
         Raises
         ------
@@ -76,8 +76,8 @@ class PlanningQuestion:
         from instances.planning import TrainingInstance
 
         return TrainingInstance(
-            chain=self._chain(),
-            cluster=load_cluster(self.cluster, self.bandwidth),
+            chain=chain or self._chain(),
+            cluster=cluster or load_cluster(self.cluster, self.bandwidth),
             microbatches=self.microbatches,
             full_duplex=self.full_duplex,
             memory=math.inf if self.memory is None else parse_bytes(self.memory, "--memory"),

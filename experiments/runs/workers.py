@@ -10,14 +10,15 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from instances import InputError
 from mtpp_models.solvers.programs import end_programs
 
-__all__ = ["Workers", "cluster_workers", "local_workers", "workers_at"]
+__all__ = ["Workers", "cluster_workers", "local_workers", "this_process", "workers_at"]
 
 _MOST_JOBS = 256
 #: What NumPy and PyTorch read when they start; a worker of dask has them already.
@@ -43,6 +44,21 @@ class Workers:
 def workers_at(scheduler: str | None, jobs: int) -> AbstractContextManager[Workers]:
     """The workers of a cluster if its scheduler is named, otherwise `jobs` local ones."""
     return local_workers(jobs) if scheduler is None else cluster_workers(scheduler)
+
+
+class _HereAndNow(Executor):
+    """Runs what it is given before it returns; Ctrl-C passes through."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@contextmanager
+def this_process() -> Iterator[Workers]:
+    """One job after the other in the process that calls: a script needs no guard around that."""
+    yield Workers(_HereAndNow, 1)
 
 
 @contextmanager

@@ -1,0 +1,112 @@
+"""Placements of a step on devices: `place`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.cli.inputs import Reading, bandwidth_of, memory_limits
+from experiments.cli.place import PlacementQuestion
+from heuristics import Limits
+from heuristics.placement import PlacementResult, search_placement
+from instances import ComputationGraph, InputError
+from instances.deadline import Deadline
+from instances.interrupts import catch_interrupt
+from instances.placement.grouping import GROUPS, group_nodes
+from instances.placement.problem import PlacementInstance
+from mtpp.graphs import Quantity, load, word
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = ["place"]
+
+
+def place(
+    graph: str | Path | ComputationGraph | nx.DiGraph[Any] | PlacementInstance,
+    k: int | None = None,
+    method: str = "anneal",
+    *,
+    bandwidth: Quantity = None,
+    memory: Quantity = None,
+    dims: Mapping[str, int] | None = None,
+    training: bool = False,
+    reader: str | None = None,
+    input_work: str | None = None,
+    time_unit: str | None = None,
+    groups: int = GROUPS,
+    seed: int = 0,
+    time_limit: float | None = None,
+) -> PlacementResult:
+    """Place the nodes of a step on devices, data going back and forth, as ``mtpp place``.
+
+    Parameters
+    ----------
+    graph : str, path, ComputationGraph, networkx.DiGraph or PlacementInstance
+        As for `mtpp.load`, or a graph of a family such as "nmt-0"; an instance is a whole question.
+    k : int
+        Number of devices.
+    method : str
+        A name of `mtpp.PLACERS`.
+    bandwidth : float or str, optional
+        Out of each device; 7.6e9 for a family, 25 GB/s otherwise.
+    memory : float or str, optional
+        Of a device; no limit by default.
+    dims, training, reader, input_work, time_unit
+        As for `mtpp.load`.
+    groups : int
+        Search with at most so many groups of nodes.
+    seed : int
+    time_limit : float, optional
+        Seconds.
+
+    Returns
+    -------
+    Result
+        Its answer is a `Placement`, whose `fits` says whether no device needs more than its memory.
+
+    Raises
+    ------
+    InputError
+        If the graph or a word is refused.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> graph = mtpp.ComputationGraph.from_edges([(0, 2), (1, 2)], work=[2, 2, 1], output_bytes=[1, 1, 0])
+    >>> mtpp.place(graph, k=2, bandwidth=1).answer.step_time
+    4.0
+    """
+    words = {"dims": dims, "training": training, "reader": reader, "input_work": input_work, "time_unit": time_unit}
+    given = {name: value for name, value in words.items() if value}
+    instance = _instance(graph, k, bandwidth, memory, given)
+    grouping = group_nodes(instance.graph, groups)
+    with catch_interrupt() as interrupted:
+        limits = Limits(Deadline.after(time_limit, interrupted))
+        return search_placement(instance, method, np.random.default_rng(seed), limits, grouping)
+
+
+def _instance(
+    graph: Any, k: int | None, bandwidth: Quantity, memory: Quantity, words: dict[str, Any]
+) -> PlacementInstance:
+    if isinstance(graph, PlacementInstance):
+        if words or bandwidth is not None or memory is not None:
+            raise InputError(f"The instance {graph.graph.name!r} is a whole question; leave out all words but k.")
+        return graph if k is None else replace(graph, devices=k)
+    if k is None:
+        raise InputError("k is missing; give the number of devices.")
+    if isinstance(graph, str | Path):
+        dims = [f"{name}={size}" for name, size in words.pop("dims", {}).items()]
+        return PlacementQuestion(
+            graph=str(graph),
+            devices=k,
+            bandwidth=word(bandwidth),
+            memory=word(memory),
+            reading=Reading(dim=dims or None, **words),
+        ).instance()
+    loaded = load(graph, **words)
+    return PlacementInstance(loaded, k, bandwidth_of(loaded, word(bandwidth)), memory_limits(word(memory), None)[0])
