@@ -54,7 +54,7 @@ def networkx_columns(graph: nx.DiGraph[Any]) -> dict[str, Any]:
 def _check_words(data: dict[str, Any], words: tuple[str, ...], where: str, what: str) -> None:
     for word in data:
         if word not in words:
-            raise InputError(f"{where}: {unknown(words, str(word), f'attribute of a {what}')} Rename or remove it.")
+            raise InputError(f"{where}: {unknown(words, str(word), f'{what} attribute')} Rename or remove it.")
 
 
 def _check_size(u: object, v: object, data: dict[str, Any], producer: dict[str, Any]) -> None:
