@@ -1,6 +1,7 @@
 """Check that all packages come from one folder: their import names are general, and others may have them too.
 
-Each package runs this file first, by its path: a name could already lead to the wrong folder.
+Each package runs this file first, by its path: a name could already lead to the wrong folder. Of ``import instances``
+beside a foreign `instances` nothing of ours runs; ``import mtpp`` and the program ``mtpp`` tell it.
 """
 
 from __future__ import annotations

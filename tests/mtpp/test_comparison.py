@@ -87,7 +87,7 @@ def test_one_node_and_a_name_with_markup() -> None:
         ({"methods": []}, "nothing to compare"),
         ({"graphs": []}, "nothing to compare"),
         ({"solvers": "hihgs"}, "did you mean highs"),
-        ({"solvers": "../highs"}, "no solver called"),
+        ({"solvers": "../highs"}, "There is no solver"),
         ({"k": []}, "There is no k"),
         ({"k": 0}, "k is 0"),
         ({"graphs": "quick", "bandwidth": 3}, "has its own bandwidths"),
