@@ -88,6 +88,7 @@ def summary_rows(summary: Summary) -> list[tuple[str, str]]:
         ("edges", str(summary.edges)),
         (f"work [{unit}]", f"{summary.work:.6g}"),
         ("parameters [bytes]", f"{summary.param_bytes:.6g}"),
+        *([("states [bytes]", f"{summary.state_bytes:.6g}")] if summary.state_bytes else []),
         ("tensors [bytes]", f"{summary.tensor_bytes:.6g}"),
         ("widest antichain", width),
         ("heaviest node", f"{summary.heaviest_node}, {summary.heaviest_work:.6g} {unit}, {share}"),

@@ -29,6 +29,11 @@ _NODE_KEYS = ("work", "output_bytes", "param_bytes")
 _NON_NEGATIVE = "it must be a finite number, 0 or more."
 _CYCLE_SHOWN = 8
 
+# Numbers of which there is one a node.
+_COLUMNS = ("work", "param_bytes", "state_bytes")
+_NON_NEGATIVE = "it must be a finite number, 0 or more."
+_CYCLE_SHOWN = 8
+
 
 @dataclass(frozen=True, eq=False)
 class ComputationGraph:
@@ -54,6 +59,9 @@ class ComputationGraph:
         What the network is called and where the numbers come from.
     attributes : mapping
         Free annotations, carried along in files.
+    state_bytes : (n,) floats, optional
+        What each node keeps from one run to the next beside its parameters, such as a cache of keys and values
+        [bytes]; default 0. It takes memory wherever the node is.
 
     Raises
     ------
@@ -71,15 +79,18 @@ class ComputationGraph:
     name: str = "graph"
     source: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    state_bytes: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "work", numbers(self.work, "work"))
-        object.__setattr__(self, "param_bytes", numbers(self.param_bytes, "param_bytes"))
+        if np.size(self.state_bytes) == 0:
+            object.__setattr__(self, "state_bytes", np.zeros(np.size(self.work)))
+        for column in _COLUMNS:
+            object.__setattr__(self, column, numbers(getattr(self, column), column))
         if len(self.work) == 0:
             raise InputError("The graph has no node; give at least one.")
         if not self.names:
             object.__setattr__(self, "names", tuple(str(v) for v in range(len(self.work))))
-        freeze(self.work, self.param_bytes)
+        freeze(self.work, self.param_bytes, self.state_bytes)
         self._check_numbers()
         self._check_edges()
         if len(self.topological_order) < self.n:
@@ -87,7 +98,7 @@ class ComputationGraph:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        freeze(self.work, self.param_bytes)  # pickling forgets it
+        freeze(self.work, self.param_bytes, self.state_bytes)  # pickling forgets it
 
     @classmethod
     def from_edges(
@@ -111,7 +122,7 @@ class ComputationGraph:
         param_bytes : (n,) array, optional
             Parameters of each node [bytes]; default 0.
         **attributes
-            `names`, `parameters`, `time_unit`, `name`, `source`, `attributes` of the graph.
+            `names`, `parameters`, `time_unit`, `name`, `source`, `attributes`, `state_bytes` of the graph.
 
         Returns
         -------
@@ -209,26 +220,38 @@ class ComputationGraph:
         return float(self.param_bytes.sum() + sum(p.bytes for p in self.parameters))
 
     @cached_property
+    def held_bytes(self) -> FloatArray:
+        """(n,) parameters of each node's own, and its state [bytes]."""
+        return self.param_bytes + self.state_bytes
+
+    @cached_property
+    def held_total(self) -> float:
+        """Bytes of all parameters, shared ones once, and of all states."""
+        return self.parameter_total + float(self.state_bytes.sum())
+
+    @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of everything that costs depend on; names do not count."""
+        """SHA-256 of everything that costs depend on; names do not count, and states only where there are any."""
         digest = hashlib.sha256()
         for array in (self.work, self.param_bytes, *vars(self.tensors).values()):
             digest.update(np.ascontiguousarray(array).tobytes() + b"|")
         for parameter in self.parameters:
             digest.update(f"{parameter.bytes!r}{sorted(parameter.users)}".encode())
+        if self.state_bytes.any():
+            digest.update(b"state|" + self.state_bytes.tobytes())
         return digest.hexdigest()
 
     def to_networkx(self) -> nx.MultiDiGraph[int]:
         """The graph for networkx, as `from_networkx` reads it; shared parameters are left out.
 
-        Nodes are indices with name, work, param_bytes and output_bytes (a list); edges carry the number of the output
-        that they read, and its bytes.
+        Nodes are indices with name, work, param_bytes, state_bytes and output_bytes (a list); edges carry the number of
+        the output that they read, and its bytes.
         """
         result: nx.MultiDiGraph[int] = nx.MultiDiGraph(name=self.name)
         first, sizes = self.output_start, self.tensors.bytes
         for v, name in enumerate(self.names):
             outputs = sizes[first[v] : first[v + 1]].tolist()
-            weights = {"work": float(self.work[v]), "param_bytes": float(self.param_bytes[v])}
+            weights = {key: float(getattr(self, key)[v]) for key in _COLUMNS}
             result.add_node(v, name=name, **weights, output_bytes=outputs)
         for (u, v), t in zip(self.edges.tolist(), self.edge_tensor.tolist(), strict=True):
             result.add_edge(u, v, output=int(t - first[u]), bytes=float(sizes[t]))
@@ -236,7 +259,7 @@ class ComputationGraph:
 
     @classmethod
     def from_networkx(cls, graph: nx.DiGraph[Any], **attributes: Any) -> ComputationGraph:
-        """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes.
+        """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes, state_bytes.
 
         An edge may name the output that it reads as `output`. Missing attributes count as 0; where a node has no
         name, the node itself is its name.
@@ -248,26 +271,22 @@ class ComputationGraph:
         ('a', 'b')
         """
         index = {node: i for i, node in enumerate(graph)}
-        columns = {key: [data.get(key, 0.0) for _, data in graph.nodes(data=True)] for key in _NODE_KEYS}
+        columns = {
+            key: [data.get(key, 0.0) for _, data in graph.nodes(data=True)] for key in (*_COLUMNS, "output_bytes")
+        }
         edges = [(index[u], index[v], data.get("output", 0)) for u, v, data in graph.edges(data=True)]
         names = tuple(str(data.get("name", node)) for node, data in graph.nodes(data=True))
         return cls.from_edges(edges, **columns, names=names, **attributes)
 
     def _check_numbers(self) -> None:
-        if not (len(self.param_bytes) == len(self.names) == self.n):
-            raise InputError(
-                f"There are {self.n} work values, {len(self.param_bytes)} parameter sizes and "
-                f"{len(self.names)} names; give one of each per node."
-            )
-        columns = (("work", self.work), ("param_bytes", self.param_bytes))
-        for label, values in columns:
-            for v in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
-                raise InputError(f"Node {v} ({self.names[v]}): {label} is {values[v]}; {_NON_NEGATIVE}")
-        sizes, producer = self.tensors.bytes, self.tensors.producer
-        for t in np.flatnonzero(~(np.isfinite(sizes) & (sizes >= 0)))[:1]:
-            raise InputError(
-                f"Node {producer[t]} ({self.names[producer[t]]}): output_bytes is {sizes[t]}; {_NON_NEGATIVE}"
-            )
+        params, states = len(self.param_bytes), len(self.state_bytes)
+        if not (params == states == len(self.names) == self.n):
+            counts = f"{self.n} work values, {params} parameter sizes, {states} state sizes and {len(self.names)} names"
+            raise InputError(f"There are {counts}; give one of each per node.")
+        columns = [(label, getattr(self, label), np.arange(self.n)) for label in _COLUMNS]
+        for label, values, nodes in (*columns, ("output_bytes", self.tensors.bytes, self.tensors.producer)):
+            for i in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
+                raise InputError(f"Node {nodes[i]} ({self.names[nodes[i]]}): {label} is {values[i]}; {_NON_NEGATIVE}")
         for parameter in self.parameters:
             if not (np.isfinite(parameter.bytes) and parameter.bytes >= 0):
                 raise InputError(f"Parameter {parameter.name}: bytes is {parameter.bytes}; {_NON_NEGATIVE}")
