@@ -34,7 +34,8 @@ ActivationBuffer = Annotated[
     str | None, of_question(metavar="BYTES", help="Part of --memory that is kept for activations.")
 ]
 Dim = Annotated[
-    list[str] | None, of_question(metavar="NAME=N", help="Dimension of a network, e.g. batch=8; may be repeated.")
+    list[str] | None,
+    of_question(metavar="NAME=N", help="Dimension of a network, such as batch=8 or phase=decode; may be repeated."),
 ]
 Level = Annotated[str, of_question(metavar="operator|layer", help="What a node of an architecture is.")]
 Training = Annotated[bool, of_question("--training", help="An architecture's forward and backward pass.")]

@@ -14,9 +14,12 @@ import math
 import re
 import warnings
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from instances.errors import InputError, InputWarning
+
+if TYPE_CHECKING:
+    from instances.architectures import Dim
 
 __all__ = ["parse_bandwidth", "parse_bytes", "parse_counts", "parse_dims", "parse_flops", "parse_names"]
 
@@ -162,20 +165,23 @@ def parse_names(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def parse_dims(pairs: Iterable[str]) -> dict[str, int]:
-    """Dimensions of an architecture from ``name=number`` pairs.
+def parse_dims(pairs: Iterable[str]) -> dict[str, Dim]:
+    """Dimensions of an architecture from ``name=number`` pairs; a phase is a word.
 
     Examples
     --------
-    >>> parse_dims(["batch=8", "sequence=128"])
-    {'batch': 8, 'sequence': 128}
+    >>> parse_dims(["batch=8", "phase=decode"])
+    {'batch': 8, 'phase': 'decode'}
     """
-    dims = {}
+    dims: dict[str, Dim] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if not name or not value.isascii() or not value.isdigit():
+        if value.isascii() and value.isdigit() and name:
+            dims[name] = int(value)
+        elif name == "phase" and value:
+            dims[name] = value
+        else:
             raise InputError(f"--dim {pair}: give name=number, for example --dim batch=8.")
-        dims[name] = int(value)
     return dims
 
 
