@@ -29,8 +29,7 @@ _NODE_KEYS = ("work", "output_bytes", "param_bytes")
 _NON_NEGATIVE = "it must be a finite number, 0 or more."
 _CYCLE_SHOWN = 8
 
-# Numbers of which there is one a node.
-_COLUMNS = ("work", "param_bytes", "state_bytes")
+_PER_NODE = ("work", "param_bytes", "state_bytes")
 _NON_NEGATIVE = "it must be a finite number, 0 or more."
 _CYCLE_SHOWN = 8
 
@@ -60,8 +59,7 @@ class ComputationGraph:
     attributes : mapping
         Free annotations, carried along in files.
     state_bytes : (n,) floats, optional
-        What each node keeps from one run to the next beside its parameters, such as a cache of keys and values
-        [bytes]; default 0. It takes memory wherever the node is.
+        What each node keeps from run to run beside its parameters, such as a cache of keys [bytes]; default 0.
 
     Raises
     ------
@@ -84,7 +82,7 @@ class ComputationGraph:
     def __post_init__(self) -> None:
         if np.size(self.state_bytes) == 0:
             object.__setattr__(self, "state_bytes", np.zeros(np.size(self.work)))
-        for column in _COLUMNS:
+        for column in _PER_NODE:
             object.__setattr__(self, column, numbers(getattr(self, column), column))
         if len(self.work) == 0:
             raise InputError("The graph has no node; give at least one.")
@@ -251,7 +249,7 @@ class ComputationGraph:
         first, sizes = self.output_start, self.tensors.bytes
         for v, name in enumerate(self.names):
             outputs = sizes[first[v] : first[v + 1]].tolist()
-            weights = {key: float(getattr(self, key)[v]) for key in _COLUMNS}
+            weights = {key: float(getattr(self, key)[v]) for key in _PER_NODE}
             result.add_node(v, name=name, **weights, output_bytes=outputs)
         for (u, v), t in zip(self.edges.tolist(), self.edge_tensor.tolist(), strict=True):
             result.add_edge(u, v, output=int(t - first[u]), bytes=float(sizes[t]))
@@ -272,7 +270,7 @@ class ComputationGraph:
         """
         index = {node: i for i, node in enumerate(graph)}
         columns = {
-            key: [data.get(key, 0.0) for _, data in graph.nodes(data=True)] for key in (*_COLUMNS, "output_bytes")
+            key: [data.get(key, 0.0) for _, data in graph.nodes(data=True)] for key in (*_PER_NODE, "output_bytes")
         }
         edges = [(index[u], index[v], data.get("output", 0)) for u, v, data in graph.edges(data=True)]
         names = tuple(str(data.get("name", node)) for node, data in graph.nodes(data=True))
@@ -283,7 +281,7 @@ class ComputationGraph:
         if not (params == states == len(self.names) == self.n):
             counts = f"{self.n} work values, {params} parameter sizes, {states} state sizes and {len(self.names)} names"
             raise InputError(f"There are {counts}; give one of each per node.")
-        columns = [(label, getattr(self, label), np.arange(self.n)) for label in _COLUMNS]
+        columns = [(label, getattr(self, label), np.arange(self.n)) for label in _PER_NODE]
         for label, values, nodes in (*columns, ("output_bytes", self.tensors.bytes, self.tensors.producer)):
             for i in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
                 raise InputError(f"Node {nodes[i]} ({self.names[nodes[i]]}): {label} is {values[i]}; {_NON_NEGATIVE}")
