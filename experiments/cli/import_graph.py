@@ -11,6 +11,7 @@ from experiments.cli import options
 from experiments.cli.exit_codes import DONE
 from experiments.cli.inputs import Reading
 from experiments.cli.outputs import Files
+from experiments.cli.units import parse_bandwidth, parse_flops
 from experiments.cli.words import Without, takes_words
 from instances import save_graph
 from instances.errors import InputError
@@ -43,8 +44,11 @@ class Pricing:
     @property
     def device(self) -> Device | None:
         """The device of which a roof is given."""
-        given = {"peak_flops": self.peak_flops, "memory_bandwidth": self.memory_bandwidth}
-        roofs = {name: value for name, value in given.items() if value is not None}
+        roofs = {}
+        if self.peak_flops is not None:
+            roofs["peak_flops"] = parse_flops(self.peak_flops, "--peak-flops")
+        if self.memory_bandwidth is not None:
+            roofs["memory_bandwidth"] = parse_bandwidth(self.memory_bandwidth, option="--memory-bandwidth")
         return Device(**roofs) if roofs else None
 
 
@@ -84,6 +88,7 @@ def summary_rows(summary: Summary) -> list[tuple[str, str]]:
         ("edges", str(summary.edges)),
         (f"work [{unit}]", f"{summary.work:.6g}"),
         ("parameters [bytes]", f"{summary.param_bytes:.6g}"),
+        *([("states [bytes]", f"{summary.state_bytes:.6g}")] if summary.state_bytes else []),
         ("tensors [bytes]", f"{summary.tensor_bytes:.6g}"),
         ("widest antichain", width),
         ("heaviest node", f"{summary.heaviest_node}, {summary.heaviest_work:.6g} {unit}, {share}"),

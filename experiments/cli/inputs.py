@@ -166,10 +166,16 @@ def bandwidth_of(graph: ComputationGraph, text: str | None, default: float = _DE
         If the text is no rate, or missing although the work of the graph is not in seconds.
     """
     if text is not None:
-        return parse_bandwidth(text, graph.time_unit)
+        return parse_bandwidth(text, graph.time_unit, plausible=_plausible_bandwidth(graph))
     if graph.time_unit != "s":
         raise InputError(
             f"{graph.name}: the work is in units of {graph.time_unit!r}; "
             f"give --bandwidth, the bytes per {graph.time_unit}."
         )
     return default
+
+
+def _plausible_bandwidth(graph: ComputationGraph) -> float:
+    """The rate below which to send the largest tensor takes longer than all work."""
+    work = float(graph.work.sum())
+    return float(graph.tensors.bytes.max(initial=0.0)) / work if work > 0 else 0.0

@@ -20,18 +20,22 @@ Bandwidth = Annotated[
     str | None,
     of_question(
         metavar="RATE",
-        help="Between blocks: 25e9 (bytes per unit of work time), 25GB/s or 200Gbps.  [default: 25GB/s; "
-        "1 with --communication cost]",
+        help="Between blocks: 25GB/s, 200Gbps, or a bare number, the bytes per unit of work time.  "
+        "[default: 25GB/s; 1 with --communication cost]",
     ),
 ]
 Memory = Annotated[
-    str | None, of_question(metavar="BYTES", help="Fast memory of a block, such as 16GiB.  [default: no limit]")
+    str | None,
+    of_question(
+        metavar="BYTES", help="Fast memory of a block: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]"
+    ),
 ]
 ActivationBuffer = Annotated[
     str | None, of_question(metavar="BYTES", help="Part of --memory that is kept for activations.")
 ]
 Dim = Annotated[
-    list[str] | None, of_question(metavar="NAME=N", help="Dimension of a network, e.g. batch=8; may be repeated.")
+    list[str] | None,
+    of_question(metavar="NAME=N", help="Dimension of a network, such as batch=8 or phase=decode; may be repeated."),
 ]
 Level = Annotated[str, of_question(metavar="operator|layer", help="What a node of an architecture is.")]
 Training = Annotated[bool, of_question("--training", help="An architecture's forward and backward pass.")]
@@ -58,9 +62,11 @@ Cost = Annotated[
         help="Work of an ONNX model: from the options below, or from onnxruntime on this machine.  [default: roofline]",
     ),
 ]
-PeakFlops = Annotated[float | None, of_device(metavar="FLOP/S", help="Of the device.  [default: 100e12]")]
+PeakFlops = Annotated[
+    str | None, of_device(metavar="FLOP/S", help="Of the device, such as 312TFLOP/s.  [default: 100T]")
+]
 MemoryBandwidth = Annotated[
-    float | None, of_device(metavar="BYTES/S", help="Of the device to its own memory.  [default: 1.5e12]")
+    str | None, of_device(metavar="RATE", help="Of the device to its own memory.  [default: 1.5TB/s]")
 ]
 Seed = Annotated[int, of_search(min=0, help="Same seed, same answer.")]
 TimeLimit = Annotated[float, of_search(metavar="SECONDS", help="For each k.")]

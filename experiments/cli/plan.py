@@ -203,7 +203,7 @@ def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
         return read_cluster(text)
     if bandwidth is None:
         raise InputError(f"--cluster {text}: give --bandwidth within and between servers, such as 128Gbps,32Gbps.")
-    rates = [parse_bandwidth(rate) for rate in bandwidth.split(",")]
+    rates = bandwidth.split(",")
     if len(rates) > 2:
         raise InputError(f"--bandwidth {bandwidth}: give one rate, or one within and one between servers.")
     parts = [(int(count), int(size)) for part in text.split("+") for count, size in [part.split("x")]]
@@ -211,7 +211,8 @@ def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
     if not 0 < devices <= _MOST_DEVICES or any(size == 0 for _, size in parts):
         raise InputError(f"--cluster {text}: these are {devices} devices; give from 1 to {_MOST_DEVICES}.")
     servers = [size for count, size in parts for _ in range(count)]
-    return Cluster.of_servers(servers, rates[0], rates[-1], name=text)
+    within, between = parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
+    return Cluster.of_servers(servers, within, between, name=text)
 
 
 def plan_rows(schedule: Schedule) -> tuple[list[str], list[list[str]]]:

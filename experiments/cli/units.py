@@ -1,34 +1,62 @@
-"""Quantities as people write them: ``25GB/s``, ``200Gbps``, ``16GiB``, ``2,4,8``, ``batch=8``."""
+"""Quantities as people write them: ``25GB/s``, ``200Gbps``, ``16GiB``, ``312TFLOP/s``, ``2,4,8``, ``batch=8``.
+
+Prefixes count in any case: k, M, G, T, P are powers of 1000, Ki, Mi, Gi, Ti, Pi powers of 1024. A size is in bytes. In
+a rate B is a byte and b is a bit, unless all its letters have one case, which says nothing: then ``gb/s`` is in bytes
+and ``GBPS`` in bits. Where others may read it otherwise, the reading is an `InputWarning`.
+
+A bare number is in bytes, bytes per second or operations per second. One that is too small to be meant so, such as
+``--memory 16``, is an `InputWarning`; with a unit, as in ``16B``, it is none.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
-from instances.errors import InputError
+from instances.errors import InputError, InputWarning
 
-__all__ = ["parse_bandwidth", "parse_bytes", "parse_counts", "parse_dims", "parse_names"]
+if TYPE_CHECKING:
+    from instances.architectures import Dim
 
-_PREFIXES = {
-    "": 1.0,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-}
-_BYTES = {f"{prefix}B": factor for prefix, factor in _PREFIXES.items()}
-_RATES = {f"{unit}/s": factor for unit, factor in _BYTES.items()} | {
-    f"{prefix}bps": factor / 8 for prefix, factor in _PREFIXES.items()
-}
-_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf)\s*(\D*)")
+__all__ = ["parse_bandwidth", "parse_bytes", "parse_counts", "parse_dims", "parse_flops", "parse_names"]
+
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf)\s*(\D*)", re.ASCII | re.IGNORECASE)
+_UNIT = re.compile(r"(?:([kmgtp])(i?))?(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_PREFIXES = "kmgtp"
+# Bare numbers below this are rarely meant.
+_SMALL = 1e6
 
 
-def parse_bandwidth(text: str, time_unit: str = "s") -> float:
+class _Kind(NamedTuple):
+    """What a bare number is in; what may follow a prefix, in lower case; what is proposed to follow it; examples."""
+
+    bare: str
+    units: tuple[str, ...]
+    proposals: tuple[str, ...]
+    usual_prefix: str
+    examples: str
+
+
+_SIZE = _Kind("bytes", ("", "b"), ("B",), "G", "16e9, 16GB or 16GiB")
+_RATE = _Kind("bytes per second", ("b/s", "bps", "bit/s"), ("B/s", "bps"), "G", "25e9, 25GB/s or 200Gbps")
+_SPEED = _Kind(
+    "operations per second", ("", "flop/s", "flops", "flops/s"), ("FLOP/s",), "T", "100e12, 100T or 312TFLOP/s"
+)
+
+
+class _Quantity(NamedTuple):
+    """A number times its prefix, and prefix and unit as they were written."""
+
+    value: float
+    unit: str
+
+
+def parse_bandwidth(
+    text: str, time_unit: str = "s", *, option: str = "--bandwidth", plausible: float = _SMALL
+) -> float:
     """Bytes per unit of work time.
 
     Parameters
@@ -37,6 +65,10 @@ def parse_bandwidth(text: str, time_unit: str = "s") -> float:
         A bare number, or a number with a unit such as GB/s, GiB/s or Gbps (1 Gbps = 1.25e8 bytes/s).
     time_unit : str
         Unit of the graph's work; a rate per second fits seconds only.
+    option : str
+        What the text was given for.
+    plausible : float
+        Where the work is in seconds, a bare number below this and below 1e6 is an `InputWarning` [bytes/s].
 
     Returns
     -------
@@ -49,32 +81,65 @@ def parse_bandwidth(text: str, time_unit: str = "s") -> float:
 
     Examples
     --------
-    >>> parse_bandwidth("200Gbps") == parse_bandwidth("25GB/s") == parse_bandwidth("25e9")
+    >>> parse_bandwidth("200Gbps") == parse_bandwidth("25 GB/s") == parse_bandwidth("25e9")
     True
     """
-    value, unit = _split(text, _RATES, "--bandwidth", "25e9, 25GB/s or 200Gbps")
-    if unit and time_unit != "s":
+    rate = _parse(text, option, _RATE)
+    if rate.unit and time_unit != "s":
         raise InputError(
-            f"--bandwidth {text}: the work of this graph is in units of {time_unit!r}; "
+            f"{option} {text}: the work of this graph is in units of {time_unit!r}; "
             f"give a bare number, the bytes per {time_unit}."
         )
-    if not value > 0:
-        raise InputError(f"--bandwidth {text}: it must be positive.")
-    return value * _RATES.get(unit, 1.0)
+    if not rate.value > 0:
+        raise InputError(f"{option} {text}: it must be positive.")
+    if time_unit == "s" and rate.value < plausible:
+        _doubt_small(rate, text, option, _RATE)
+    in_bits, doubtful = _reading(rate.unit)
+    if doubtful:
+        _doubt(
+            f"{option} {text} is taken as {'bits, not bytes' if in_bits else 'bytes, not bits'}; write GB/s or Gbps."
+        )
+    return rate.value / 8 if in_bits else rate.value
 
 
 def parse_bytes(text: str, option: str) -> float:
-    """Bytes of a number with an optional unit such as GB or GiB.
+    """Bytes of a number with an optional unit such as G, GB or GiB; a small bare number is an `InputWarning`.
+
+    Raises
+    ------
+    InputError
+        If the text is no size.
 
     Examples
     --------
     >>> parse_bytes("16GiB", "--memory")
     17179869184.0
     """
-    value, unit = _split(text, _BYTES, option, "16e9, 16GB or 16GiB")
-    if value < 0:
+    size = _parse(text, option, _SIZE)
+    if size.value < 0:
         raise InputError(f"{option} {text}: it must be 0 or more.")
-    return value * _BYTES.get(unit, 1.0)
+    if size.unit.endswith("b") and not size.unit.islower():
+        _doubt(f"{option} {text} is taken as bytes, not bits; write GB.")
+    _doubt_small(size, text, option, _SIZE)
+    return size.value
+
+
+def parse_flops(text: str, option: str) -> float:
+    """Operations per second, with an optional unit such as T or TFLOP/s; a small bare number is an `InputWarning`.
+
+    Raises
+    ------
+    InputError
+        If the text is no such speed.
+
+    Examples
+    --------
+    >>> parse_flops("312TFLOP/s", "--peak-flops")
+    312000000000000.0
+    """
+    speed = _parse(text, option, _SPEED)
+    _doubt_small(speed, text, option, _SPEED)
+    return speed.value
 
 
 def parse_counts(text: str) -> list[int]:
@@ -100,28 +165,64 @@ def parse_names(text: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
-def parse_dims(pairs: Iterable[str]) -> dict[str, int]:
-    """Dimensions of an architecture from ``name=number`` pairs.
+def parse_dims(pairs: Iterable[str]) -> dict[str, Dim]:
+    """Dimensions of an architecture from ``name=number`` pairs; a phase is a word.
 
     Examples
     --------
-    >>> parse_dims(["batch=8", "sequence=128"])
-    {'batch': 8, 'sequence': 128}
+    >>> parse_dims(["batch=8", "phase=decode"])
+    {'batch': 8, 'phase': 'decode'}
     """
-    dims = {}
+    dims: dict[str, Dim] = {}
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if not name or not value.isascii() or not value.isdigit():
+        if value.isascii() and value.isdigit() and name:
+            dims[name] = int(value)
+        elif name == "phase" and value:
+            dims[name] = value
+        else:
             raise InputError(f"--dim {pair}: give name=number, for example --dim batch=8.")
-        dims[name] = int(value)
     return dims
 
 
-def _split(text: str, units: dict[str, float], option: str, examples: str) -> tuple[float, str]:
+def _parse(text: str, option: str, kind: _Kind) -> _Quantity:
     match = _NUMBER.fullmatch(text.strip())
-    if match is None or (match[2] and match[2] not in units):
-        raise InputError(f"{option} {text}: not understood; give for example {examples}.")
-    value = float(match[1])
-    if math.isinf(value) and match[1] != "inf":
+    unit = _UNIT.fullmatch(match[2]) if match else None
+    if match is None or unit is None:
+        raise InputError(f"{option} {text}: not understood; give for example {kind.examples}.")
+    prefix, binary, rest = unit.groups("")
+    if match[2] and (rest.lower() not in kind.units or (binary and kind is _SPEED)):
+        raise InputError(f"{option} {text}: not understood; {_proposal(match[1], prefix, binary, kind)}")
+    power = 1 + _PREFIXES.index(prefix.lower()) if prefix else 0
+    value = float(match[1]) * (1024.0 if binary else 1000.0) ** power
+    if math.isinf(value) and match[1].lower() != "inf":
         raise InputError(f"{option} {text}: the number is too large.")
-    return value, match[2]
+    return _Quantity(value, match[2])
+
+
+def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
+    """What may have been meant by a number with a unit that there is not."""
+    if not prefix:
+        return f"give for example {kind.examples}."
+    shown = f"{prefix.upper()}i" if binary and kind is not _SPEED else prefix.upper().replace("K", "k")
+    return f"did you mean {' or '.join(f'{number}{shown}{unit}' for unit in kind.proposals)}?"
+
+
+def _reading(unit: str) -> tuple[bool, bool]:
+    """Whether a rate is in bits, and whether others may read it otherwise."""
+    if not unit or "bit" in unit.lower():
+        return bool(unit), False
+    named_bits, shaped_bits = "B" not in unit, unit.lower().endswith("ps")
+    if unit.islower() or unit.isupper():
+        return shaped_bits, named_bits != shaped_bits
+    return named_bits, shaped_bits and not named_bits  # Gb/s is what standards write
+
+
+def _doubt_small(quantity: _Quantity, text: str, option: str, kind: _Kind) -> None:
+    if not quantity.unit and 0 < quantity.value < _SMALL:
+        more = f"{text.strip()}{kind.usual_prefix}{kind.proposals[0]}"
+        _doubt(f"{option} {text} is {quantity.value:g} {kind.bare}; write {more} if that is meant.")
+
+
+def _doubt(message: str) -> None:
+    warnings.warn(message, InputWarning, stacklevel=3)

@@ -49,7 +49,7 @@ class ExactInstance:
     tensors : sequence of Tensor
         Those that nobody reads too: they take memory.
     held : sequence of int
-        Parameters of each node.
+        Parameters and state of each node.
     shared : sequence of (frozenset of int, int)
         Users and size of each parameter with several users.
     memory : int, optional
@@ -73,11 +73,14 @@ class ExactInstance:
         """Read an instance."""
         graph, platform = instance.graph, instance.platform
         columns = [graph.work.tolist(), graph.tensors.bytes.tolist(), graph.param_bytes.tolist()]
+        columns += [graph.state_bytes.tolist()]
         columns += [[p.bytes for p in graph.parameters], [platform.memory, platform.activation_buffer or 0.0]]
         finite = [[x if math.isfinite(x) else 0.0 for x in column] for column in columns]
         # Floats are whole numbers over powers of two, so that the largest of these divides them all.
         scale = max(x.as_integer_ratio()[1] for column in finite for x in column)
-        work, sizes, held, shared, (memory, buffer) = ([_times(x, scale) for x in column] for column in finite)
+        work, sizes, params, states, shared, (memory, buffer) = (
+            [_times(x, scale) for x in column] for column in finite
+        )
         rate, per = (1, 0) if math.isinf(platform.bandwidth) else platform.bandwidth.as_integer_ratio()
         limited = math.isfinite(platform.memory) and per > 0
         start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
@@ -90,7 +93,7 @@ class ExactInstance:
                 Tensor(producer, frozenset(readers[start[t] : start[t + 1]]), size * per)
                 for t, (producer, size) in enumerate(zip(graph.tensors.producer.tolist(), sizes, strict=True))
             ],
-            held=[x * per for x in held],
+            held=[(x + y) * per for x, y in zip(params, states, strict=True)],
             shared=[(frozenset(p.users), x * per) for p, x in zip(graph.parameters, shared, strict=True)],
             memory=memory * per if limited else None,
             buffer=None if platform.activation_buffer is None else buffer * per,

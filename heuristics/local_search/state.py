@@ -82,7 +82,7 @@ def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) 
         b = block[v]
         size[b] += 1
         time[b] += arrays.work[v]
-        held[b] += arrays.param_bytes[v]
+        held[b] += arrays.held_bytes[v]
         for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
             reads[arrays.input_tensor[e], b] += 1
         for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
@@ -183,8 +183,8 @@ def move(v: int, a: int, b: int, times: tuple[float, float], state: PartitionSta
         state.reads[t, a] -= 1
         state.reads[t, b] += 1
     if arrays.memory < math.inf:
-        state.held[a] -= arrays.param_bytes[v]
-        state.held[b] += arrays.param_bytes[v]
+        state.held[a] -= arrays.held_bytes[v]
+        state.held[b] += arrays.held_bytes[v]
         for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
             g = arrays.shared[e]
             state.uses[g, a] -= 1

@@ -185,7 +185,7 @@ def _add_times(
 @compiled
 def _add_parameters(r: int, v: int, arrays: KernelArrays, tree: _Tree, last_use: IntArray) -> None:
     """The same for parameters, as times; a shared one counts once in a segment."""
-    own = arrays.param_bytes[v]
+    own = arrays.held_bytes[v]
     for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
         g = arrays.shared[e]
         own += arrays.shared_bytes[g]

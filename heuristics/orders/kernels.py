@@ -153,8 +153,8 @@ def _add(
 @compiled
 def _add_memory(r: int, v: int, arrays: KernelArrays, memory: FloatArray, last_use: IntArray) -> float:
     """The same for parameter bytes; a shared parameter counts once in a segment."""
-    memory[r] = arrays.param_bytes[v]
-    change = arrays.param_bytes[v]
+    memory[r] = arrays.held_bytes[v]
+    change = arrays.held_bytes[v]
     for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
         g = arrays.shared[e]
         memory[r] += arrays.shared_bytes[g]

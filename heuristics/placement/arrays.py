@@ -26,7 +26,8 @@ class SimulatorArrays(NamedTuple):
     inputs : (n,) integers
         Number of tensors that each node reads.
     tensor_time, tensor_bytes : (t,) floats
-    param_bytes : (n,) floats
+    held_bytes : (n,) floats
+        Own parameters and state of each node.
     shared_bytes, shared_start, shared_user : arrays
         Parameters with several users, and these in compressed rows.
     devices : int
@@ -42,7 +43,7 @@ class SimulatorArrays(NamedTuple):
     inputs: IntArray
     tensor_time: FloatArray
     tensor_bytes: FloatArray
-    param_bytes: FloatArray
+    held_bytes: FloatArray
     shared_bytes: FloatArray
     shared_start: IntArray
     shared_user: IntArray
@@ -69,7 +70,7 @@ class SimulatorArrays(NamedTuple):
             inputs=np.diff(graph.inputs[0]),
             tensor_time=instance.tensor_time,
             tensor_bytes=graph.tensors.bytes,
-            param_bytes=graph.param_bytes,
+            held_bytes=graph.held_bytes,
             shared_bytes=np.array([parameter.bytes for parameter in graph.parameters], dtype=np.float64),
             shared_start=shared_start,
             shared_user=shared_user,

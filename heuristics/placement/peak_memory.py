@@ -40,7 +40,7 @@ def peak_memory(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> 
                 finish[count] = until if d == home else last_read[d]
                 amount[count], place[count] = arrays.tensor_bytes[t], d
                 count += finish[count] > begin[count]
-    held = _parameters(arrays, device)
+    held = _held(arrays, device)
     space.peak[:] = held
     freed, by_finish = 0, np.argsort(finish[:count])
     for i in np.argsort(begin[:count]):
@@ -52,12 +52,12 @@ def peak_memory(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> 
 
 
 @compiled
-def _parameters(arrays: SimulatorArrays, device: IntArray) -> FloatArray:
-    """Parameters on each device, shared ones once."""
+def _held(arrays: SimulatorArrays, device: IntArray) -> FloatArray:
+    """Parameters, shared ones once, and states on each device."""
     held = np.zeros(arrays.devices)
     for v in range(len(device)):
         if device[v] >= 0:
-            held[device[v]] += arrays.param_bytes[v]
+            held[device[v]] += arrays.held_bytes[v]
     seen = np.full(arrays.devices, -1)
     for p in range(len(arrays.shared_bytes)):
         for e in range(arrays.shared_start[p], arrays.shared_start[p + 1]):

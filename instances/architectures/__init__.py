@@ -4,7 +4,7 @@
 - `builder`: `GraphBuilder`, records operators and makes the computation graph
 - `operators`: `NetworkBuilder`, the operators with their shapes, operations and bytes
 - `training`, `layers`: the backward operators of a record; one node a layer
-- `attention`: what transformers share
+- `attention`: what transformers share; `serving`: the phases of a decoder, and its cache of keys and values
 - `transformers`, `decoders`, `encoder_decoders`, `convolutional`, `inception`, `mobile`, `nasnet`, `unet`, `recurrent`,
   `recommendation`: the networks
 """
@@ -19,10 +19,11 @@ from instances.architectures.nasnet import NASNET
 from instances.architectures.operators import NetworkBuilder
 from instances.architectures.recommendation import RECOMMENDATION
 from instances.architectures.recurrent import RECURRENT
+from instances.architectures.serving import Dim
 from instances.architectures.transformers import TRANSFORMERS
 from instances.architectures.unet import DIFFUSION
 
-__all__ = ["ARCHITECTURES", "LEVELS", "Architecture", "GraphBuilder", "NetworkBuilder", "Operator", "Tensor"]
+__all__ = ["ARCHITECTURES", "LEVELS", "Architecture", "Dim", "GraphBuilder", "NetworkBuilder", "Operator", "Tensor"]
 
 _ALL = (
     *TRANSFORMERS,

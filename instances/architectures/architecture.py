@@ -8,6 +8,7 @@ from numbers import Integral
 
 from instances.architectures.layers import merge_layers
 from instances.architectures.operators import NetworkBuilder
+from instances.architectures.serving import FORWARD, PHASES, Cache, Dim, served_dims
 from instances.architectures.training import backward_operators
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
@@ -35,6 +36,9 @@ class Architecture:
         Free dimensions of the network and their defaults.
     reference : str
         Where the network was published.
+    served : bool
+        Whether it is a decoder that can be served: `network` takes a `Cache`, and there are the dimensions phase,
+        context and kv_bytes of `served_dims`.
     """
 
     name: str
@@ -42,29 +46,34 @@ class Architecture:
     network: Callable[..., None]
     sizes: Mapping[str, int]
     reference: str
+    served: bool = False
 
     @property
-    def dims(self) -> dict[str, int]:
-        """Defaults of all dimensions: those of the network, and the width of an element [bytes]."""
-        return {**self.sizes, "element_bytes": 4}
+    def dims(self) -> dict[str, Dim]:
+        """Defaults of the dimensions: those of the network, the width of an element [bytes], and a decoder's phase."""
+        return {**self.sizes, "element_bytes": 4, **({"phase": FORWARD} if self.served else {})}
 
-    def checked(self, dims: Mapping[str, int]) -> dict[str, int]:
-        """The same dimensions, if each is one of the network and a positive whole number.
+    def checked(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
+        """The same dimensions, if each is one of the network and a positive whole number; a phase is a word.
 
         Raises
         ------
         InputError
             If one is not.
         """
+        names = (*self.dims, *(("context", "kv_bytes") if self.served else ()))
         for dim, value in dims.items():
-            if dim not in self.dims:
-                raise InputError(f"{self.name}: there is no dimension '{dim}'; it has {', '.join(self.dims)}.")
-            if not isinstance(value, Integral) or not 1 <= value <= _LARGEST_DIM:
+            if dim not in names:
+                raise InputError(f"{self.name}: there is no dimension '{dim}'; it has {', '.join(names)}.")
+            if dim == "phase":
+                if value not in PHASES:
+                    raise InputError(f"{self.name}: phase is {value}; give one of {', '.join(PHASES)}.")
+            elif not isinstance(value, Integral) or not 1 <= value <= _LARGEST_DIM:
                 raise InputError(
                     f"{self.name}: dimension {dim} is {value}; give a whole number from 1 to {_LARGEST_DIM} for each "
-                    f"of {', '.join(self.dims)}."
+                    f"of {', '.join(name for name in names if name != 'phase')}."
                 )
-        return {dim: int(value) for dim, value in dims.items()}
+        return {dim: value if isinstance(value, str) else int(value) for dim, value in dims.items()}
 
     def build(
         self,
@@ -73,7 +82,7 @@ class Architecture:
         training: bool = False,
         weights_as_nodes: bool = False,
         device: Device = DEFAULT_DEVICE,
-        **dims: int,
+        **dims: Dim,
     ) -> ComputationGraph:
         """Make the computation graph.
 
@@ -87,7 +96,7 @@ class Architecture:
             If true, every parameter is a source node without work, as in published operator graphs.
         device : Device
             Turns operations and bytes into seconds.
-        **dims : int
+        **dims : int or str
             Dimensions that differ from their defaults.
 
         Returns
@@ -109,10 +118,13 @@ class Architecture:
         """
         if level not in LEVELS:
             raise InputError(f"{self.name}: level is {level!r}; give one of {', '.join(LEVELS)}.")
-        chosen = {**self.dims, **self.checked(dims)}
-        net = NetworkBuilder(chosen["element_bytes"])
+        chosen = self._chosen(dims)
+        cache = Cache(int(chosen["context"]), int(chosen["kv_bytes"])) if "phase" in chosen else None
+        if training and cache is not None:
+            raise InputError(f"{self.name}: phase is {chosen['phase']}, but training keeps no cache; leave out one.")
+        net = NetworkBuilder(int(chosen["element_bytes"]))
         try:
-            self.network(net, **{dim: chosen[dim] for dim in self.sizes})
+            self.network(net, **{dim: chosen[dim] for dim in self.sizes}, **({"cache": cache} if self.served else {}))
         except ValueError as error:  # also of numpy, where the elements of a tensor are too many to count
             raise InputError(f"{self.name}: {error}") from None
         if training:
@@ -128,3 +140,13 @@ class Architecture:
             attributes={"dims": chosen, "level": level, "training": training},
         )
         return merge_layers(graph, net.operators) if level == "layer" else graph
+
+    def _chosen(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
+        """All dimensions of a graph."""
+        given = self.checked(dims)
+        if not self.served:
+            return {**self.dims, **given}
+        try:
+            return served_dims({**self.sizes, "element_bytes": 4}, given)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
+from instances.architectures.serving import Cache
 from instances.errors import InputError
 
-__all__ = ["INDEX_BYTES", "attention", "causal_mask", "feed_forward", "positions", "tokens"]
+__all__ = ["INDEX_BYTES", "attention", "causal_mask", "feed_forward", "last_token", "positions", "tokens"]
 
 #: Width of a token's index [bytes].
 INDEX_BYTES = 8
@@ -24,6 +25,7 @@ def attention(
     *,
     scaled: bool = True,
     bias: bool = True,
+    cache: Cache | None = None,
 ) -> Tensor:
     """Dot-product attention with several heads and its output projection (Vaswani et al. 2017).
 
@@ -41,6 +43,9 @@ def attention(
         Whether the scores are divided by the root of a head's width.
     bias : bool
         Whether the output projection has one.
+    cache : Cache, optional
+        If given, keys and values are those of the newest tokens. They are appended to those that the two products keep,
+        each its own, and all of these are attended to.
 
     Returns
     -------
@@ -48,16 +53,22 @@ def attention(
         (batch, queries, hidden).
     """
     batch, queries, hidden = query.shape
-    keys, width = key.shape[1], hidden // heads
+    keys, width = key.shape[1] if cache is None else cache.context, hidden // heads
     shared = key.shape[2] // width
     rows = heads // shared * queries
-    scores = net.matmul(query.view(batch, shared, rows, width), key.view(batch, shared, width, keys))
+
+    def product(x: Tensor, y: Tensor, name: str, *shape: int) -> Tensor:
+        if cache is None:
+            return net.matmul(x, y.view(batch, shared, *shape))
+        return net.matmul(x, net.state(name, batch, shared, *shape, element_bytes=cache.element_bytes), y)
+
+    scores = product(query.view(batch, shared, rows, width), key, "keys", width, keys)
     if scaled:
         scores = net.scale(scores)
     if mask is not None:
         scores = net.add(scores.view(batch, heads, queries, keys), mask)
     weights = net.softmax(scores).view(batch, shared, rows, keys)
-    context = net.matmul(weights, value.view(batch, shared, keys, width))
+    context = product(weights, value, "values", keys, width)
     return net.linear(context.view(batch, queries, hidden), hidden, "output", bias=bias)
 
 
@@ -69,8 +80,10 @@ def feed_forward(
     return net.linear(y, x.shape[-1], "down", bias=bias)
 
 
-def positions(net: NetworkBuilder, available: int, sequence: int, hidden: int) -> Tensor:
-    """The rows of a learned table of positions that the sequence needs."""
+def positions(net: NetworkBuilder, available: int, sequence: int, hidden: int, cache: Cache | None = None) -> Tensor:
+    """The rows of a learned table of positions that the sequence needs, the last ones of the cache if there is one."""
+    if cache is not None and cache.context > available:
+        raise InputError(f"context is {cache.context}, but the network knows {available} positions; give at most that.")
     if sequence > available:
         raise InputError(f"sequence is {sequence}, but the network knows {available} positions; give at most that.")
     return net.slice(net.parameter("positions", available, hidden), sequence, hidden)
@@ -81,6 +94,12 @@ def tokens(net: NetworkBuilder, batch: int, sequence: int, name: str = "tokens")
     return net.input(name, batch, sequence, element_bytes=INDEX_BYTES)
 
 
-def causal_mask(net: NetworkBuilder, sequence: int) -> Tensor:
-    """A mask that hides what follows; the device holds it."""
-    return net.parameter("causal_mask", sequence, sequence, trainable=False)
+def causal_mask(net: NetworkBuilder, sequence: int, cache: Cache | None = None) -> Tensor:
+    """A mask that hides what follows each token, among those of the cache if there is one; the device holds it."""
+    return net.parameter("causal_mask", sequence, sequence if cache is None else cache.context, trainable=False)
+
+
+def last_token(net: NetworkBuilder, x: Tensor, cache: Cache | None) -> Tensor:
+    """What the head of a decoder reads: of a served one, the last token of each sequence."""
+    batch, sequence, hidden = x.shape
+    return x if cache is None or sequence == 1 else net.slice(x, batch, 1, hidden)

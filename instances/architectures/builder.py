@@ -9,9 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import SharedParameter
+from instances.graph.tensors import FloatArray, SharedParameter
 from instances.roofline import Device
 
 __all__ = ["PARAMETER", "GraphBuilder", "Operator", "Shape", "Tensor"]
@@ -22,7 +24,10 @@ Shape = tuple[int, ...]
 PARAMETER = "parameter"
 _BUFFER = "buffer"
 _HELD = (PARAMETER, _BUFFER)
+#: Kind of what an operator keeps from one run to the next.
+_STATE = "state"
 
+_COSTS = ("multiply_adds", "flops", "bytes_moved")
 _MOST_OPERATORS = 200_000
 
 
@@ -137,6 +142,19 @@ class GraphBuilder:
         """Record a tensor that the network holds; one that is not trainable does not count as a parameter."""
         return self._record(name, PARAMETER if trainable else _BUFFER, (), [shape])[0]
 
+    def state(self, name: str, *shape: int, element_bytes: int) -> Tensor:
+        """Record a tensor that its one reader keeps from run to run, such as a cache of keys."""
+        return self._record(name, _STATE, (), [shape], element_bytes=element_bytes)[0]
+
+    @contextmanager
+    def occasional(self, runs: int, of: int) -> Iterator[None]:
+        """Let everything recorded inside cost what it costs on average if it runs in `runs` of `of` cases."""
+        first = len(self.operators)
+        yield
+        for v in range(first, len(self.operators)):
+            costs = {key: getattr(self.operators[v], key) * runs // of for key in _COSTS}
+            self.operators[v] = replace(self.operators[v], **costs)
+
     def operator(
         self,
         kind: str,
@@ -226,7 +244,7 @@ class GraphBuilder:
             Turns operations and bytes into the work of each node [s].
         weights_as_nodes : bool
             If true, every parameter is a source without work that holds the parameter and outputs it.
-            Otherwise parameters belong to their users.
+            Otherwise parameters belong to their users, as states always do.
         name, source, attributes
             Of the graph; the attributes gain `flops`, `multiply_adds` and `parameter_count`.
 
@@ -234,7 +252,8 @@ class GraphBuilder:
         -------
         ComputationGraph
         """
-        kept = [v for v, operator in enumerate(self.operators) if weights_as_nodes or operator.kind not in _HELD]
+        hidden = (_STATE,) if weights_as_nodes else (*_HELD, _STATE)
+        kept = [v for v, operator in enumerate(self.operators) if operator.kind not in hidden]
         node = {v: i for i, v in enumerate(kept)}
         operators = [self.operators[v] for v in kept]
         edges = [
@@ -260,7 +279,16 @@ class GraphBuilder:
             name=name,
             source=source,
             attributes={**(attributes or {}), **totals},
+            state_bytes=self._place_states(node),
         )
+
+    def _place_states(self, node: Mapping[int, int]) -> FloatArray:
+        """(n,) bytes that each node keeps."""
+        kept = np.zeros(len(node))
+        for v, i in node.items():
+            states = [tensor for tensor in self.operators[v].inputs if self.operators[tensor.operator].kind == _STATE]
+            kept[i] = sum(tensor.bytes for tensor in states)
+        return kept
 
     def _place_parameters(self, node: Mapping[int, int]) -> tuple[list[int], list[SharedParameter]]:
         """Bytes held by each node, and the parameters that several nodes hold."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from instances.architectures.architecture import Architecture
-from instances.architectures.attention import attention, causal_mask, tokens
+from instances.architectures.attention import attention, causal_mask, last_token, tokens
 from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
+from instances.architectures.serving import Cache
 
 __all__ = ["DECODERS", "llama", "mixtral"]
 
@@ -28,16 +29,17 @@ def llama(
     key_heads: int,
     inner: int,
     vocabulary: int,
+    cache: Cache | None = None,
 ) -> None:
     """Llama with its language-model head (Touvron et al. 2023), root-mean-square norm before each branch."""
     x = _embeddings(net, batch, sequence, hidden, vocabulary)
-    angles, causal = _angles(net, sequence), causal_mask(net, sequence)
+    angles, causal = _angles(net, sequence), causal_mask(net, sequence, cache)
     for layer in range(layers):
         with net.scope(f"decoder.{layer}"):
-            x = _attend(net, x, key_heads, angles, causal)
+            x = _attend(net, x, key_heads, angles, causal, cache)
             with net.scope("feed_forward"):
                 x = net.add(x, _gated_feed_forward(net, net.rms_norm(x), inner))
-    _language_head(net, x, vocabulary)
+    _language_head(net, x, vocabulary, cache)
 
 
 def mixtral(
@@ -50,27 +52,31 @@ def mixtral(
     key_heads: int,
     inner: int,
     vocabulary: int,
+    cache: Cache | None = None,
 ) -> None:
     """Mixtral with its language-model head (Jiang et al. 2024).
 
-    A router sends each token to two of eight experts, here an equal number to each. Each expert is a layer of its
-    own at layer level, as are what comes before and after them.
+    A router sends each token to two of eight experts, here an equal number to each. Less than four tokens keep less
+    than eight experts busy, any of them with the same probability: an expert then costs what it costs on average, and
+    the weights of the others are held, but not read. Each expert is a layer of its own at layer level, as are what
+    comes before and after them.
     """
     x = _embeddings(net, batch, sequence, hidden, vocabulary)
-    angles, causal = _angles(net, sequence), causal_mask(net, sequence)
+    angles, causal = _angles(net, sequence), causal_mask(net, sequence, cache)
     for layer in range(layers):
         with net.scope(f"decoder.{layer}"):
-            x = _attend(net, x, key_heads, angles, causal)
+            x = _attend(net, x, key_heads, angles, causal, cache)
             with net.scope("router"):
                 chosen, parts = _route(net, net.rms_norm(x))
         outputs = []
+        busy = min(_EXPERTS, _CHOSEN * batch * sequence)
         for expert, part in enumerate(parts):
-            with net.scope(f"decoder.{layer}.expert{expert}"):
+            with net.scope(f"decoder.{layer}.expert{expert}"), net.occasional(busy, _EXPERTS):
                 outputs.append(_gated_feed_forward(net, part, inner))
         with net.scope(f"decoder.{layer}.combine"):
             flops = 2 * _CHOSEN * x.elements
             x = net.add(x, net.operator("combine", [*outputs, chosen], [x.shape], flops=flops)[0])
-    _language_head(net, x, vocabulary)
+    _language_head(net, x, vocabulary, cache)
 
 
 def _embeddings(net: NetworkBuilder, batch: int, sequence: int, hidden: int, vocabulary: int) -> Tensor:
@@ -79,9 +85,9 @@ def _embeddings(net: NetworkBuilder, batch: int, sequence: int, hidden: int, voc
         return net.embedding(text, net.parameter("words", vocabulary, hidden))
 
 
-def _language_head(net: NetworkBuilder, x: Tensor, vocabulary: int) -> None:
+def _language_head(net: NetworkBuilder, x: Tensor, vocabulary: int, cache: Cache | None) -> None:
     with net.scope("head"):
-        net.linear(net.rms_norm(x), vocabulary, bias=False)
+        net.linear(net.rms_norm(last_token(net, x, cache)), vocabulary, bias=False)
 
 
 def _angles(net: NetworkBuilder, sequence: int) -> Tensor:
@@ -89,14 +95,16 @@ def _angles(net: NetworkBuilder, sequence: int) -> Tensor:
     return net.parameter("angles", sequence, 1, _HEAD, trainable=False)
 
 
-def _attend(net: NetworkBuilder, x: Tensor, key_heads: int, angles: Tensor, causal: Tensor) -> Tensor:
+def _attend(
+    net: NetworkBuilder, x: Tensor, key_heads: int, angles: Tensor, causal: Tensor, cache: Cache | None
+) -> Tensor:
     hidden = x.shape[-1]
     with net.scope("attention"):
         y = net.rms_norm(x)
         query = _rotated(net, net.linear(y, hidden, "query", bias=False), angles)
         key = _rotated(net, net.linear(y, key_heads * _HEAD, "key", bias=False), angles)
         value = net.linear(y, key_heads * _HEAD, "value", bias=False)
-        return net.add(x, attention(net, query, key, value, hidden // _HEAD, causal, bias=False))
+        return net.add(x, attention(net, query, key, value, hidden // _HEAD, causal, bias=False, cache=cache))
 
 
 def _rotated(net: NetworkBuilder, x: Tensor, angles: Tensor) -> Tensor:
@@ -127,6 +135,7 @@ DECODERS = (
         partial(llama, layers=32, hidden=4096, key_heads=32, inner=11008, vocabulary=32000),
         _TEXT,
         "Touvron et al., Llama 2: open foundation and fine-tuned chat models, arXiv:2307.09288, 2023",
+        served=True,
     ),
     Architecture(
         "llama-3-8b",
@@ -134,6 +143,7 @@ DECODERS = (
         partial(llama, layers=32, hidden=4096, key_heads=8, inner=14336, vocabulary=128256),
         _TEXT,
         _LLAMA_3,
+        served=True,
     ),
     Architecture(
         "llama-3-70b",
@@ -141,6 +151,7 @@ DECODERS = (
         partial(llama, layers=80, hidden=8192, key_heads=8, inner=28672, vocabulary=128256),
         _TEXT,
         _LLAMA_3,
+        served=True,
     ),
     Architecture(
         "mixtral-8x7b",
@@ -148,5 +159,6 @@ DECODERS = (
         partial(mixtral, layers=32, hidden=4096, key_heads=8, inner=14336, vocabulary=32000),
         _TEXT,
         "Jiang et al., Mixtral of experts, arXiv:2401.04088, 2024",
+        served=True,
     ),
 )

@@ -105,12 +105,20 @@ class NetworkBuilder(GraphBuilder):
 
     # --- products -------------------------------------------------------------------------------
 
-    def matmul(self, x: Tensor, y: Tensor) -> Tensor:
-        """Matrix product (..., m, c) times (..., c, n)."""
+    def matmul(self, x: Tensor, y: Tensor, new: Tensor | None = None) -> Tensor:
+        """Matrix product (..., m, c) times (..., c, n); if `y` is a state, `new` is first written into it."""
         if x.shape[-1] != y.shape[-2]:
             raise ValueError(f"Shapes {x.shape} and {y.shape} cannot be multiplied.")
         shape = (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
-        return self.operator("matmul", [x, y], [shape], multiply_adds=math.prod(shape) * x.shape[-1])[0]
+        inputs = [x, y] if new is None else [x, y, new]
+        written = math.prod(shape) * self.element_bytes + (0 if new is None else new.elements * y.element_bytes)
+        return self.operator(
+            "matmul",
+            inputs,
+            [shape],
+            multiply_adds=math.prod(shape) * x.shape[-1],
+            bytes_moved=sum(tensor.bytes for tensor in inputs) + written,
+        )[0]
 
     def linear(self, x: Tensor, features: int, name: str = "linear", *, bias: bool = True) -> Tensor:
         """Affine map of the last axis: a matrix product and the addition of a bias."""

@@ -5,9 +5,18 @@ from __future__ import annotations
 from functools import partial
 
 from instances.architectures.architecture import Architecture
-from instances.architectures.attention import INDEX_BYTES, attention, causal_mask, feed_forward, positions, tokens
+from instances.architectures.attention import (
+    INDEX_BYTES,
+    attention,
+    causal_mask,
+    feed_forward,
+    last_token,
+    positions,
+    tokens,
+)
 from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
+from instances.architectures.serving import Cache
 
 __all__ = ["TRANSFORMERS", "bert", "gpt2", "vit", "xlnet"]
 _TEXT = {"batch": 1, "sequence": 128}
@@ -37,7 +46,16 @@ def bert(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden:
         net.tanh(net.linear(first, hidden))
 
 
-def gpt2(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: int, heads: int) -> None:
+def gpt2(
+    net: NetworkBuilder,
+    *,
+    batch: int,
+    sequence: int,
+    layers: int,
+    hidden: int,
+    heads: int,
+    cache: Cache | None = None,
+) -> None:
     """GPT-2's decoder with its language-model head (Radford et al. 2019), layer norm before each branch.
 
     The head uses the table of word embeddings.
@@ -45,14 +63,14 @@ def gpt2(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden:
     text, vocabulary = tokens(net, batch, sequence), 50257
     with net.scope("embeddings"):
         words = net.parameter("words", vocabulary, hidden)
-        x = net.add(net.embedding(text, words), positions(net, 1024, sequence, hidden))
-    causal = causal_mask(net, sequence)
+        x = net.add(net.embedding(text, words), positions(net, 1024, sequence, hidden, cache))
+    causal = causal_mask(net, sequence, cache)
     for layer in range(layers):
         with net.scope(f"decoder.{layer}"):
-            x = _pre_norm_layer(net, x, heads, causal)
+            x = _pre_norm_layer(net, x, heads, causal, cache)
     x = net.layer_norm(x)
     with net.scope("head"):
-        net.matmul(x, words.view(hidden, vocabulary))
+        net.matmul(last_token(net, x, cache), words.view(hidden, vocabulary))
 
 
 def vit(net: NetworkBuilder, *, batch: int, image: int, patch: int, layers: int, hidden: int, heads: int) -> None:
@@ -72,12 +90,14 @@ def vit(net: NetworkBuilder, *, batch: int, image: int, patch: int, layers: int,
         net.linear(net.slice(x, batch, hidden), 1000)
 
 
-def _pre_norm_layer(net: NetworkBuilder, x: Tensor, heads: int, mask: Tensor | None = None) -> Tensor:
+def _pre_norm_layer(
+    net: NetworkBuilder, x: Tensor, heads: int, mask: Tensor | None = None, cache: Cache | None = None
+) -> Tensor:
     hidden = x.shape[-1]
     with net.scope("attention"):
         joint = net.linear(net.layer_norm(x), 3 * hidden, "query_key_value")
         query, key, value = net.split(joint, 3 * [hidden], axis=2)
-        x = net.add(x, attention(net, query, key, value, heads, mask))
+        x = net.add(x, attention(net, query, key, value, heads, mask, cache=cache))
     with net.scope("feed_forward"):
         return net.add(x, feed_forward(net, net.layer_norm(x), 4 * hidden, net.gelu))
 
@@ -155,6 +175,7 @@ TRANSFORMERS = (
         partial(gpt2, layers=12, hidden=768, heads=12),
         _TEXT,
         "Radford et al., Language models are unsupervised multitask learners, 2019",
+        served=True,
     ),
     Architecture(
         "vit-b16",

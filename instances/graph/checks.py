@@ -11,7 +11,16 @@ from numpy.typing import ArrayLike
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray, SharedParameter
 
-__all__ = ["check_parameters", "check_weights", "describe_cycle", "edge_keys", "index_range", "numbers", "output_sizes"]
+__all__ = [
+    "check_edges",
+    "check_parameters",
+    "check_weights",
+    "describe_cycle",
+    "edge_keys",
+    "index_range",
+    "numbers",
+    "output_sizes",
+]
 
 _NON_NEGATIVE = "it must be a finite number, 0 or more."
 
@@ -38,6 +47,17 @@ def check_weights(values: FloatArray, label: str, nodes: IntArray | Sequence[int
     """Refuse a weight that is negative or not finite, with the name of its node."""
     for i in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
         raise InputError(f"Node {nodes[i]} ({names[nodes[i]]}): {label} is {values[i]}; {_NON_NEGATIVE}")
+
+
+def check_edges(producer: IntArray, edges: IntArray, names: Sequence[str]) -> None:
+    """Refuse an edge from or to a node that is not there, or from a node to itself."""
+    n = len(names)
+    for t in np.flatnonzero(producer >= n)[:1]:
+        raise InputError(f"Tensor {t}: producer {producer[t]} {index_range(n)}")
+    for u, v in edges[((edges < 0) | (edges >= n)).any(axis=1)][:1]:
+        raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < n else v} {index_range(n)}")
+    for u, _ in edges[edges[:, 0] == edges[:, 1]][:1]:
+        raise InputError(f"Edge {u} -> {u} ({names[u]}) is a self-loop; remove it.")
 
 
 def check_parameters(parameters: Iterable[SharedParameter], n: int) -> None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["frame_columns"]
 
-_NODE_WORDS = ("name", "work", "output_bytes", "param_bytes")
+_HELD = ("param_bytes", "state_bytes")
+_NODE_WORDS = ("name", "work", "output_bytes", *_HELD)
 _EDGE_WORDS = ("source", "target", "output")
 
 
@@ -48,7 +49,7 @@ def frame_columns(nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
         "edges": list(zip(*ends, read, strict=True)),
         "work": _weights(nodes, "work", labels),
         "output_bytes": _sizes(nodes, labels),
-        "param_bytes": _weights(nodes, "param_bytes", labels) if "param_bytes" in nodes else None,
+        **{word: _weights(nodes, word, labels) for word in _HELD if word in nodes},
         "names": tuple(map(str, labels)),
     }
 

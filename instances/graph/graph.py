@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from instances.errors import InputError
 from instances.graph.checks import (
+    check_edges,
     check_parameters,
     check_weights,
     describe_cycle,
     edge_keys,
-    index_range,
     numbers,
     output_sizes,
 )
@@ -32,6 +32,7 @@ from instances.graph.tensors import (
     Tensors,
     compressed_rows,
     freeze,
+    nodes_by_depth,
     sorted_unique,
 )
 
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["ComputationGraph"]
+
+_PER_NODE = ("work", "param_bytes", "state_bytes")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +68,8 @@ class ComputationGraph(Displayed):
         What the network is called and where the numbers come from.
     attributes : mapping
         Free annotations, carried along in files.
+    state_bytes : (n,) floats, optional
+        What each node keeps from run to run beside its parameters, such as a cache of keys [bytes]; default 0.
 
     Raises
     ------
@@ -82,24 +87,27 @@ class ComputationGraph(Displayed):
     name: str = "graph"
     source: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    state_bytes: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "work", numbers(self.work, "work"))
-        object.__setattr__(self, "param_bytes", numbers(self.param_bytes, "param_bytes"))
+        if np.size(self.state_bytes) == 0:
+            object.__setattr__(self, "state_bytes", np.zeros(np.size(self.work)))
+        for column in _PER_NODE:
+            object.__setattr__(self, column, numbers(getattr(self, column), column))
         if len(self.work) == 0:
             raise InputError("The graph has no node; give at least one.")
         if not self.names:
             object.__setattr__(self, "names", tuple(str(v) for v in range(len(self.work))))
-        freeze(self.work, self.param_bytes)
+        freeze(self.work, self.param_bytes, self.state_bytes)
         self._check_numbers()
-        self._check_edges()
+        check_edges(self.tensors.producer, self.edges, self.names)
         if len(self.topological_order) < self.n:
             cycle = describe_cycle(self.predecessors, self.topological_order, self.names)
             raise InputError(f"The edges contain a cycle: {cycle}; remove one of these edges.")
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        freeze(self.work, self.param_bytes)  # pickling forgets it
+        freeze(self.work, self.param_bytes, self.state_bytes)  # pickling forgets it
 
     @classmethod
     def from_edges(
@@ -123,7 +131,7 @@ class ComputationGraph(Displayed):
         param_bytes : (n,) array, optional
             Parameters of each node [bytes]; default 0.
         **attributes
-            `names`, `parameters`, `time_unit`, `name`, `source`, `attributes` of the graph.
+            `names`, `parameters`, `time_unit`, `name`, `source`, `attributes`, `state_bytes` of the graph.
 
         Returns
         -------
@@ -202,18 +210,7 @@ class ComputationGraph(Displayed):
     @cached_property
     def topological_order(self) -> IntArray:
         """(n,) the nodes by depth, then by index; shorter than n if there is a cycle."""
-        start, successor = (rows.tolist() for rows in self.successors)
-        missing = np.bincount(self.edges[:, 1], minlength=self.n).tolist()
-        depth = [0] * self.n
-        ready = [v for v, count in enumerate(missing) if count == 0]
-        for u in ready:  # first in, first out: so the last predecessor is a deepest one
-            for v in successor[start[u] : start[u + 1]]:
-                missing[v] -= 1
-                if missing[v] == 0:
-                    depth[v] = depth[u] + 1
-                    ready.append(v)
-        nodes = np.sort(np.array(ready, dtype=np.int64))
-        return nodes[np.argsort(np.array(depth)[nodes], kind="stable")]
+        return nodes_by_depth(*self.successors, np.bincount(self.edges[:, 1], minlength=self.n))
 
     @cached_property
     def parameter_total(self) -> float:
@@ -221,26 +218,38 @@ class ComputationGraph(Displayed):
         return float(self.param_bytes.sum() + sum(p.bytes for p in self.parameters))
 
     @cached_property
+    def held_bytes(self) -> FloatArray:
+        """(n,) parameters of each node's own, and its state [bytes]."""
+        return self.param_bytes + self.state_bytes
+
+    @cached_property
+    def held_total(self) -> float:
+        """Bytes of all parameters, shared ones once, and of all states."""
+        return self.parameter_total + float(self.state_bytes.sum())
+
+    @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of everything that costs depend on; names do not count."""
+        """SHA-256 of everything that costs depend on; names do not count, and states only where there are any."""
         digest = hashlib.sha256()
         for array in (self.work, self.param_bytes, *vars(self.tensors).values()):
             digest.update(np.ascontiguousarray(array).tobytes() + b"|")
         for parameter in self.parameters:
             digest.update(f"{parameter.bytes!r}{sorted(parameter.users)}".encode())
+        if self.state_bytes.any():
+            digest.update(b"state|" + self.state_bytes.tobytes())
         return digest.hexdigest()
 
     def to_networkx(self) -> nx.MultiDiGraph[int]:
         """The graph for networkx, as `from_networkx` reads it; shared parameters are left out.
 
-        Nodes are indices with name, work, param_bytes and output_bytes (a list); edges carry the number of the output
-        that they read, and its bytes.
+        Nodes are indices with name, work, param_bytes, state_bytes and output_bytes (a list); edges carry the number of
+        the output that they read, and its bytes.
         """
         result: nx.MultiDiGraph[int] = nx.MultiDiGraph(name=self.name, time_unit=self.time_unit)
         first, sizes = self.output_start, self.tensors.bytes
         for v, name in enumerate(self.names):
             outputs = sizes[first[v] : first[v + 1]].tolist()
-            weights = {"work": float(self.work[v]), "param_bytes": float(self.param_bytes[v])}
+            weights = {key: float(getattr(self, key)[v]) for key in _PER_NODE}
             result.add_node(v, name=name, **weights, output_bytes=outputs)
         for (u, v), t in zip(self.edges.tolist(), self.edge_tensor.tolist(), strict=True):
             result.add_edge(u, v, output=int(t - first[u]), bytes=float(sizes[t]))
@@ -248,11 +257,11 @@ class ComputationGraph(Displayed):
 
     @classmethod
     def from_networkx(cls, graph: nx.DiGraph[Any], **attributes: Any) -> ComputationGraph:
-        """Build a graph from a networkx digraph with node attributes work, output_bytes, param_bytes and name.
+        """Build a graph from a networkx digraph.
 
-        What a node lacks counts as 0; a node without a name is its own. An edge may say as `output` which one it
-        reads, and repeat the `bytes` of that. An `InputError` names unknown attributes; `attributes` are those of
-        `from_edges`.
+        Node attributes are work, output_bytes, param_bytes, state_bytes and name. What a node lacks counts as 0; a node
+        without a name is its own. An edge may say as `output` which one it reads, and repeat the `bytes` of that. An
+        `InputError` names unknown attributes; `attributes` are those of `from_edges`.
 
         Examples
         --------
@@ -301,20 +310,11 @@ class ComputationGraph(Displayed):
         }
 
     def _check_numbers(self) -> None:
-        if not (len(self.param_bytes) == len(self.names) == self.n):
-            raise InputError(
-                f"There are {self.n} work values, {len(self.param_bytes)} parameter sizes and "
-                f"{len(self.names)} names; give one of each per node."
-            )
-        for label, values in (("work", self.work), ("param_bytes", self.param_bytes)):
-            check_weights(values, label, range(self.n), self.names)
+        params, states = len(self.param_bytes), len(self.state_bytes)
+        if not (params == states == len(self.names) == self.n):
+            counts = f"{self.n} work values, {params} parameter sizes, {states} state sizes and {len(self.names)} names"
+            raise InputError(f"There are {counts}; give one of each per node.")
+        for label in _PER_NODE:
+            check_weights(getattr(self, label), label, range(self.n), self.names)
         check_weights(self.tensors.bytes, "output_bytes", self.tensors.producer, self.names)
         check_parameters(self.parameters, self.n)
-
-    def _check_edges(self) -> None:
-        for t in np.flatnonzero(self.tensors.producer >= self.n)[:1]:
-            raise InputError(f"Tensor {t}: producer {self.tensors.producer[t]} {index_range(self.n)}")
-        for u, v in self.edges[((self.edges < 0) | (self.edges >= self.n)).any(axis=1)][:1]:
-            raise InputError(f"Edge {u} -> {v}: node {u if not 0 <= u < self.n else v} {index_range(self.n)}")
-        for u, _ in self.edges[self.edges[:, 0] == self.edges[:, 1]][:1]:
-            raise InputError(f"Edge {u} -> {u} ({self.names[u]}) is a self-loop; remove it.")

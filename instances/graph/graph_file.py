@@ -9,6 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import SharedParameter
@@ -17,7 +19,7 @@ from instances.json_files import GRAPH_FORMAT, Value, read_json, write_json
 __all__ = ["graph_document", "graph_from_document", "read_graph", "save_graph"]
 
 _GRAPH_OPTIONAL = ("name", "source", "time_unit", "parameters", "attributes")
-_NODE_OPTIONAL = ("name", "param_bytes", "output_bytes")
+_NODE_OPTIONAL = ("name", "param_bytes", "output_bytes", "state_bytes")
 
 
 def graph_document(graph: ComputationGraph) -> dict[str, Any]:
@@ -25,12 +27,12 @@ def graph_document(graph: ComputationGraph) -> dict[str, Any]:
     sizes = graph.tensors.bytes.tolist()
     first = graph.output_start.tolist()
     nodes: list[dict[str, Any]] = []
-    for v, (name, work, params) in enumerate(
-        zip(graph.names, graph.work.tolist(), graph.param_bytes.tolist(), strict=True)
-    ):
+    columns = (graph.names, graph.work.tolist(), graph.param_bytes.tolist(), graph.state_bytes.tolist())
+    for v, (name, work, params, state) in enumerate(zip(*columns, strict=True)):
         outputs = sizes[first[v] : first[v + 1]]
         output_bytes = outputs[0] if len(outputs) == 1 else outputs
-        nodes.append({"name": name, "work": work, "param_bytes": params, "output_bytes": output_bytes})
+        held = {"param_bytes": params, "state_bytes": state} if state else {"param_bytes": params}
+        nodes.append({"name": name, "work": work, **held, "output_bytes": output_bytes})
     edges = [
         [u, v] if first[u + 1] - first[u] == 1 else [u, v, tensor - first[u]]
         for (u, v), tensor in zip(graph.edges.tolist(), graph.edge_tensor.tolist(), strict=True)
@@ -69,7 +71,9 @@ def graph_from_document(document: Value) -> ComputationGraph:
     texts = {key: fields[key].text() for key in ("name", "source", "time_unit") if key in fields}
     work = [node["work"].number() for node in nodes]
     output_bytes = [_sizes(node["output_bytes"]) if "output_bytes" in node else [0.0] for node in nodes]
-    param_bytes = [node["param_bytes"].number() if "param_bytes" in node else 0.0 for node in nodes]
+    param_bytes, state_bytes = (
+        [node[key].number() if key in node else 0.0 for node in nodes] for key in ("param_bytes", "state_bytes")
+    )
     names = tuple(node["name"].text() if "name" in node else str(v) for v, node in enumerate(nodes))
     edges = [_edge(edge) for edge in fields["edges"].items()]
     parameters = tuple(_parameter(value) for value in fields["parameters"].items()) if "parameters" in fields else ()
@@ -82,6 +86,7 @@ def graph_from_document(document: Value) -> ComputationGraph:
             names=names,
             parameters=parameters,
             attributes=attributes.data,
+            state_bytes=np.array(state_bytes),
             **texts,
         )
     except InputError as error:

@@ -16,8 +16,8 @@ def merge_graph(
 ) -> tuple[ComputationGraph, IntArray]:
     """Merge the nodes of each group.
 
-    Work and parameters are summed; tensors with the same producer and the same readers become one, and those inside a
-    group are gone. Attributes are dropped.
+    Work, parameters and states are summed; tensors with the same producer and the same readers become one, and those
+    inside a group are gone. Attributes are dropped.
 
     Parameters
     ----------
@@ -68,6 +68,7 @@ def merge_graph(
             time_unit=graph.time_unit,
             name=graph.name,
             source=graph.source,
+            state_bytes=sums_by(group, graph.state_bytes, count),
         )
     except InputError as error:
         raise InputError(f"The merged nodes do not form a pipeline: {error}") from error

@@ -11,7 +11,7 @@ from instances.lookup import unknown
 
 __all__ = ["networkx_columns"]
 
-_WEIGHTS = ("work", "output_bytes", "param_bytes")
+_WEIGHTS = ("work", "output_bytes", "param_bytes", "state_bytes")
 _NODE_WORDS = (*_WEIGHTS, "name")
 _EDGE_WORDS = ("output", "bytes")
 

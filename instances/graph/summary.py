@@ -30,8 +30,8 @@ class Summary:
     work : float
         Of all nodes [`time_unit`].
     time_unit : str
-    param_bytes, tensor_bytes : float
-        Of all parameters, shared ones once, and of all tensors that are read [bytes].
+    param_bytes, state_bytes, tensor_bytes : float
+        Of all parameters, shared ones once, of all that nodes keep, and of all tensors that are read [bytes].
     width : int or None
         Size of the widest antichain, that is of the largest set of nodes none of which waits for another; None for a
         graph of more than 20 000 nodes.
@@ -50,6 +50,7 @@ class Summary:
     work: float
     time_unit: str
     param_bytes: float
+    state_bytes: float
     tensor_bytes: float
     width: int | None
     heaviest_node: str
@@ -77,6 +78,7 @@ def summarise(graph: ComputationGraph) -> Summary:
         work=float(graph.work.sum()),
         time_unit=graph.time_unit,
         param_bytes=graph.parameter_total,
+        state_bytes=float(graph.state_bytes.sum()),
         tensor_bytes=float(graph.tensors.bytes[read].sum()),
         width=width(graph) if graph.n <= _MOST_NODES else None,
         heaviest_node=graph.names[heaviest],

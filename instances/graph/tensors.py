@@ -124,3 +124,18 @@ def compressed_rows(rows: IntArray, values: IntArray, n: int) -> tuple[IntArray,
 def sums_by(rows: IntArray, values: FloatArray, count: int) -> FloatArray:
     """(count,) sums of the `values` of each row."""
     return np.bincount(rows, values, minlength=count).astype(np.float64)
+
+
+def nodes_by_depth(start: IntArray, successor: IntArray, indegree: IntArray) -> IntArray:
+    """The nodes by depth, then by index; those on a cycle and after it are missing."""
+    starts, successors, missing = start.tolist(), successor.tolist(), indegree.tolist()
+    depth = [0] * len(missing)
+    ready = [v for v, count in enumerate(missing) if count == 0]
+    for u in ready:  # first in, first out: so the last predecessor is a deepest one
+        for v in successors[starts[u] : starts[u + 1]]:
+            missing[v] -= 1
+            if missing[v] == 0:
+                depth[v] = depth[u] + 1
+                ready.append(v)
+    nodes = np.sort(np.array(ready, dtype=np.int64))
+    return nodes[np.argsort(np.array(depth)[nodes], kind="stable")]

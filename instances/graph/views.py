@@ -19,8 +19,8 @@ def fold_views(graph: ComputationGraph, views: Iterable[int]) -> ComputationGrap
     ----------
     graph : ComputationGraph
     views : iterable of int
-        Nodes. One with work or parameters of its own, with several inputs or outputs, or with an output of another
-        size than its input stays; so does everything if nothing else would be left.
+        Nodes. One with work, parameters or state of its own, with several inputs or outputs, or with an output of
+        another size than its input stays; so does everything if nothing else would be left.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def fold_views(graph: ComputationGraph, views: Iterable[int]) -> ComputationGrap
     def views_one_tensor(v: int) -> bool:
         read = inputs[input_start[v] : input_start[v + 1]]
         made = sizes[first[v] : first[v + 1]]
-        idle = graph.work[v] == 0 and graph.param_bytes[v] == 0 and v not in users
+        idle = graph.work[v] == 0 and graph.held_bytes[v] == 0 and v not in users
         return idle and len(read) <= 1 and len(made) <= 1 and (not read or not made or sizes[read[0]] == made[0])
 
     folded = {v for v in views if views_one_tensor(v)}
@@ -73,4 +73,5 @@ def fold_views(graph: ComputationGraph, views: Iterable[int]) -> ComputationGrap
         name=graph.name,
         source=graph.source,
         attributes={**graph.attributes, "views_folded": len(folded)},
+        state_bytes=graph.state_bytes[kept],
     )

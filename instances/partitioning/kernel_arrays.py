@@ -27,7 +27,7 @@ class KernelArrays(NamedTuple):
     successor_start: IntArray
     successor: IntArray
     indegree: IntArray
-    param_bytes: FloatArray
+    held_bytes: FloatArray
     shared_bytes: FloatArray
     shared_start: IntArray
     shared: IntArray
@@ -60,7 +60,7 @@ class KernelArrays(NamedTuple):
             successor_start=successor_start,
             successor=successor,
             indegree=np.bincount(graph.edges[:, 1], minlength=graph.n),
-            param_bytes=graph.param_bytes,
+            held_bytes=graph.held_bytes,
             shared_bytes=np.array(shared_bytes, dtype=np.float64),
             shared_start=shared_start,
             shared=shared,

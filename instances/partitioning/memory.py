@@ -44,7 +44,7 @@ def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: in
 
 
 def overflow_bytes(instance: Instance, block: IntArray, order: IntArray) -> FloatArray:
-    """What the parameters and activations of each block exceed the memory by, summed without rounding.
+    """What the parameters, states and activations of each block exceed the memory by, summed without rounding.
 
     An overflow may be a small difference of large numbers, of which a sum of floats would leave nothing.
 
@@ -64,17 +64,18 @@ def overflow_bytes(instance: Instance, block: IntArray, order: IntArray) -> Floa
     parts: tuple[Iterable[float], ...] = (
         graph.tensors.bytes,
         graph.param_bytes,
+        graph.state_bytes,
         shared,
         (platform.memory, buffer or 0.0),
     )
     unit = max(float(x).as_integer_ratio()[1] for part in parts for x in part)
-    sizes, params, shared_sizes, (memory, kept) = (_whole(part, unit) for part in parts)
+    sizes, params, states, shared_sizes, (memory, kept) = (_whole(part, unit) for part in parts)
     held = np.full(k, 0, dtype=object)
     if buffer is None:
         held = _peaks(graph, sizes, block, order, k)
     else:
         held[np.unique(block)] = kept
-    np.add.at(held, block, params)
+    np.add.at(held, block, params + states)
     for parameter, size in zip(graph.parameters, shared_sizes, strict=True):
         held[np.unique(block[list(parameter.users)])] += size
     return np.array([max(0, total - memory) / unit for total in held])

@@ -3,13 +3,14 @@ r"""The answer: a block for every node, and what each block costs.
 .. math::
 
     \mathrm{io}(S, T) &= \tfrac1B \sum \{ \mathrm{bytes}(t) : t \text{ produced in } S, \text{ read in } T \}   (1)\\
-    \mathrm{overflow}(S) &= \tfrac1B \max(0, \mathrm{params}(S) + \mathrm{peak}(S) - M)                        (2)\\
+    \mathrm{overflow}(S) &= \tfrac1B \max(0, \mathrm{held}(S) + \mathrm{peak}(S) - M)                          (2)\\
     f(S) &= \mathrm{io}(V \setminus S, S) + \mathrm{work}(S) + \mathrm{overflow}(S)
             + \mathrm{io}(S, V \setminus S)                                                                    (3)\\
     \mathrm{OPT} &= \min_{P_1, \dots, P_k} \max_i f(P_i)                                                       (4)
 
 from "Practical Performance Guarantees for Pipelined DNN Inference" (Archer, Fahrbach, Liu, Prabhu; ICML
-2024). This file is the only definition of cost; everything else in the project is tested against it.
+2024), where a block holds its parameters; here it holds the states of its nodes too, such as caches of keys and
+values. This file is the only definition of cost; everything else in the project is tested against it.
 """
 
 from __future__ import annotations
@@ -152,6 +153,11 @@ class Partition(Displayed):
             total[np.unique(self.block[list(parameter.users)])] += parameter.bytes
         return total
 
+    @cached_property
+    def state_bytes(self) -> FloatArray:
+        """(k,) what the nodes of each block keep from run to run, such as caches of keys and values [bytes]."""
+        return sums_by(self.block, self.instance.graph.state_bytes, self.instance.k)
+
     def _title(self) -> str:
         return self.instance.name
 
@@ -174,7 +180,8 @@ class Partition(Displayed):
         if not self.instance.has_overflow:
             return np.zeros(platform.k)
         if self.instance.has_exact_bytes:
-            return np.maximum(0.0, self.param_bytes + self.peaks - platform.memory) / platform.bandwidth
+            held = self.param_bytes + self.state_bytes
+            return np.maximum(0.0, held + self.peaks - platform.memory) / platform.bandwidth
         return overflow_bytes(self.instance, self.block, self.order) / platform.bandwidth
 
 

@@ -135,7 +135,7 @@ class Instance(Displayed):
         """Whether sums of bytes are exact as floats: whole numbers, all of them together below 2^53."""
         graph, platform = self.graph, self.platform
         single = (platform.memory, platform.activation_buffer or 0.0, *(p.bytes for p in graph.parameters))
-        sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, single))
+        sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, graph.state_bytes, single))
         with np.errstate(over="ignore"):
             return bool(sizes.sum() < _EXACT and (sizes == np.floor(sizes)).all())
 
@@ -171,7 +171,7 @@ class Instance(Displayed):
             if self.has_overflow:
                 buffer = self.platform.activation_buffer
                 held = self.graph.tensors.bytes.sum() if buffer is None else buffer
-                longest += (self.graph.parameter_total + held) / self.platform.bandwidth
+                longest += (self.graph.held_total + held) / self.platform.bandwidth
         return float(longest)
 
     def with_k(self, k: int) -> Instance:

@@ -7,10 +7,10 @@ Two reductions are lossless:
 (b) A sink without work that reads from one node alone joins that node. Moving it there saves receiving, and
     the producer's block sends no more than before.
 
-Operator graphs hold parameters and constants as such nodes. If the memory is finite, the moved node's
-parameters may overflow where it goes. That costs at most its parameter bytes over B, so the saving must be at
-least as large: for (a) the bytes of its tensors that are read, for (b) those of the tensors that it reads
-alone. Where all parameters and the buffer fit into one block nothing can overflow. If no activation buffer is
+Operator graphs hold parameters and constants as such nodes. If the memory is finite, what the moved node holds
+(parameters and state) may overflow where it goes. That costs at most the bytes held over B, so the saving must be
+at least as large: for (a) the bytes of its tensors that are read, for (b) those of the tensors that it reads
+alone. Where all that is held and the buffer fit into one block nothing can overflow. If no activation buffer is
 fixed, peaks depend on single nodes, and nothing is merged unless the memory is infinite.
 """
 
@@ -164,14 +164,14 @@ def _moves(instance: Instance) -> dict[int, int]:
 def _fits(instance: Instance) -> bool:
     """Whether nothing can overflow, beyond doubt: the sum has the sign that it would have without rounding."""
     graph, platform = instance.graph, instance.platform
-    held = (*graph.param_bytes.tolist(), *(parameter.bytes for parameter in graph.parameters))
+    held = (*graph.param_bytes.tolist(), *graph.state_bytes.tolist(), *(p.bytes for p in graph.parameters))
     return not instance.has_overflow or math.fsum((*held, platform.activation_buffer or 0.0, -platform.memory)) <= 0
 
 
 def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bytes of each node's parameters, of its tensors that are read, and of those that it reads alone."""
+    """Bytes that each node holds, of its tensors that are read, and of those that it reads alone."""
     tensors = graph.tensors
-    held = graph.param_bytes.copy()
+    held = graph.held_bytes.copy()
     for parameter in graph.parameters:
         held[list(parameter.users)] += parameter.bytes
     readers = np.diff(tensors.start)

@@ -96,9 +96,15 @@ class Placement(Displayed):
         return total
 
     @cached_property
+    def state_bytes(self) -> FloatArray:
+        """(k,) what the nodes on each device keep from step to step [bytes]."""
+        graph, k = self.instance.graph, self.instance.devices
+        return sums_by(self.device, graph.state_bytes, k)
+
+    @cached_property
     def peak_memory(self) -> FloatArray:
-        """(k,) largest memory in use on each device, parameters included [bytes]."""
-        return self.param_bytes + peak_activations(self.instance, self.device, self.timeline)
+        """(k,) largest memory in use on each device, parameters and states included [bytes]."""
+        return self.param_bytes + self.state_bytes + peak_activations(self.instance, self.device, self.timeline)
 
     @property
     def fits(self) -> bool:

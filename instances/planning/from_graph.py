@@ -46,8 +46,14 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
     Raises
     ------
     InputError
-        If there are not as many backward times as nodes.
+        If there are not as many backward times as nodes, or a node has a state, which no training step keeps.
     """
+    if graph.state_bytes.any():
+        v = int(graph.state_bytes.argmax())
+        raise InputError(
+            f"{graph.name}: node {v} ({graph.names[v]}) keeps {graph.state_bytes[v]:g} bytes from run to run, which a "
+            "training step does not; give a graph without states."
+        )
     times = 2 * graph.work if backward is None else numbers(backward, "backward")
     if len(times) != graph.n:
         raise InputError(f"There are {graph.n} nodes but {len(times)} backward times; give one a node.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instances.architectures import ARCHITECTURES, LEVELS
+from instances.architectures import ARCHITECTURES, LEVELS, Dim
 from instances.errors import InputError, InputWarning
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
@@ -116,7 +116,7 @@ READERS: dict[str, Reader] = {
 def load_graph(
     spec: str | Path,
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Dim] | None = None,
     level: str = "operator",
     training: bool = False,
     reader: str | None = None,
@@ -134,8 +134,8 @@ def load_graph(
     ----------
     spec : str or path
         Name of an architecture, or a file. A name wins; write ``./name`` for a file that is called like one.
-    dims : mapping of str to int, optional
-        Dimensions of the architecture or network, such as batch and sequence.
+    dims : mapping of str to int or str, optional
+        Dimensions of the architecture or network, such as batch and sequence; the phase of a decoder is a word.
     level : {"operator", "layer"}
         What a node of an architecture is.
     training : bool
@@ -202,6 +202,9 @@ def load_graph(
             if name not in ("input_work", "time_unit"):
                 takers = ["architectures", *takers]
             raise InputError(f"{spec}: '{chosen.name}' files take no {shown}; leave it out ({', '.join(takers)} do).")
+    for dim, size in (dims or {}).items():
+        if isinstance(size, str):
+            raise InputError(f"{spec}: dimension {dim} is {size}; give a whole number.")
     if communication == "size":
         graph = chosen.read(spec, **given)
     elif chosen.read_costs is None:

@@ -161,7 +161,7 @@ def add_overflow(
         return dict.fromkeys(blocks, 0.0)
     m.G = pyo.Set(initialize=range(len(data.shared_time)), doc="shared parameters g")
     m.uses = pyo.Set(initialize=data.uses, dimen=2, doc="(g, v): node v uses g")
-    m.param_time = pyo.Param(m.V, initialize=dict(enumerate(data.param_time)), doc="params(v) / B")
+    m.held_time = pyo.Param(m.V, initialize=dict(enumerate(data.held_time)), doc="held(v) / B")
     m.shared_time = pyo.Param(m.G, initialize=dict(enumerate(data.shared_time)), doc="bytes(g) / B")
     m.z = pyo.Var(m.G, blocks, bounds=(0, 1), doc="block b holds g")
     spare = {
@@ -177,7 +177,7 @@ def add_overflow(
 
     @m.Constraint(blocks, doc="(2) linear overflow")
     def streams(m: pyo.ConcreteModel, b: int) -> NumericExpression:
-        held = sum(m.param_time[v] * m.x[v, b] for v in m.V) + sum(m.shared_time[g] * m.z[g, b] for g in m.G)
+        held = sum(m.held_time[v] * m.x[v, b] for v in m.V) + sum(m.shared_time[g] * m.z[g, b] for g in m.G)
         return m.overflow[b] >= held - m.spare_time[b]
 
     return m.overflow

@@ -86,22 +86,22 @@ class ScaledInstance:
     def has_overflow(self) -> bool:
         """Whether a block can overflow, and by times that solvers can tell from the work.
 
-        Beside parameters of a million units, the tolerances of a solver are no longer small, and its bounds not safe;
+        Beside bytes held for a million units, the tolerances of a solver are no longer small, and its bounds not safe;
         a model without overflow is the weaker, safe one.
         """
-        total = self._byte_time(self.instance.graph.parameter_total)
+        total = self._byte_time(self.instance.graph.held_total)
         return self.instance.has_overflow and self.spare_time < total < _OUT_OF_REACH**2
 
     @property
     def leaves_out_overflow(self) -> bool:
         """Whether a block can overflow, but by times that solvers cannot tell from the work."""
-        total = self._byte_time(self.instance.graph.parameter_total)
+        total = self._byte_time(self.instance.graph.held_total)
         return self.instance.has_overflow and self.spare_time < total and not self.has_overflow
 
     @cached_property
-    def param_time(self) -> list[float]:
-        """param_bytes / B of each node."""
-        return [self._byte_time(size) for size in self.instance.graph.param_bytes.tolist()]
+    def held_time(self) -> list[float]:
+        """The bytes that each node holds / B."""
+        return [self._byte_time(size) for size in self.instance.graph.held_bytes.tolist()]
 
     @cached_property
     def shared_time(self) -> list[float]:

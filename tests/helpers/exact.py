@@ -33,6 +33,7 @@ def exact_costs(partition: Partition) -> list[Fraction]:
                 live[i] += size
         if inside and math.isfinite(platform.memory):
             held = sum((Fraction(float(graph.param_bytes[v])) for v in inside), Fraction(0))
+            held += sum((Fraction(float(graph.state_bytes[v])) for v in inside), Fraction(0))
             held += sum(Fraction(p.bytes) for p in graph.parameters if set(p.users) & set(inside))
             buffer = platform.activation_buffer
             held += max(live) if buffer is None else Fraction(buffer)

@@ -21,7 +21,7 @@ _HUGE_RATIO = st.sampled_from([0.0, 1e-9, 1.0, 1e9])
 
 @st.composite
 def graphs(draw: st.DrawFn, max_nodes: int = 7, huge_ratio: bool = True) -> ComputationGraph:
-    """A random graph: several outputs per node or none, unread tensors, shared parameters, any weights.
+    """A random graph: several outputs per node or none, unread tensors, shared parameters, states, any weights.
 
     Weights are all zero, all equal, whole numbers, floats or, with `huge_ratio`, from 1e-9 to 1e9.
     """
@@ -49,6 +49,9 @@ def graphs(draw: st.DrawFn, max_nodes: int = 7, huge_ratio: bool = True) -> Comp
         [size for _, size in sorted(outputs)],
         draw(st.lists(sizes, min_size=n, max_size=n)),
         parameters=parameters,
+        state_bytes=draw(
+            st.sampled_from([0, 0, n]).flatmap(lambda count: st.lists(sizes, min_size=count, max_size=count))
+        ),
     )
 
 

@@ -57,7 +57,7 @@ class Surroundings(NamedTuple):
     relation : (n, n) int8
         ``relation[v, u]`` says what u is to v: ANCESTOR, DESCENDANT, PARALLEL, or 0 for v itself.
     held : (n,) floats
-        Bytes of parameters and outputs over the memory of a device; 0 where memory is infinite.
+        Bytes held, and of outputs, over the memory of a device; 0 where memory is infinite.
     tail : (n,) floats
         Work on the longest way from each node to an end, its own included.
     """
@@ -80,7 +80,7 @@ class Surroundings(NamedTuple):
             input_tensor=input_tensor,
             producer=graph.tensors.producer,
             relation=relations(graph),
-            held=(graph.param_bytes + outputs) / instance.memory,
+            held=(graph.held_bytes + outputs) / instance.memory,
             tail=_tails(graph),
         )
 

@@ -114,7 +114,7 @@ def extend_chains(
                             got += arrays.tensor_time[t]
                         if contains(ideals[j], readers[t]):
                             keep -= arrays.tensor_time[t]
-                hold = added[inner] + arrays.param_bytes[v]
+                hold = added[inner] + arrays.held_bytes[v]
                 for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
                     g = arrays.shared[f]
                     if not meets(users[g], block):

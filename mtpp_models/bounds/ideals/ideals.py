@@ -173,8 +173,8 @@ def _is_too_rough(result: Result, start: Partition) -> bool:
 
 
 def _stream_time(instance: Instance) -> float:
-    """Of all parameters and the buffer, if they can overflow."""
-    held, platform = instance.graph.parameter_total + (instance.platform.activation_buffer or 0.0), instance.platform
+    """Of all that is held and the buffer, if they can overflow."""
+    held, platform = instance.graph.held_total + (instance.platform.activation_buffer or 0.0), instance.platform
     return held / platform.bandwidth if instance.has_overflow and held * (1 + _ROUNDING) > platform.memory else 0.0
 
 

@@ -103,7 +103,7 @@ def enumerate_ideals(
         if arrays.indegree[v] == 0:
             ready[0, v >> 6] |= _ONE << np.uint64(v & 63)
     slots[0] = 0
-    rest[0] = arrays.param_bytes.sum() + arrays.shared_bytes.sum()
+    rest[0] = arrays.held_bytes.sum() + arrays.shared_bytes.sum()
     count, covers, i = 1, 0, 0
     larger = np.empty(w, dtype=np.uint64)
     while i < count:
@@ -134,8 +134,8 @@ def enumerate_ideals(
                 hashes[j] = key
                 work[j] = work[i] + arrays.work[v]
                 cut[j] = cut[i] + _cut_change(v, larger, arrays, readers)
-                held[j] = held[i] + arrays.param_bytes[v]
-                rest[j] = rest[i] - arrays.param_bytes[v]
+                held[j] = held[i] + arrays.held_bytes[v]
+                rest[j] = rest[i] - arrays.held_bytes[v]
                 for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
                     g = arrays.shared[e]
                     if not meets(users[g], ideals[i]):

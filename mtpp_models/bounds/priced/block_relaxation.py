@@ -80,7 +80,7 @@ def linear_costs(instance: Instance, cuts: BlockCuts, goal: float) -> tuple[IntA
         return without
     with np.errstate(over="ignore"):
         spare = (platform.memory - (platform.activation_buffer or 0.0)) / platform.bandwidth / goal
-        stream = graph.param_bytes / platform.bandwidth / goal
+        stream = graph.held_bytes / platform.bandwidth / goal
         heavy = np.minimum(graph.work / goal + stream, _MOST)
         # Only what surely can overflow, by amounts that are exact, has a case of its own.
         if not (spare <= _MOST and stream.sum() > spare):

@@ -17,9 +17,8 @@ from command_line import columns, graph_file, mtpp
 
 import experiments
 from experiments.cli.main import main
-from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts
 from heuristics import HEURISTICS
-from instances import ComputationGraph, InputError, Instance, Platform
+from instances import ComputationGraph, Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.graph.graph_file import save_graph
 from instances.partitioning.partition_file import read_partition
@@ -276,20 +275,6 @@ def test_ctrl_c_keeps_the_runs_of_a_table(folder: Path) -> None:
     assert "the same call makes the rest" in err
     assert "Traceback" not in err
     assert all("schema" in json.loads(line) for line in Path("runs.jsonl").read_text().splitlines())
-
-
-def test_units() -> None:
-    """Rates are bytes per second, sizes bytes."""
-    assert parse_bandwidth("200Gbps") == parse_bandwidth("25GB/s") == parse_bandwidth("25e9") == 25e9
-    assert parse_bandwidth("1 Gbps") == 1.25e8
-    assert parse_bandwidth("1GiB/s") == 2**30
-    assert parse_bandwidth("inf") == float("inf")
-    assert parse_bandwidth(".5", "ms") == 0.5
-    assert parse_bytes("16GB", "--memory") == 16e9
-    assert parse_bytes("1.5KiB", "--memory") == 1536
-    assert parse_counts(" 8,2,8 ") == [8, 2]
-    with pytest.raises(InputError, match="'ms'"):
-        parse_bandwidth("25GB/s", "ms")
 
 
 def test_costs_of_a_profile_take_bandwidth_one(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

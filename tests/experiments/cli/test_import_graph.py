@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,16 @@ def test_the_width_of_a_large_graph_is_left_out() -> None:
     n = 20_001
     graph = ComputationGraph.from_edges([(v, v + 1) for v in range(n - 1)], [1.0] * n)
     assert summarise(graph).width is None
+
+
+def test_the_cache_of_a_decoder_has_a_line_of_its_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """12 layers of keys and values of 768, 100 tokens; and the file says the same."""
+    assert mtpp("import gpt2 --dim phase=decode --dim context=100 --dim kv_bytes=2 --out served.json") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"states \[bytes\] +3.6864e\+06\n", out)
+    assert mtpp("import served.json") == 0
+    assert capsys.readouterr().out == out
+    assert mtpp("import gpt2") == 0
+    assert "states" not in capsys.readouterr().out
+    assert mtpp("import gpt2 --dim phase=decoding") == 2
+    assert "give one of forward, prefill, decode" in capsys.readouterr().err

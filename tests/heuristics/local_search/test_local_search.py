@@ -32,7 +32,7 @@ def annealed(
 
 
 def rounding(instance: Instance) -> float:
-    params = instance.graph.parameter_total + instance.graph.tensors.bytes.sum()
+    params = instance.graph.held_total + instance.graph.tensors.bytes.sum()
     return 1e-11 * float(1 + instance.graph.work.sum() + params + instance.tensor_time.sum())
 
 
@@ -57,7 +57,7 @@ def test_the_sums_of_a_start_are_the_costs_of_the_partition(start: Partition) ->
     state = start_state(start.block, start.order, start.instance.k, KernelArrays.of(start.instance))
     costs = start.costs
     np.testing.assert_allclose(state.time, costs.receive + costs.work + costs.send, rtol=1e-12, atol=1e-6)
-    np.testing.assert_allclose(state.held, start.param_bytes, rtol=1e-12)
+    np.testing.assert_allclose(state.held, start.param_bytes + start.state_bytes, rtol=1e-12)
     assert state.best[0] == pytest.approx(start.bottleneck, rel=1e-12, abs=1e-6)
     assert state.size.tolist() == np.bincount(start.block, minlength=start.instance.k).tolist()
 

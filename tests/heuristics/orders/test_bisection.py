@@ -30,7 +30,7 @@ def linear_instances(draw: st.DrawFn, max_nodes: int = 12, max_k: int = 9) -> In
 
 def rounding(instance: Instance) -> float:
     graph = instance.graph
-    params = (graph.parameter_total + (instance.platform.activation_buffer or 0.0)) / instance.platform.bandwidth
+    params = (graph.held_total + (instance.platform.activation_buffer or 0.0)) / instance.platform.bandwidth
     return 1e-12 * float(graph.work.sum() + instance.tensor_time.sum() + params)
 
 
@@ -111,6 +111,6 @@ def test_slicing_minds_the_peaks_of_a_graph_too_large_for_a_table_of_them() -> N
     graph = layered(12_000, 36_000, seed=3)
     order = kahn(graph, np.zeros(graph.n))
     blind = slice_order(Instance(graph, Platform(4, 1.0)), order)
-    memory = float(np.median(blind.param_bytes + block_peaks(graph, blind.block, order, 4)))
+    memory = float(np.median(blind.param_bytes + blind.state_bytes + block_peaks(graph, blind.block, order, 4)))
     instance = Instance(graph, Platform(4, 1.0, memory))
     assert slice_order(instance, order).bottleneck < Partition(instance, blind.block, order).bottleneck

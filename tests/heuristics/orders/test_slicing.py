@@ -62,7 +62,7 @@ def test_remark_a_1_an_order_of_independent_nodes_costs_nearly_twice_the_optimum
 def _rounding(instance: Instance) -> float:
     """Costs are sums with cancellation, so their rounding follows the largest term."""
     graph = instance.graph
-    params = (graph.parameter_total + graph.tensors.bytes.sum()) / instance.platform.bandwidth
+    params = (graph.held_total + graph.tensors.bytes.sum()) / instance.platform.bandwidth
     return 1e-12 * float(graph.work.sum() + instance.tensor_time.sum() + params)
 
 

@@ -37,7 +37,7 @@ EDGES = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
             digraph(weight=3),
             r"Node 'a': There is no node attribute 'weight'; there are work, output_bytes, param_",
         ),
-        (digraph(wrok=3), r"did you mean work\? There are work, output_bytes, param_bytes, name"),
+        (digraph(wrok=3), r"did you mean work\? There are work, output_bytes, param_bytes, state_bytes, name"),
         (with_edge(weight=3), r"Edge 'a' -> 'b': There is no edge attribute 'weight'; there are output, bytes"),
         (with_edge(bytes=3), r"has 3 bytes, but the output that it reads has 8.0; set output_bytes of node 'a'"),
         (with_edge(output=1), r"reads output 1 of node 0"),

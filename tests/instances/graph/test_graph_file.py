@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from strategies import graphs, partitions
@@ -23,6 +25,9 @@ from instances import (
     save_graph,
     save_partition,
 )
+from instances.graph.graph_file import graph_document
+from instances.graph.merging import merge_graph
+from instances.graph.summary import summarise
 
 # A file that is written anew in each example may stay in the folder of the test.
 anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -73,6 +78,28 @@ def test_names_units_and_attributes_survive(tmp_path: Path) -> None:
         assert getattr(again, field) == getattr(sample(), field)
 
 
+def test_states_are_written_where_there_are_any_and_count_in_the_hash(tmp_path: Path) -> None:
+    """A graph without any has the file and the hash that it had before there were states."""
+    without = ComputationGraph.from_edges([(0, 1)], [1, 2], [8, 0], [4, 0])
+    assert without.content_hash == "5ab8d1ca313461ff7d325af51c6ed9ddec727115977d000b1db3deaeaa33db4c"
+    assert not any("state_bytes" in node for node in graph_document(without)["nodes"])
+    graph = replace(without, state_bytes=np.array([0, 5]))
+    assert graph.content_hash != without.content_hash
+    assert [node.get("state_bytes") for node in graph_document(graph)["nodes"]] == [None, 5.0]
+    save_graph(graph, tmp_path / "graph.json")
+    read = read_graph(tmp_path / "graph.json")
+    assert (read.content_hash, read.state_bytes.tolist()) == (graph.content_hash, [0, 5])
+    assert ComputationGraph.from_networkx(graph.to_networkx()).content_hash == graph.content_hash
+    assert summarise(graph).state_bytes == 5
+    assert merge_graph(graph, np.zeros(2, dtype=np.int64))[0].state_bytes.tolist() == [5]
+
+
+@pytest.mark.parametrize("states", [[1], [1, -1], [1, float("nan")], [1, 2, 3]])
+def test_a_state_is_a_size_for_each_node(states: list[float]) -> None:
+    with pytest.raises(InputError, match="state"):
+        ComputationGraph.from_edges([(0, 1)], [1, 2], state_bytes=states)
+
+
 def test_the_partition_file_says_what_it_answers(tmp_path: Path) -> None:
     graph = sample()
     save_partition(Partition(Instance(graph, Platform(3, math.inf)), [0, 1, 1]), tmp_path / "p.json")
@@ -112,7 +139,10 @@ def node(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (node(wrok=1), ", nodes[1]: unknown field 'wrok'; known fields are work, name, param_bytes, output_bytes."),
+        (
+            node(wrok=1),
+            ", nodes[1]: unknown field 'wrok'; known fields are work, name, param_bytes, output_bytes, state_bytes.",
+        ),
         (graph_file(edge=[]), ": unknown field 'edge'; known fields are format, nodes, edges, name,"),
         (graph_file(format="mtpp-graph/2"), ", format: unknown format 'mtpp-graph/2'; expected 'mtpp-graph/1'."),
         (graph_file(format=1), ", format: expected a string, found 1."),

@@ -52,7 +52,7 @@ def slow_cost(partition: Partition, b: int) -> float:
     cost = slow_io(graph, outside, inside, platform.bandwidth)
     cost += sum(float(graph.work[v]) for v in inside)
     cost += slow_io(graph, inside, outside, platform.bandwidth)
-    params = sum(float(graph.param_bytes[v]) for v in inside)
+    params = sum(float(graph.param_bytes[v] + graph.state_bytes[v]) for v in inside)
     params += sum(parameter.bytes for parameter in graph.parameters if set(parameter.users) & inside)
     if platform.activation_buffer is None:
         peak = slow_peak(graph, inside, partition.order.tolist())
@@ -118,6 +118,15 @@ def test_shared_parameters_count_once_in_each_block_that_uses_them() -> None:
     partition = Partition(Instance(graph, Platform(3, bandwidth=1, memory=2)), [0, 0, 2])
     assert partition.param_bytes.tolist() == [7, 0, 7]
     assert partition.costs.overflow.tolist() == [5, 0, 5]
+
+
+def test_states_take_memory_beside_parameters_and_activations() -> None:
+    """Ten bytes of memory: the first block holds 4 + 3 + 8, the second 2 + 0 + 8; at two bytes a second."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1, 1], [8, 0], [4, 2], state_bytes=np.array([3, 0]))
+    partition = Partition(Instance(graph, Platform(2, 2.0, memory=10.0)), [0, 1])
+    arrays = (partition.param_bytes, partition.state_bytes, partition.peaks)
+    assert [array.tolist() for array in arrays] == [[4, 2], [3, 0], [8, 8]]
+    assert partition.costs.overflow.tolist() == [2.5, 0.0]
 
 
 def test_the_activation_buffer_stands_for_the_peak_of_blocks_that_are_not_empty() -> None:

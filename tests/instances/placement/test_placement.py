@@ -182,7 +182,7 @@ def test_peak_memory_by_looking_at_every_instant(placement: Placement) -> None:
     instants = [*line.start, *(x.start for x in line.transfers)]
     for d in range(instance.devices):
         peak = max(sum(size for place, a, b, size in stays if place == d and a <= now < b) for now in instants)
-        assert placement.peak_memory[d] == EXACT(placement.param_bytes[d] + peak)
+        assert placement.peak_memory[d] == EXACT(placement.param_bytes[d] + placement.state_bytes[d] + peak)
 
 
 @settings(max_examples=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import graphs
@@ -27,8 +28,12 @@ def viewed(draw: st.DrawFn) -> tuple[ComputationGraph, ComputationGraph, list[in
                 work.append(0.0)
             source = (made[source], 0)
         edges.append((source[0], v, source[1]))
-    params = [*graph.param_bytes.tolist(), *[0.0] * (len(work) - graph.n)]
-    larger = ComputationGraph.from_edges(edges, work, outputs, params, parameters=graph.parameters)
+    params, states = (
+        [*column.tolist(), *[0.0] * (len(work) - graph.n)] for column in (graph.param_bytes, graph.state_bytes)
+    )
+    larger = ComputationGraph.from_edges(
+        edges, work, outputs, params, parameters=graph.parameters, state_bytes=np.array(states)
+    )
     return graph, larger, list(range(graph.n, larger.n))
 
 

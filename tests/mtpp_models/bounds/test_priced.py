@@ -104,7 +104,7 @@ def test_the_tree_finds_a_block_below_the_goal_or_proves_that_there_is_none(data
         assert prices[block].sum() >= prices.sum() / min(instance.k, instance.graph.n) * (1 - 1e-6)
         # Shared parameters are left out, and those of thousands of goals are cut short.
         most = 2**12 * goal * instance.platform.bandwidth
-        if not instance.graph.parameters and instance.graph.parameter_total < most:
+        if not instance.graph.parameters and instance.graph.held_total < most:
             costs = {one.tobytes(): cost for one, cost in convex_sets(instance)}
             assert costs[block.tobytes()] <= goal * (1 + 1e-6)
 
