@@ -83,6 +83,7 @@ def solve_ideals(
 
     Examples
     --------
+    >>> from instances import ComputationGraph, Platform
     >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 1, 2], output_bytes=[9, 1, 0])
     >>> start = Partition(Instance(graph, Platform(2, bandwidth=1)), [0, 1, 1])
     >>> [result] = solve_ideals([start])
