@@ -49,10 +49,6 @@ def plot_partition(
         Numbers to colour the nodes by instead, such as their prices.
     label : str
         What these are, for the colour bar.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 11, 4.5)
     graph, block = partition.instance.graph, partition.block
@@ -111,10 +107,6 @@ def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes 
     partition : Partition
     bound : Bound, optional
     ax : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 8, 4)
     factor, unit = _time_scale(partition.bottleneck, partition.instance.graph.time_unit)
@@ -148,10 +140,6 @@ def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None =
     seconds : mapping of str to sequence of float
         Seconds of each run, by method.
     ax : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 8, 0.5 * len(seconds) + 1.4)
     labels = list(seconds)
@@ -181,10 +169,6 @@ def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = 
     ratios : mapping of str to sequence of float
         Bottleneck over bound of each run; NaN where no partition was found.
     ax : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 8, 4.5)
     finite = [r for values in ratios.values() for r in values if np.isfinite(r)]

@@ -32,10 +32,6 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
     placement : Placement
     ax : matplotlib.axes.Axes, optional
         A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 11, 4.5)
     instance, graph, device = placement.instance, placement.instance.graph, placement.device
@@ -68,10 +64,6 @@ def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
     ----------
     placement : Placement
     ax : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     instance, timeline, k = placement.instance, placement.timeline, placement.instance.devices
     ax = axes_of(ax, 11, 0.5 * k + 1.5)

@@ -37,10 +37,6 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
     schedule : Schedule
     ax : matplotlib.axes.Axes, optional
         A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     plan = schedule.plan
     ax = axes_of(ax, 11, 0.45 * plan.n_stages + 1.5)
@@ -97,10 +93,6 @@ def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
     plan : Plan
     ax : matplotlib.axes.Axes, optional
         A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     cluster = plan.instance.cluster
     ax = axes_of(ax, 11, 1.8)

@@ -155,10 +155,6 @@ def load_graph(
         Of the times of a format that has no unit, which `piper` and `dot` are; by default seconds, with a warning if
         the work is too much for that.
 
-    Returns
-    -------
-    ComputationGraph
-
     Raises
     ------
     InputError

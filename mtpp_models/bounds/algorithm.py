@@ -43,10 +43,6 @@ class Algorithm:
         instance : Instance
         start : Partition, optional
         controls : Controls
-
-        Returns
-        -------
-        Result
         """
         begin = time.monotonic()
         result = replace(self.run(start or one_block(instance), controls), seconds={"solve": time.monotonic() - begin})

@@ -91,10 +91,6 @@ class BlockCuts:
             At least one.
         without : int, optional
             A node that the block must not hold.
-
-        Returns
-        -------
-        Cut
         """
         given = list(nodes)
         before: BoolArray = np.asarray(self.reach_back[given].any(axis=0))

@@ -35,10 +35,6 @@ def join(instance: Instance, cutoff: float) -> Contraction:
     instance : Instance
     cutoff : float
         T, positive.
-
-    Returns
-    -------
-    Contraction
     """
     cuts = BlockCuts(instance, cutoff)
     edges = np.unique(instance.graph.edges, axis=0)

@@ -114,10 +114,6 @@ def augment(
     limit : int
     reached : (N,) booleans
         Set to the source side of the smallest minimum cut, if less than `limit` was pushed.
-
-    Returns
-    -------
-    int
     """
     start, head, mate, along = network.start, network.head, network.mate, network.along
     level = np.full(len(drain), -1, dtype=np.int64)

@@ -74,10 +74,6 @@ class Case:
         start : Partition, optional
         relaxation : bool
             Whether to relax the integer variables; then there is no start.
-
-        Returns
-        -------
-        pyomo.environ.ConcreteModel
         """
         model = self.build()
         if relaxation:
@@ -100,10 +96,6 @@ class Case:
         controls : Controls
         start : Partition, optional
             Warm start.
-
-        Returns
-        -------
-        CaseResult
 
         Raises
         ------

@@ -88,10 +88,6 @@ class Formulation:
         deadline : Deadline
             When to stop looking for facts that strengthen the model, roughly.
 
-        Returns
-        -------
-        PreparedModel
-
         Raises
         ------
         InputError

@@ -37,10 +37,6 @@ def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
     data : ScaledInstance
     r : int
         1 to k.
-
-    Returns
-    -------
-    pyomo.environ.ConcreteModel
     """
     k = data.k
     m = pyo.ConcreteModel(f"guess-the-bottleneck, r = {r}")

@@ -101,10 +101,6 @@ def coarse(j: int) -> SuperblockFormulation:
     j : int
         At least 1; with more than k superblocks it is the exact model.
 
-    Returns
-    -------
-    SuperblockFormulation
-
     Raises
     ------
     InputError

@@ -76,10 +76,6 @@ def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceil
     ceiling : float
         The bound is at most that; a known time makes it faster [s].
 
-    Returns
-    -------
-    Bound
-
     Raises
     ------
     InputError

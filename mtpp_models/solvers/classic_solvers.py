@@ -57,10 +57,6 @@ def run_classic(
     model : pyomo.environ.ConcreteModel
     controls : Controls
 
-    Returns
-    -------
-    SolverOutcome
-
     Raises
     ------
     SolverFaultError

@@ -43,10 +43,6 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     model : pyomo.environ.ConcreteModel
         A minimisation. The values of its integer variables are the start, unless they are None.
     controls : Controls
-
-    Returns
-    -------
-    SolverOutcome
     """
     try:
         compiled = LinearStandardFormCompiler().write(model, mixed_form=True)

@@ -106,10 +106,6 @@ def find_solver(name: str) -> Solver:
         A key of `SOLVERS`, or the name of a plugin of `pyomo.environ.SolverFactory`. Pyomo itself also takes paths
         and runs them; here they are refused.
 
-    Returns
-    -------
-    Solver
-
     Raises
     ------
     InputError

@@ -123,10 +123,6 @@ def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) 
     family : str
     ax : matplotlib.axes.Axes, optional
         A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 7, 4)
     graphs = measured.graphs(family)

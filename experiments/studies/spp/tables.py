@@ -66,10 +66,6 @@ def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes
     figure : str
     ax : matplotlib.axes.Axes, optional
         A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 8, 4.5)
     labels = list(dict.fromkeys(frame[frame["figure"] == figure]["label"]))

@@ -106,10 +106,6 @@ def place(
     start : str or sequence of str
     order : str
         See `environment`.
-
-    Returns
-    -------
-    Episodes
     """
     question = PlacementArrays(instance)
     starts: Sequence[Start] = (start,) if isinstance(start, str) else start

@@ -43,10 +43,6 @@ def zero_shot(instance: PlacementInstance, rng: np.random.Generator, limits: Lim
     limits : Limits, optional
         An evaluation is a simulation; a node takes at most sixteen. Once a limit is reached, the remaining nodes
         stay where they are.
-
-    Returns
-    -------
-    Placement
     """
     return explore(instance, rng, limits or Limits()).answer()
 

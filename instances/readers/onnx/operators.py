@@ -36,10 +36,6 @@ def count(operator: TypedNode) -> Count:
     operator : TypedNode
         Any but If, Loop and Scan, whose bodies count.
 
-    Returns
-    -------
-    Count
-
     Raises
     ------
     ValueError, IndexError, TypeError

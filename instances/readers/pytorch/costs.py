@@ -27,10 +27,6 @@ def flops_of(node: Node, module: GraphModule) -> int:
     node : Node
     module : GraphModule
         The one that `node` is a call of. An operator of control flow counts as its most expensive body, once.
-
-    Returns
-    -------
-    int
     """
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         bodies = [

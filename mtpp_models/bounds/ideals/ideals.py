@@ -144,10 +144,6 @@ def ideals(start: Partition, deadline: Deadline | None = None) -> Result:
     ----------
     start : Partition
     deadline : Deadline, optional
-
-    Returns
-    -------
-    Result
     """
     deadline = deadline or Deadline()
     # More ideals than that would take longer, and wide graphs shall not waste the time of others.
