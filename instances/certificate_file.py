@@ -111,22 +111,13 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """What every certificate states about its answer, whatever the problem.
-
-    Parameters
-    ----------
-    file : str
-    cost, bound, ratio : float, optional
-        Of the answer, the best of the bounds, and the one over the other.
-    claims : tuple of Claim
-        The bounds.
-    """
+    """What every certificate states about its answer, whatever the problem."""
 
     file: str
-    cost: float | None
-    bound: float | None
-    ratio: float | None
-    claims: tuple[Claim, ...]
+    cost: float | None  # of the answer
+    bound: float | None  # the best of the bounds
+    ratio: float | None  # cost over bound
+    claims: tuple[Claim, ...]  # one a bound
 
     #: What the answer and its cost are called.
     answer_name: ClassVar[str]

@@ -30,21 +30,13 @@ class NoLinkError(Exception):
 
 @dataclass(frozen=True)
 class StageTimes:
-    """What each stage and each channel takes for a microbatch, and each AllReduce [s].
+    """What each stage and each channel takes for a microbatch, and each AllReduce [s]."""
 
-    Parameters
-    ----------
-    forward, backward, allreduce : tuple of Fraction
-        One a stage.
-    there, back : tuple of Fraction
-        One a channel.
-    """
-
-    forward: tuple[Fraction, ...]
-    backward: tuple[Fraction, ...]
-    allreduce: tuple[Fraction, ...]
-    there: tuple[Fraction, ...]
-    back: tuple[Fraction, ...]
+    forward: tuple[Fraction, ...]  # one a stage
+    backward: tuple[Fraction, ...]  # one a stage
+    allreduce: tuple[Fraction, ...]  # one a stage
+    there: tuple[Fraction, ...]  # one a channel
+    back: tuple[Fraction, ...]  # one a channel
 
     @classmethod
     def of(cls, instance: TrainingInstance, cuts: Sequence[int], devices: Devices) -> StageTimes:

@@ -35,27 +35,13 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A question of placement as plain lists, in whole multiples of a unit, or rounded as floats are.
+    """A question of placement as plain lists, in whole multiples of a unit, or rounded as floats are."""
 
-    Parameters
-    ----------
-    unit : Fraction
-        In the time unit of the work.
-    work : list of float
-        Of each node.
-    outputs : list of list of int
-        Tensors of each node.
-    time, readers : list of float, list of list of int
-        Of each tensor.
-    node_gap, transfer_gap : float
-    broadcast : bool
-    """
-
-    unit: Fraction
-    work: list[float]
-    outputs: list[list[int]]
-    time: list[float]
-    readers: list[list[int]]
+    unit: Fraction  # in the time unit of the work
+    work: list[float]  # of each node
+    outputs: list[list[int]]  # tensors of each node
+    time: list[float]  # of each tensor
+    readers: list[list[int]]  # of each tensor
     node_gap: float
     transfer_gap: float
     broadcast: bool

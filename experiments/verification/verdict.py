@@ -20,50 +20,25 @@ ROUNDING = Fraction(1, 10**9)
 
 
 class Check(NamedTuple):
-    """What came out for one bound.
-
-    Parameters
-    ----------
-    claim : Claim
-    proved : Fraction, optional
-        What is proved here, at most the value of the claim; None if the claim is trusted or not checked.
-    how : str
-        In words.
-    fault : str
-        Why the claim cannot be true; empty if none was found.
-    confirmed : bool
-        Whether what the claim comes from said it again on this machine; no proof of its own.
-    """
+    """What came out for one bound."""
 
     claim: Claim
+    # What is proved here, at most the value of the claim; None if the claim is trusted or not checked.
     proved: Fraction | None
-    how: str
-    fault: str = ""
-    confirmed: bool = False
+    how: str  # in words
+    fault: str = ""  # why the claim cannot be true; empty if none was found
+    confirmed: bool = False  # whether what the claim comes from said it again on this machine; no proof of its own
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is true about a certificate.
-
-    Parameters
-    ----------
-    certificate : Envelope
-    cost : Fraction, optional
-        Of the answer, computed here; None if there is none.
-    checks : tuple of Check
-        One per bound.
-    faults : tuple of str
-        Each names a number, what is claimed and what it is.
-    standing : str
-        Of the answer, in words.
-    """
+    """What is true about a certificate."""
 
     certificate: Envelope
-    cost: Fraction | None
-    checks: tuple[Check, ...]
-    faults: tuple[str, ...]
-    standing: str = "feasible"
+    cost: Fraction | None  # of the answer, computed here; None if there is none
+    checks: tuple[Check, ...]  # one per bound
+    faults: tuple[str, ...]  # each names a number, what is claimed and what it is
+    standing: str = "feasible"  # of the answer, in words
 
     @property
     def proved_bound(self) -> Fraction | None:

@@ -43,29 +43,17 @@ _KEPT = (0.9, 0.99)
 class OrderTraining:
     """How to train.
 
-    Parameters
-    ----------
-    updates : int
-        Number of gradient steps; the same seed and updates give the same weights.
-    graphs, orders : int
-        Instances in each update, drawn without repetition, and orders drawn for each.
-    good : int
-        How many of the orders of an instance are rewarded.
-    rate : float
-        Learning rate of Adam at first; it falls linearly to a tenth.
-    seed : int
-
     Raises
     ------
     InputError
         If a number is less than 1, or all orders would be rewarded.
     """
 
-    updates: int
-    graphs: int = 16
-    orders: int = 32
-    good: int = 3
-    rate: float = 0.05
+    updates: int  # number of gradient steps; the same seed and updates give the same weights
+    graphs: int = 16  # instances in each update, drawn without repetition
+    orders: int = 32  # drawn for each instance
+    good: int = 3  # how many of the orders of an instance are rewarded
+    rate: float = 0.05  # learning rate of Adam at first; it falls linearly to a tenth
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -77,24 +65,13 @@ class OrderTraining:
 
 
 class OrderTrainingPoint(NamedTuple):
-    """A point of the learning curve.
-
-    Parameters
-    ----------
-    update, orders : int
-        How much has been done, this update included.
-    mean, best : float
-        Bottlenecks over that of the Kahn order of equal priorities: the mean of all orders of this update, and the mean
-        over its instances of the least.
-    deviation : float
-        Mean deviation of the weights.
-    """
+    """A point of the learning curve; bottlenecks are over that of the Kahn order of equal priorities."""
 
     update: int
-    orders: int
-    mean: float
-    best: float
-    deviation: float
+    orders: int  # so far, those of this update included
+    mean: float  # of all orders of this update
+    best: float  # the least of each instance of this update, their mean
+    deviation: float  # of the weights, their mean
 
 
 def train_orders(

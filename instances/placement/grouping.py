@@ -34,19 +34,11 @@ _PER_NODE = ("lane", "layer")
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """A graph of groups, and which group holds each node.
-
-    Parameters
-    ----------
-    original, graph : ComputationGraph
-        Before and after; a group is called by the heaviest of its nodes.
-    group : (n,) integers
-        Node of `graph` that holds each node of `original`.
-    """
+    """A graph of groups, and which group holds each node."""
 
     original: ComputationGraph
-    graph: ComputationGraph
-    group: IntArray
+    graph: ComputationGraph  # of the groups; a group is called by the heaviest of its nodes
+    group: IntArray  # (n,): node of `graph` that holds each node of `original`
 
 
 def group_nodes(graph: ComputationGraph, groups: int = GROUPS) -> Grouping:

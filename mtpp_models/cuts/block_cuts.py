@@ -29,18 +29,10 @@ UNIT = 2**36
 
 
 class Cut(NamedTuple):
-    """Lower bound on the cost of some blocks, and the cheapest node set that the cut found.
+    """Lower bound on the cost of some blocks, and the cheapest node set that the cut found."""
 
-    Parameters
-    ----------
-    cost : float
-        In the time unit of the work, rounded down; the cutoff if that is smaller.
-    nodes : (n,) booleans
-        A set of that cost; empty if it costs the cutoff or more.
-    """
-
-    cost: float
-    nodes: BoolArray
+    cost: float  # in the time unit of the work, rounded down; the cutoff if that is smaller
+    nodes: BoolArray  # (n,): a set of that cost; empty if it costs the cutoff or more
 
 
 class BlockCuts:

@@ -66,16 +66,10 @@ class PairCuts:
 
 
 class Segments(NamedTuple):
-    """What costs of segments need, as plain arrays; compressed rows are pairs (start, values).
+    """What costs of segments need, as plain arrays of whole numbers; compressed rows are pairs (start, values)."""
 
-    Parameters
-    ----------
-    work, time : integers
-        Of nodes and tensors, as whole numbers.
-    """
-
-    work: IntArray
-    time: IntArray
+    work: IntArray  # of nodes
+    time: IntArray  # of tensors
     readers: IntArray
     producer: IntArray
     output_start: IntArray

@@ -25,27 +25,15 @@ _INTEGRAL = 1e-4
 
 
 class CaseResult(NamedTuple):
-    """What one case proves, in the time unit of the instance, and its seconds in each phase.
+    """What one case proves, in the time unit of the instance, and its seconds in each phase."""
 
-    Parameters
-    ----------
-    bound : float
-        Proved; infinite where the case is infeasible.
-    found : float
-        No more can be proved: what the solver found when it ran to its end; infinite where it did not.
-    superblock : (n,) array, optional
-        Where the solution puts each node, counted from 0; None where there is none or it is not integral.
-    log : str
-    build, solve : float
-        Seconds.
-    """
-
-    bound: float
-    found: float
+    bound: float  # proved; infinite where the case is infeasible
+    found: float  # no more can be proved: what the solver found when it ran to its end; infinite where it did not
+    # (n,): where the solution puts each node, counted from 0; None where there is none or it is not integral.
     superblock: IntArray | None
     log: str
-    build: float
-    solve: float
+    build: float  # seconds
+    solve: float  # seconds
 
 
 @dataclass(frozen=True)

@@ -31,19 +31,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Guarantee:
-    """An inequality: `left` is at most `right`.
-
-    Parameters
-    ----------
-    name, statement : str
-    left, right : float
-        Seconds.
-    """
+    """An inequality: `left` is at most `right`."""
 
     name: str
     statement: str
-    left: float
-    right: float
+    left: float  # seconds
+    right: float  # seconds
 
     @property
     def slack(self) -> float:

@@ -55,21 +55,11 @@ class FastScorer:
 
 @dataclass(frozen=True)
 class Episodes:
-    """The best placements of the episodes on one instance.
+    """The best placements of the episodes on one instance."""
 
-    Parameters
-    ----------
-    best : Placement
-        The best placement that any step of any episode saw.
-    last : Placement
-        The best of those that the episodes ended with.
-    simulations : int
-        Calls of the simulator.
-    """
-
-    best: Placement
-    last: Placement
-    simulations: int
+    best: Placement  # the best placement that any step of any episode saw
+    last: Placement  # the best of those that the episodes ended with
+    simulations: int  # calls of the simulator
 
 
 def sampled(logits: Sequence[FloatArray], rng: np.random.Generator | None) -> list[IntArray]:
