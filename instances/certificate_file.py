@@ -114,6 +114,7 @@ class Envelope:
     """What every certificate states about its answer, whatever the problem."""
 
     file: str
+    instance: Any  # the question
     cost: float | None  # of the answer
     bound: float | None  # the best of the bounds
     ratio: float | None  # cost over bound
@@ -125,13 +126,8 @@ class Envelope:
 
     @property
     def label(self) -> str:
-        """What the question is called."""
-        raise NotImplementedError
-
-    @property
-    def time_unit(self) -> str:
-        """Of the cost."""
-        raise NotImplementedError
+        """What the question is called, and the hash of its graph."""
+        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
 
 
 def check_question(document: Value, members: Iterable[str], verb: str) -> None:

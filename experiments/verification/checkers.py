@@ -10,8 +10,9 @@ from itertools import combinations
 from experiments.verification.clock import Clock
 from experiments.verification.cuts import Network
 from experiments.verification.exact_instance import ExactInstance, as_float
+from experiments.verification.faults import ROUNDING
 from experiments.verification.ideals import TooManyIdealsError, some_chain_is_below
-from experiments.verification.verdict import ROUNDING, Check
+from experiments.verification.verdict import Check
 from instances.certificate_file import Claim, read_claim
 from instances.errors import printable
 

@@ -41,16 +41,6 @@ class Certificate(Envelope):
     answer_name: ClassVar[str] = "partition"
     cost_name: ClassVar[str] = "bottleneck"
 
-    @property
-    def label(self) -> str:
-        """Name, blocks and graph."""
-        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
-
-    @property
-    def time_unit(self) -> str:
-        """Of the work."""
-        return self.instance.time_unit
-
 
 def read_certificate(path: str | Path) -> Certificate:
     """Read the certificate of a partition without believing it.

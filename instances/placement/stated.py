@@ -36,16 +36,6 @@ class StatedPlacement(Envelope):
     answer_name: ClassVar[str] = "placement"
     cost_name: ClassVar[str] = "step time"
 
-    @property
-    def label(self) -> str:
-        """Devices and graph."""
-        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
-
-    @property
-    def time_unit(self) -> str:
-        """Of the work."""
-        return self.instance.time_unit
-
 
 def question_document(instance: PlacementInstance) -> dict[str, Any]:
     """The question as a member of a placement file; infinite bandwidth and memory are null."""

@@ -52,11 +52,6 @@ class StatedPlan(Envelope):
         """Chain, cluster and setting."""
         return f"{self.instance.label}, key {self.instance.key}"
 
-    @property
-    def time_unit(self) -> str:
-        """Seconds."""
-        return self.instance.time_unit
-
 
 def plan_from_document(document: Value) -> StatedPlan:
     """The plan of a file with its question.

@@ -81,7 +81,7 @@ _LINES = {
 def make_placement_tables(
     budget: Budget, workers: Workers, report: Report, families: Iterable[str] = PLACEMENT_FAMILIES
 ) -> int:
-    """Make the runs that are missing, then print and write tables, figures and claims of all of them.
+    """Make the runs that are missing, then print and write tables, figures and claims; 1 if a run failed, else 0.
 
     Parameters
     ----------
@@ -90,11 +90,6 @@ def make_placement_tables(
     report : Report
     families : iterable of str, optional
         All by default.
-
-    Returns
-    -------
-    int
-        0, or 1 if a run failed.
 
     Raises
     ------

@@ -25,12 +25,7 @@ _SCOPE = "Figure 5 (accuracy over time) is out of scope: nothing is trained here
 
 
 def make_training_tables(asked: Sequence[Question], workers: Workers, report: Report) -> int:
-    """Make the runs that are missing, then print and write tables, plots and claims of all of them.
-
-    Returns
-    -------
-    int
-        0, or 1 if a run failed.
+    """Make the runs that are missing, then print and write tables, plots and claims; 1 if a run failed, else 0.
 
     Raises
     ------
