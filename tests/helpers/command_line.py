@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from experiments.cli.main import main
 
 PATH = {
@@ -17,6 +19,13 @@ PATH = {
 
 def mtpp(command: str) -> int:
     return main(command.split())
+
+
+def assert_misuse(command: str, named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line on stderr says what is wrong with the command, and exit code 2 that it is the user's."""
+    assert mtpp(command) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert named in line
 
 
 def columns(out: str) -> dict[str, str]:

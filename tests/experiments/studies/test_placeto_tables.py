@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import mtpp
+from command_line import assert_misuse
 
 import experiments
 from experiments.runs.log import Run, read_runs
@@ -163,9 +163,7 @@ def test_wrong_use_is_refused_before_any_run(folder: Path, capsys: pytest.Captur
         ("table placement quick", "placement"),
         ("table quick --quick", "--quick"),
     ):
-        assert mtpp(command) == 2
-        (line,) = capsys.readouterr().err.strip().splitlines()
-        assert named in line
+        assert_misuse(command, named, capsys)
     assert not Path("runs.jsonl").exists()
 
 

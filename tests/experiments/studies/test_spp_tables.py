@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from command_line import mtpp
+from command_line import assert_misuse
 
 from experiments.runs.log import Run, RunLog, read_runs
 from experiments.runs.workers import local_workers
@@ -242,6 +242,4 @@ def test_wrong_use_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) 
         ("table training --jobs 0", "--jobs 0"),
         ("table quick --quick", "--quick"),
     ):
-        assert mtpp(command) == 2
-        (line,) = capsys.readouterr().err.strip().splitlines()
-        assert named in line
+        assert_misuse(command, named, capsys)
