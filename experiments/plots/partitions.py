@@ -100,14 +100,7 @@ def plot_partition(
 
 
 def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes | None = None) -> Axes:
-    """Stack the receive, work, overflow and send time of each block, with the bottleneck and the bound as lines.
-
-    Parameters
-    ----------
-    partition : Partition
-    bound : Bound, optional
-    ax : matplotlib.axes.Axes, optional
-    """
+    """Stack the receive, work, overflow and send time of each block, with the bottleneck and the bound as lines."""
     ax = axes_of(ax, 8, 4)
     factor, unit = _time_scale(partition.bottleneck, partition.instance.graph.time_unit)
     blocks, base = np.arange(partition.instance.k), np.zeros(partition.instance.k)

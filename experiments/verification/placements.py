@@ -19,14 +19,7 @@ __all__ = ["verify_placement"]
 
 
 def verify_placement(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a placement file.
-
-    Raises
-    ------
-    InputError
-        If this is no placement, or it does not hold its question.
-    OutOfTimeError
-    """
+    """Check everything in a placement file; errors are those of `verify`."""
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_copies(placement))

@@ -20,14 +20,7 @@ __all__ = ["verify_plan"]
 
 
 def verify_plan(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a plan file that can be checked.
-
-    Raises
-    ------
-    InputError
-        If this is no plan, or it does not hold its question.
-    OutOfTimeError
-    """
+    """Check everything in a plan file that can be checked; errors are those of `verify`."""
     plan = plan_from_document(document)
     cost, faults = None, list(_faults_of_copies(plan))
     fault = next(_faults_of_plan(plan), None)
