@@ -57,18 +57,9 @@ _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seco
 
 
 def recheck(method: str, problem: str = PARTITIONING) -> str | None:
-    """What checks a bound of this method again.
+    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", or "trusted".
 
-    Parameters
-    ----------
-    method : str
-    problem : str
-        `PARTITIONING`, `PLANNING` or `PLACEMENT`.
-
-    Returns
-    -------
-    str, optional
-        "formula", "minimum cuts", "ideals", or "trusted"; None where there is no such method.
+    The problem is `PARTITIONING`, `PLANNING` or `PLACEMENT`; None where it has no such method.
     """
     if problem == PARTITIONING and _OF_SOLVERS.fullmatch(method):
         return "trusted"

@@ -126,14 +126,7 @@ def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes 
 
 
 def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Distribution of the running times of each bound, on a logarithmic axis (Figure 4 of the paper).
-
-    Parameters
-    ----------
-    seconds : mapping of str to sequence of float
-        Seconds of each run, by method.
-    ax : matplotlib.axes.Axes, optional
-    """
+    """Distribution of the seconds of each run, by method, on a logarithmic axis (Figure 4 of the paper)."""
     ax = axes_of(ax, 8, 0.5 * len(seconds) + 1.4)
     labels = list(seconds)
     for row, label in enumerate(labels):
@@ -155,14 +148,7 @@ def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None =
 
 
 def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Fraction of the instances whose ratio is at most the number on the axis, by method.
-
-    Parameters
-    ----------
-    ratios : mapping of str to sequence of float
-        Bottleneck over bound of each run; NaN where no partition was found.
-    ax : matplotlib.axes.Axes, optional
-    """
+    """Fraction of the instances whose ratio is at most the number on the axis, by method; NaN is no partition."""
     ax = axes_of(ax, 8, 4.5)
     finite = [r for values in ratios.values() for r in values if np.isfinite(r)]
     end = max([1.02, *finite]) * 1.01

@@ -51,12 +51,7 @@ class Report:
         find(FORMATS, self.style, "format")
 
     def make_runs(self, jobs: Iterable[Job], workers: Workers) -> list[Run]:
-        """Make the runs that the file does not hold yet, with a bar on stderr.
-
-        Returns
-        -------
-        list of dict
-            All of them, one per different job, in the order of `jobs`.
+        """Make the runs that the file lacks, with a bar on stderr; all of them, one per different job, in their order.
 
         Raises
         ------

@@ -137,17 +137,8 @@ def iteration_time(
 ) -> Fraction | None:
     """Time of an iteration [s]; None if the machines wait for each other for ever.
 
-    Parameters
-    ----------
-    times : StageTimes
-    stages, channels : sequence of str
-        Order of each stage and channel: M letters "f" and M letters "b".
-    full_duplex : bool
-    clock : Clock
-
-    Raises
-    ------
-    OutOfTimeError
+    The order of each stage and of each channel is M letters "f" and M letters "b". An `OutOfTimeError` says that the
+    clock has run out.
     """
     everything = (*times.forward, *times.backward, *times.allreduce, *times.there, *times.back)
     scale = math.lcm(*(time.denominator for time in everything))

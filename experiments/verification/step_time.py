@@ -91,18 +91,8 @@ class Step:
     def run(self, device: Sequence[int], sequence: Sequence[int], clock: Clock) -> Run | None:
         """Start every node and every transfer as early as the order of the nodes allows.
 
-        Parameters
-        ----------
-        device : sequence of int
-            Of each node.
-        sequence : sequence of int
-            All nodes; those of one device run in this order.
-        clock : Clock
-
-        Returns
-        -------
-        Run, optional
-            None if devices wait for each other for ever.
+        The answer is None if devices wait for each other for ever. The sequence holds all nodes; those of one device
+        run in this order.
 
         Raises
         ------

@@ -96,20 +96,9 @@ class Verdict:
 def check_claims(
     certificate: Envelope, check: Callable[[Claim], Check], time_limit: float
 ) -> tuple[tuple[Check, ...], list[str]]:
-    """Prove each bound again, if its method allows that.
+    """Prove each bound again, if its method allows that; the faults of the bounds come with their places.
 
-    Parameters
-    ----------
-    certificate : Envelope
-    check : callable
-        May raise `OutOfTimeError`.
-    time_limit : float
-        That is then told to people.
-
-    Returns
-    -------
-    tuple of Check, list of str
-        The faults of the bounds, with their places.
+    Where `check` raises an `OutOfTimeError`, people are told the time limit.
     """
     checks = tuple(_check(claim, check, time_limit) for claim in certificate.claims)
     return checks, [f"{found.claim.place} ({found.claim.method}): {found.fault}" for found in checks if found.fault]

@@ -99,13 +99,8 @@ def hetpipe(instance: TrainingInstance, *, only_largest_stage: bool = False) -> 
 
     Each server cuts the chain such that its slowest device is as fast as possible, without replicas, and takes a share
     of the microbatches that goes with its number of devices. In the end the servers exchange all gradients over the
-    slowest link between servers.
-
-    Parameters
-    ----------
-    instance : TrainingInstance
-    only_largest_stage : bool
-        Whether the stages of a server exchange their gradients all at once, each over a link of its own.
+    slowest link between servers; with `only_largest_stage` the stages of a server do so all at once, each over a link
+    of its own.
     """
     chain, cluster = instance.chain, instance.cluster
     schedules = []

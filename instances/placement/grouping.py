@@ -42,19 +42,10 @@ class Grouping:
 
 
 def group_nodes(graph: ComputationGraph, groups: int = GROUPS) -> Grouping:
-    """Merge nodes until at most `groups` are left, or none has a neighbour.
+    """Merge nodes until at most `groups`, 1 or more, are left, or none has a neighbour.
 
-    Parameters
-    ----------
-    graph : ComputationGraph
-    groups : int
-        At least 1.
-
-    Returns
-    -------
-    Grouping
-        The attributes ``lane`` and ``layer`` (see `node_layers`) of a group are those of its heaviest node; other
-        attributes are kept.
+    The attributes ``lane`` and ``layer`` (see `node_layers`) of a group are those of its heaviest node; other
+    attributes are kept.
     """
     if graph.n <= groups:
         return Grouping(graph, graph, np.arange(graph.n))

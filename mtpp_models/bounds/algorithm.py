@@ -36,14 +36,7 @@ class Algorithm:
     is_bound: ClassVar[bool] = True
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
-        """Run; without a start, the partition counts only if the algorithm has found it.
-
-        Parameters
-        ----------
-        instance : Instance
-        start : Partition, optional
-        controls : Controls
-        """
+        """Run; without a start, the partition counts only if the algorithm has found it."""
         begin = time.monotonic()
         result = replace(self.run(start or one_block(instance), controls), seconds={"solve": time.monotonic() - begin})
         return result if start is not None or self.exact else replace(result, answer=None)

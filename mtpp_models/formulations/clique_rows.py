@@ -45,15 +45,7 @@ def successions(apart: BoolArray, reach: BoolArray) -> IntArray:
 def cliques(apart: BoolArray, wanted: BoolArray) -> list[tuple[int, ...]]:
     """Cliques that together hold the wanted pairs, as far as a greedy search of at most n cliques gets.
 
-    Parameters
-    ----------
-    apart, wanted : (n, n) booleans
-        Symmetric; wanted pairs are apart.
-
-    Returns
-    -------
-    list of tuple of int
-        Each sorted, of two nodes or more.
+    Both matrices, (n, n), are symmetric; wanted pairs are apart. The nodes of a clique, two or more, are sorted.
     """
     found: list[tuple[int, ...]] = []
     left = wanted.copy()

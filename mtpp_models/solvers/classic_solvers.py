@@ -106,16 +106,7 @@ def run_classic(
 def classic_solver(name: str, controls: Controls | None = None) -> Any:
     """An interface of `pyomo.environ.SolverFactory` whose program ends in time, with all that it started.
 
-    Parameters
-    ----------
-    name : str
-        As Pyomo knows it.
-    controls : Controls, optional
-
-    Returns
-    -------
-    pyomo.opt.OptSolver
-        Its ``version`` and ``solve`` raise `SolverFaultError` where the program hangs or dies.
+    Its ``version`` and ``solve`` raise a `SolverFaultError` where the program hangs or dies.
     """
     solver, controls = pyo.SolverFactory(name), controls or Controls()
     if not isinstance(solver, SystemCallSolver):

@@ -110,15 +110,7 @@ def sections(measured: Measured, budget: Budget) -> list[Section]:
 
 
 def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) -> Axes:
-    """Distributions over the graphs that were optimised one by one (Figure 5), pooled over seeds.
-
-    Parameters
-    ----------
-    measured : Measured
-    family : str
-    ax : matplotlib.axes.Axes, optional
-        A new figure by default.
-    """
+    """Distributions over the graphs that were optimised one by one (Figure 5), pooled over seeds."""
     ax = axes_of(ax, 7, 4)
     graphs = measured.graphs(family)
     for label, (what, name, colour, line, width) in _LINES.items():

@@ -52,16 +52,7 @@ def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[
 
 
 def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes:
-    """Times of the planners and the bound over the points of a figure.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Of `training_frame`.
-    figure : str
-    ax : matplotlib.axes.Axes, optional
-        A new figure by default.
-    """
+    """Times of the planners and the bound over the points of a figure; `frame` is that of `training_frame`."""
     ax = axes_of(ax, 8, 4.5)
     labels = list(dict.fromkeys(frame[frame["figure"] == figure]["label"]))
     places = range(len(labels))

@@ -128,18 +128,9 @@ def train(
 
 
 def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
-    """Sum of the rewards that follow each step.
+    """(steps, e) sums of the rewards that follow each step.
 
-    Parameters
-    ----------
-    history : (steps + 1, e) floats
-        Objective at the start and after each step.
-    reward : {"step", "terminal"}
-    discount : float
-
-    Returns
-    -------
-    (steps, e) floats
+    The objective at the start and after each step is `history`, (steps + 1, e); the reward is "step" or "terminal".
     """
     if reward == "terminal":
         return np.tile(-history[-1], (len(history) - 1, 1))

@@ -134,21 +134,9 @@ def _prove_with(
 ) -> tuple[float, BoolArray | None]:
     """What given prices prove, at most `goal`, and a block that stands in the way of more.
 
-    Parameters
-    ----------
-    prices : (n,) floats
-        Not negative, not all 0.
-    goal : float
-        Positive, at least *simple*.
-    search : PriceSearch
-        Knows the instance, and what its blocks cost.
-    deadline : Deadline
-
-    Returns
-    -------
-    tuple
-        The bound in the time unit of the work, 0 if there was no time; and (n,) the nodes of the cheapest block found
-        that is worth its share and costs less than `goal`, or None.
+    The prices, (n,), are not negative and not all 0; the goal is positive, at least *simple*. The bound is in the time
+    unit of the work, and 0 if there was no time; the block is (n,) the nodes of the cheapest one found that is worth
+    its share and costs less than `goal`, or None.
     """
     cheapest = None
     while goal > 0:
