@@ -179,7 +179,7 @@ def _train(
 
 
 def score_gradient(weights: Weights, drawn: FloatArray, values: FloatArray, good: int) -> FloatArray:
-    """REINFORCE's estimate of how means and logarithms of deviations change the chance of a reward.
+    """REINFORCE's estimate, (2 f,), of how means and logarithms of deviations change the chance of a reward.
 
     Parameters
     ----------
@@ -190,9 +190,6 @@ def score_gradient(weights: Weights, drawn: FloatArray, values: FloatArray, good
         Bottlenecks; the `good` lowest, and those that tie with them, are rewarded with 1.
     good : int
 
-    Returns
-    -------
-    (2 f,) floats
     """
     reward = (values <= np.sort(values)[good - 1]).astype(np.float64)
     advantage = (reward - reward.mean()) / max(float(reward.std()), 1e-12)

@@ -35,7 +35,7 @@ class ExcludedPartitionError(InputError):
 def contradiction(
     name: str, cases: Sequence[Case], data: ScaledInstance, solver: str, proved: float, partition: Partition
 ) -> Exception:
-    """What to raise, after looking whether the model admits the partition.
+    """A `SolverFaultError` or, where the model does not admit the partition, an `ExcludedPartitionError` to raise.
 
     Parameters
     ----------
@@ -49,10 +49,6 @@ def contradiction(
     proved : float
         What the solver proved, infinite if it found no solution; above the bottleneck of `partition`.
     partition : Partition
-
-    Returns
-    -------
-    SolverFaultError or ExcludedPartitionError
     """
     cost = f"a partition of bottleneck {partition.bottleneck:.6g}"
     if cases and all(_excludes(case, data, partition) for case in cases):

@@ -71,7 +71,7 @@ def train(
     training: Training,
     on_progress: Callable[[TrainingPoint], None] = lambda point: None,
 ) -> list[TrainingPoint]:
-    """Train `policy` in place, on one thread.
+    """Train `policy` in place, on one thread, and return the learning curve.
 
     Parameters
     ----------
@@ -81,11 +81,6 @@ def train(
     training : Training
     on_progress : callable, optional
         Called after each update.
-
-    Returns
-    -------
-    list of TrainingPoint
-        The learning curve.
 
     Raises
     ------

@@ -64,19 +64,10 @@ _ROUNDING = 1e-9
 
 
 def priced(start: Partition, controls: Controls) -> Result:
-    """Look for good prices and prove what they are worth.
+    """Look for good prices and prove what they are worth: the better the start, the better the prices.
 
-    Parameters
-    ----------
-    start : Partition
-        The better, the better the prices.
-    controls : Controls
-        Without a time limit, the same seed gives the same bound.
-
-    Returns
-    -------
-    Result
-        The bound's witness holds the prices, unless it is *simple*.
+    The bound's witness holds the prices, unless it is *simple*. Without a time limit, the same seed gives the same
+    bound.
     """
     instance, floor = start.instance, simple(start.instance)
     # All nodes together are worth their share as well.

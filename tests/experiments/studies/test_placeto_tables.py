@@ -158,12 +158,8 @@ def test_tables_end_to_end_and_after_an_interruption(tmp_path: Path, capsys: pyt
 
 
 def test_wrong_use_is_refused_before_any_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command, named in (
-        ("table placement --format doc", "no format 'doc'"),
-        ("table placement quick", "placement"),
-        ("table quick --quick", "--quick"),
-    ):
-        assert_misuse(command, named, capsys)
+    wrong = {"table placement --format doc": "no format 'doc'", "table placement quick": "placement"}
+    assert_misuse(capsys, wrong | {"table quick --quick": "--quick"})
     assert not Path("runs.jsonl").exists()
 
 
