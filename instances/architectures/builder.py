@@ -221,10 +221,6 @@ class GraphBuilder:
             Otherwise parameters belong to their users, as states always do.
         name, source, attributes
             Of the graph; the attributes gain `flops`, `multiply_adds` and `parameter_count`.
-
-        Returns
-        -------
-        ComputationGraph
         """
         hidden = (_STATE,) if weights_as_nodes else (*_HELD, _STATE)
         kept = [v for v, operator in enumerate(self.operators) if operator.kind not in hidden]

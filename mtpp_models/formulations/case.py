@@ -38,21 +38,11 @@ class CaseResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """One Pyomo model.
+    """One Pyomo model."""
 
-    Parameters
-    ----------
-    name : str
-        Unique in its formulation.
-    build : callable
-        Makes the model. Its variable ``y[v, b]`` says that node v lies in (super)block b or before.
-    superblock : callable
-        Maps a partition to the (super)block of each node, counted from 1.
-    """
-
-    name: str
-    build: Callable[[], pyo.ConcreteModel]
-    superblock: Callable[[Partition], IntArray]
+    name: str  # unique in its formulation
+    build: Callable[[], pyo.ConcreteModel]  # its variable ``y[v, b]``: node v lies in (super)block b or before
+    superblock: Callable[[Partition], IntArray]  # (super)block of each node of a partition, counted from 1
 
     def model(self, start: Partition | None = None, *, relaxation: bool = False) -> pyo.ConcreteModel:
         """Build the model, with a warm start in ``y``; the solver completes the other variables.
