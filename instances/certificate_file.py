@@ -124,18 +124,10 @@ class Envelope:
 def check_question(document: Value, members: Iterable[str], verb: str) -> None:
     """Refuse an answer that does not say which question it answers, as files of before do.
 
-    Parameters
-    ----------
-    document : Value
-    members : iterable of str
-        That make a certificate of it.
-    verb : str
-        That writes them.
-
     Raises
     ------
     InputError
-        If a member is missing.
+        If one of the members is missing that make a certificate of it; the message names the verb that writes them.
     """
     for name in members:
         if name not in document.open_members(()):
@@ -143,15 +135,7 @@ def check_question(document: Value, members: Iterable[str], verb: str) -> None:
 
 
 def envelope(fields: Mapping[str, Value], cost: str, problem: str) -> dict[str, Any]:
-    """Parameters of an `Envelope` from the members of a file.
-
-    Parameters
-    ----------
-    fields : mapping of str to Value
-    cost : str
-        Name of the member that holds the cost.
-    problem : str
-        As for `recheck`.
+    """Parameters of an `Envelope` from the members of a file, one of which, `cost`, holds the cost.
 
     Raises
     ------
@@ -167,13 +151,7 @@ def envelope(fields: Mapping[str, Value], cost: str, problem: str) -> dict[str, 
 
 
 def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
-    """A bound of a certificate.
-
-    Parameters
-    ----------
-    value : Value
-    problem : str
-        As for `recheck`.
+    """A bound of a certificate of a problem, which is as for `recheck`.
 
     Raises
     ------

@@ -22,13 +22,7 @@ class OutOfTimeError(Exception):
 
 
 class Clock:
-    """Raises where time is up.
-
-    Parameters
-    ----------
-    seconds : float
-        From now on.
-    """
+    """Raises where time is up, so many seconds from now on."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds

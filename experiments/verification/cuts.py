@@ -32,12 +32,7 @@ _REMEMBERED = 64
 class Network:
     """Least costs of blocks that hold given nodes.
 
-    Parameters
-    ----------
-    exact : ExactInstance
-    ceiling : Fraction
-        Positive, in the time unit of the work; costs above it are not told apart.
-    clock : Clock
+    The ceiling is positive, in the time unit of the work; costs above it are not told apart.
     """
 
     def __init__(self, exact: ExactInstance, ceiling: Fraction, clock: Clock) -> None:

@@ -42,12 +42,8 @@ def gpipe(instance: TrainingInstance) -> Iteration:
 def pipedream(instance: TrainingInstance, *, every_minibatch: bool = False) -> Iteration:
     """The plan of least W as if all links were equal, 1F1B, and a flush (Narayanan et al., SOSP 2019).
 
-    Parameters
-    ----------
-    instance : TrainingInstance
-    every_minibatch : bool
-        Whether the planner reckons with an AllReduce for each microbatch, as the asynchronous original has it.
-        The schedule has one an iteration.
+    With `every_minibatch` the planner reckons with an AllReduce for each microbatch, as the asynchronous original has
+    it. The schedule has one an iteration.
     """
     chain, cluster, M = instance.chain, instance.cluster, instance.microbatches
     times = M if every_minibatch else 1

@@ -75,15 +75,7 @@ class BlockCuts:
         return self.cut(nodes, without).cost
 
     def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
-        """Cut around the nodes and all between them.
-
-        Parameters
-        ----------
-        nodes : iterable of int
-            At least one.
-        without : int, optional
-            A node that the block must not hold.
-        """
+        """Cut around the nodes, at least one, and all between them; the block must not hold `without`."""
         given = list(nodes)
         before: BoolArray = np.asarray(self.reach_back[given].any(axis=0))
         behind: BoolArray = np.asarray(self.reach[given].any(axis=0))

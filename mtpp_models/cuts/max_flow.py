@@ -186,12 +186,7 @@ def _is_open(a: int, w: int, residual: IntArray, along: NDArray[np.int8], before
 def reachability(start: IntArray, after: IntArray, order: IntArray) -> BoolArray:
     """(n, n) booleans: whether a path, maybe of no edge, leads from the row to the column.
 
-    Parameters
-    ----------
-    start, after : integers
-        Compressed rows of the successors.
-    order : (n,) integers
-        A topological order.
+    The successors are compressed rows; the order, (n,), is topological.
     """
     n = len(order)
     reach = np.zeros((n, n), dtype=np.bool_)

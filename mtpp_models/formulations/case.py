@@ -47,11 +47,7 @@ class Case:
     def model(self, start: Partition | None = None, *, relaxation: bool = False) -> pyo.ConcreteModel:
         """Build the model, with a warm start in ``y``; the solver completes the other variables.
 
-        Parameters
-        ----------
-        start : Partition, optional
-        relaxation : bool
-            Whether to relax the integer variables; then there is no start.
+        The relaxation has no integer variables and no start.
         """
         model = self.build()
         if relaxation:

@@ -21,20 +21,11 @@ class CliqueRow(NamedTuple):
 
 
 def successions(apart: BoolArray, reach: BoolArray) -> IntArray:
-    """Pairs (u, v), u before v, that are apart and between which there is no other such pair.
+    """(c, 2) pairs (u, v), u before v, that are apart and between which there is no other such pair.
 
-    Parameters
-    ----------
-    apart : (n, n) booleans
-        Symmetric: which nodes cannot share a block.
-    reach : (n, n) booleans
-        Whether a path, maybe of no edge, leads from the row to the column.
-
-    Returns
-    -------
-    (c, 2) integers
-        If u before a before v, and a and v are apart, then so are u and v, and the rows of (a, v) and of the edges
-        from u to a are as strong together as that of (u, v).
+    If u before a before v, and a and v are apart, then so are u and v, and the rows of (a, v) and of the edges from u
+    to a are as strong together as that of (u, v). `apart`, (n, n) and symmetric, says which nodes cannot share a block;
+    `reach`, (n, n), whether a path, maybe of no edge, leads from the row to the column.
     """
     ordered = apart & reach
     strictly = (reach & ~np.eye(len(reach), dtype=bool)).astype(np.float32)

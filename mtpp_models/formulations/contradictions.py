@@ -19,13 +19,7 @@ _TOLERANCE, _PATIENCE = 1e-6, 20.0
 
 
 class ExcludedPartitionError(InputError):
-    """A model that calls itself a bound excludes a partition.
-
-    Parameters
-    ----------
-    excludes : str
-        Which model, and what the partition costs.
-    """
+    """A model that calls itself a bound excludes a partition; `excludes` says which, and what the partition costs."""
 
     def __init__(self, excludes: str) -> None:
         self.excludes = excludes

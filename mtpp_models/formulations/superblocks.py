@@ -86,12 +86,7 @@ def equal_sizes(k: int, j: int) -> tuple[int, ...]:
 
 
 def coarse(j: int) -> SuperblockFormulation:
-    """The formulation with j superblocks of equal size.
-
-    Parameters
-    ----------
-    j : int
-        At least 1; with more than k superblocks it is the exact model.
+    """The formulation with j superblocks of equal size; with more than k it is the exact model.
 
     Raises
     ------

@@ -105,13 +105,7 @@ def lemma_2(instance: TrainingInstance, workload: float) -> Guarantee:
 def theorem_1(instance: TrainingInstance, time: float, bound: float) -> Guarantee:
     """SPP takes at most (2 + (4 V - 4) / M) (1 + Φ) times as long as any plan on all devices.
 
-    Parameters
-    ----------
-    instance : TrainingInstance
-    time : float
-        Of SPP [s].
-    bound : float
-        Time that no plan on all devices goes below [s].
+    The time is that of SPP, and no plan on all devices goes below the bound, both in seconds.
 
     Raises
     ------

@@ -61,11 +61,6 @@ class Table:
 def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
     """Runs as a frame, with the columns `label` (the method, with what tells its configurations apart) and `simple`.
 
-    Parameters
-    ----------
-    runs : iterable of dict
-        Lines as `experiments.runs.log.read_runs` gives them. Each instance needs a run of *simple*.
-
     Raises
     ------
     InputError

@@ -93,10 +93,7 @@ class TrainingJob(Job):
 def questions(*, quick: bool) -> list[Question]:
     """All points of the figures 6 to 11 for each cluster seed, and the rows of Table III.
 
-    Parameters
-    ----------
-    quick : bool
-        One seed instead of three, and every second point.
+    If `quick`, there is one seed instead of three, and every second point.
     """
     seeds, step = (1, 2) if quick else (_SEEDS, 1)
     found = []

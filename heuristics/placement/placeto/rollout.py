@@ -29,13 +29,7 @@ Scorer = Callable[[Sequence[Environment]], Sequence[FloatArray]]
 
 
 class FastScorer:
-    """The policy `fast` in numpy.
-
-    Parameters
-    ----------
-    weights : mapping of str to array
-        The parameters of `policy.Fast` by their names.
-    """
+    """The policy `fast` in numpy, with the parameters of `policy.Fast` by their names."""
 
     def __init__(self, weights: Mapping[str, NDArray[Any]]) -> None:
         values = [np.asarray(value, dtype=np.float32) for value in weights.values()]
