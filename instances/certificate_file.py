@@ -68,36 +68,16 @@ def recheck(method: str, problem: str = PARTITIONING) -> str | None:
 
 @dataclass(frozen=True)
 class Claim:
-    """A bound as a file states it.
+    """A bound as a file states it."""
 
-    Parameters
-    ----------
-    place : str
-        Where in the file, such as ``bounds[2]``.
-    method : str
-        A method that this project has.
-    value : float
-        In the time unit of the work.
-    parameters : Value
-        What a check needs to know, such as the nodes that the bound rests on.
-    solver : str, optional
-        One of `SOLVER_NAMES`.
-    version : str, optional
-        Of the solver.
-    recheck : str
-        What is said to check it again.
-    kind : str
-        What does check it again.
-    """
-
-    place: str
-    method: str
-    value: float
-    parameters: Value
-    solver: str | None
-    version: str | None
-    recheck: str
-    kind: str
+    place: str  # in the file, such as ``bounds[2]``
+    method: str  # one that this project has
+    value: float  # in the time unit of the work
+    parameters: Value  # what a check needs to know, such as the nodes that the bound rests on
+    solver: str | None  # one of `SOLVER_NAMES`
+    version: str | None  # of the solver
+    recheck: str  # what is said to check it again
+    kind: str  # what does check it again
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,8 +48,7 @@ def anneal_placement(
     simulations : int
         How many at most.
     hot, cold : float
-        First and last temperature, in work of the whole graph; at 0 only moves that make nothing worse are
-        kept.
+        First and last temperature, in work of the whole graph; at 0 only moves that make nothing worse are kept.
 
     Returns
     -------

@@ -31,18 +31,8 @@ def contradiction(
 ) -> Exception:
     """A `SolverFaultError` or, where the model does not admit the partition, an `ExcludedPartitionError` to raise.
 
-    Parameters
-    ----------
-    name : str
-        Of the model.
-    cases : sequence of Case
-        Empty if the model is known to admit the partition.
-    data : ScaledInstance
-        What they are made of.
-    solver : str
-    proved : float
-        What the solver proved, infinite if it found no solution; above the bottleneck of `partition`.
-    partition : Partition
+    The cases of the model `name` are made of `data`; they are empty if the model is known to admit the partition. What
+    the solver proved is infinite if it found no solution, and above the bottleneck of the partition.
     """
     cost = f"a partition of bottleneck {partition.bottleneck:.6g}"
     if cases and all(_excludes(case, data, partition) for case in cases):

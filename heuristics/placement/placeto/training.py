@@ -71,16 +71,9 @@ def train(
     training: Training,
     on_progress: Callable[[TrainingPoint], None] = lambda point: None,
 ) -> list[TrainingPoint]:
-    """Train `policy` in place, on one thread, and return the learning curve.
+    """Train `policy` in place, on one thread, and return the learning curve; each update is told to `on_progress`.
 
-    Parameters
-    ----------
-    policy : Policy
-    instances : sequence of PlacementInstance
-        Their memory, where finite, is part of what is minimised.
-    training : Training
-    on_progress : callable, optional
-        Called after each update.
+    The memory of the instances, where finite, is part of what is minimised.
 
     Raises
     ------
