@@ -27,13 +27,7 @@ _PLAIN_SECONDS = 10.0
 
 
 class LiveLine:
-    """What a search or a solver is doing; a context manager.
-
-    Parameters
-    ----------
-    label : str
-        What is being worked on.
-    """
+    """What a search or a solver is doing, under a label; a context manager."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -86,13 +80,7 @@ def _console() -> Console:
 
 
 class RunBar:
-    """How many runs of a table are made, with the time left; a context manager.
-
-    Parameters
-    ----------
-    total : int
-        Runs to be made.
-    """
+    """How many of `total` runs of a table are made, with the time left; a context manager."""
 
     def __init__(self, total: int) -> None:
         self._total, self._done, self._failed = total, 0, 0

@@ -24,22 +24,11 @@ class Search(Protocol[Question, Answer]):
 
 @dataclass(frozen=True)
 class Method(Generic[Question, Answer]):
-    """A search with its parameters fixed.
+    """A search with its parameters fixed."""
 
-    Parameters
-    ----------
-    name : str
-        Unique in its registry.
-    summary : str
-        What it does, in one line.
-    reference : str
-        Where it comes from.
-    run : callable
-        Maps an instance, a generator and limits to an answer. Without limits it does its own number of evaluations.
-        It raises `InputError` if it finds no answer, or needs something that is not installed.
-    """
-
-    name: str
-    summary: str
-    reference: str
+    name: str  # unique in its registry
+    summary: str  # what it does, in one line
+    reference: str  # where it comes from
+    # Maps an instance, a generator and limits to an answer. Without limits it does its own number of evaluations. It
+    # raises `InputError` if it finds no answer, or needs something that is not installed.
     run: Search[Question, Answer]

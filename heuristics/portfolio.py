@@ -44,10 +44,6 @@ def portfolio(instance: Instance, rng: np.random.Generator, limits: Limits | Non
     limits : Limits, optional
         Checked between the steps and within the searches; an evaluation is a move that is tried, and an order of the
         genetic search counts as moves that take as long. Without a limit on time or evaluations, 10 million moves.
-
-    Returns
-    -------
-    Partition
     """
     limits = limits or Limits()
     graph = instance.graph

@@ -57,18 +57,9 @@ _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seco
 
 
 def recheck(method: str, problem: str = PARTITIONING) -> str | None:
-    """What checks a bound of this method again.
+    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", or "trusted".
 
-    Parameters
-    ----------
-    method : str
-    problem : str
-        `PARTITIONING`, `PLANNING` or `PLACEMENT`.
-
-    Returns
-    -------
-    str, optional
-        "formula", "minimum cuts", "ideals", or "trusted"; None where there is no such method.
+    The problem is `PARTITIONING`, `PLANNING` or `PLACEMENT`; None where it has no such method.
     """
     if problem == PARTITIONING and _OF_SOLVERS.fullmatch(method):
         return "trusted"
@@ -77,56 +68,28 @@ def recheck(method: str, problem: str = PARTITIONING) -> str | None:
 
 @dataclass(frozen=True)
 class Claim:
-    """A bound as a file states it.
+    """A bound as a file states it."""
 
-    Parameters
-    ----------
-    place : str
-        Where in the file, such as ``bounds[2]``.
-    method : str
-        A method that this project has.
-    value : float
-        In the time unit of the work.
-    parameters : Value
-        What a check needs to know, such as the nodes that the bound rests on.
-    solver : str, optional
-        One of `SOLVER_NAMES`.
-    version : str, optional
-        Of the solver.
-    recheck : str
-        What is said to check it again.
-    kind : str
-        What does check it again.
-    """
-
-    place: str
-    method: str
-    value: float
-    parameters: Value
-    solver: str | None
-    version: str | None
-    recheck: str
-    kind: str
+    place: str  # in the file, such as ``bounds[2]``
+    method: str  # one that this project has
+    value: float  # in the time unit of the work
+    parameters: Value  # what a check needs to know, such as the nodes that the bound rests on
+    solver: str | None  # one of `SOLVER_NAMES`
+    version: str | None  # of the solver
+    recheck: str  # what is said to check it again
+    kind: str  # what does check it again
 
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """What every certificate states about its answer, whatever the problem.
-
-    Parameters
-    ----------
-    file : str
-    cost, bound, ratio : float, optional
-        Of the answer, the best of the bounds, and the one over the other.
-    claims : tuple of Claim
-        The bounds.
-    """
+    """What every certificate states about its answer, whatever the problem."""
 
     file: str
-    cost: float | None
-    bound: float | None
-    ratio: float | None
-    claims: tuple[Claim, ...]
+    instance: Any  # the question
+    cost: float | None  # of the answer
+    bound: float | None  # the best of the bounds
+    ratio: float | None  # cost over bound
+    claims: tuple[Claim, ...]  # one a bound
 
     #: What the answer and its cost are called.
     answer_name: ClassVar[str]
@@ -134,30 +97,17 @@ class Envelope:
 
     @property
     def label(self) -> str:
-        """What the question is called."""
-        raise NotImplementedError
-
-    @property
-    def time_unit(self) -> str:
-        """Of the cost."""
-        raise NotImplementedError
+        """What the question is called, and the hash of its graph."""
+        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
 
 
 def check_question(document: Value, members: Iterable[str], verb: str) -> None:
     """Refuse an answer that does not say which question it answers, as files of before do.
 
-    Parameters
-    ----------
-    document : Value
-    members : iterable of str
-        That make a certificate of it.
-    verb : str
-        That writes them.
-
     Raises
     ------
     InputError
-        If a member is missing.
+        If one of the members is missing that make a certificate of it; the message names the verb that writes them.
     """
     for name in members:
         if name not in document.open_members(()):
@@ -165,15 +115,7 @@ def check_question(document: Value, members: Iterable[str], verb: str) -> None:
 
 
 def envelope(fields: Mapping[str, Value], cost: str, problem: str) -> dict[str, Any]:
-    """Parameters of an `Envelope` from the members of a file.
-
-    Parameters
-    ----------
-    fields : mapping of str to Value
-    cost : str
-        Name of the member that holds the cost.
-    problem : str
-        As for `recheck`.
+    """Parameters of an `Envelope` from the members of a file, one of which, `cost`, holds the cost.
 
     Raises
     ------
@@ -189,13 +131,7 @@ def envelope(fields: Mapping[str, Value], cost: str, problem: str) -> dict[str, 
 
 
 def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
-    """A bound of a certificate.
-
-    Parameters
-    ----------
-    value : Value
-    problem : str
-        As for `recheck`.
+    """A bound of a certificate of a problem, which is as for `recheck`.
 
     Raises
     ------

@@ -14,19 +14,7 @@ T = TypeVar("T")
 
 
 def find(registry: Mapping[str, T], name: str, what: str) -> T:
-    """The entry of a registry.
-
-    Parameters
-    ----------
-    registry : mapping of str to object
-    name : str
-    what : str
-        What an entry is called, such as "heuristic".
-
-    Raises
-    ------
-    InputError
-        If there is none of this name.
+    """The entry of a registry, or an `InputError` that calls it a `what`, such as "heuristic".
 
     Examples
     --------

@@ -75,10 +75,6 @@ def regal_style(family: str, n: int, seed: int) -> ComputationGraph:
     seed : int
         Same seed, same graph.
 
-    Returns
-    -------
-    ComputationGraph
-
     Raises
     ------
     InputError
@@ -128,10 +124,6 @@ def layered(n: int, m: int, seed: int) -> ComputationGraph:
         Number of edges that are drawn; some are drawn twice and count once.
     seed : int
         Same seed, same graph.
-
-    Returns
-    -------
-    ComputationGraph
 
     Raises
     ------

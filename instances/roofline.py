@@ -35,7 +35,7 @@ class Device:
                 raise InputError(f"Device: {label} is {value}; it must be positive.")
 
     def time(self, flops: float, bytes_moved: float) -> float:
-        """Time of an operator that computes and moves data at once: the slower of the two counts.
+        """Seconds of an operator that computes and moves data at once: the slower of the two counts.
 
         Parameters
         ----------
@@ -43,11 +43,6 @@ class Device:
             Floating-point operations, 0 or more.
         bytes_moved : float
             Bytes read from and written to memory, 0 or more.
-
-        Returns
-        -------
-        float
-            Seconds.
 
         Raises
         ------

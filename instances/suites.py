@@ -45,21 +45,11 @@ _PROFILES = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One graph of a suite.
+    """One graph of a suite."""
 
-    Parameters
-    ----------
-    name : str
-        Unique in its suite.
-    build : callable
-        Makes the graph.
-    bandwidth : float
-        Bytes per unit of the graph's time.
-    """
-
-    name: str
-    build: Callable[[], ComputationGraph]
-    bandwidth: float
+    name: str  # unique in its suite
+    build: Callable[[], ComputationGraph]  # makes the graph
+    bandwidth: float  # bytes per unit of the graph's time
 
     def instance(self, k: int) -> Instance:
         """The question for `k` blocks."""
@@ -68,17 +58,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Suite:
-    """A frozen list of graphs.
+    """A frozen list of graphs."""
 
-    Parameters
-    ----------
-    name, summary : str
-        Name to ask for, and one line about it.
-    entries : tuple of Entry
-    """
-
-    name: str
-    summary: str
+    name: str  # to ask for
+    summary: str  # one line
     entries: tuple[Entry, ...]
 
     def instances(self, k: int) -> list[Instance]:

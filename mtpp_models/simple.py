@@ -12,14 +12,7 @@ __all__ = ["one_block", "simple"]
 def simple(instance: Instance) -> float:
     """L = max(max work, total work / k): some block holds the heaviest node, and some block the average.
 
-    Parameters
-    ----------
-    instance : Instance
-
-    Returns
-    -------
-    float
-        A lower bound on the bottleneck, in the time unit of the work.
+    That is a lower bound on the bottleneck, in the time unit of the work.
     """
     work = instance.graph.work
     return max(float(work.max()), float(work.sum()) / instance.k)

@@ -33,22 +33,12 @@ _FEW_BLOCKS = 8
 
 @dataclass(frozen=True)
 class Step:
-    """One method and the part of the time still left that it may use.
+    """One method and the part of the time still left that it may use."""
 
-    Parameters
-    ----------
-    method : str
-        Name of a heuristic or a model.
-    share : float
-        Between 0 and 1; a method of share 0 takes no time worth counting and always runs.
-    above, up_to : int
-        Runs only where k is larger than the one and at most the other.
-    """
-
-    method: str
-    share: float
-    above: int = 0
-    up_to: int = sys.maxsize
+    method: str  # a heuristic or a model
+    share: float  # between 0 and 1; a method of share 0 takes no time worth counting and always runs
+    above: int = 0  # runs only where k is larger
+    up_to: int = sys.maxsize  # runs only where k is at most that
 
 
 #: In order of effort; each runs only while a gap is left. Superblocks and prices help where there are more blocks than

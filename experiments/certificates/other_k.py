@@ -22,16 +22,7 @@ def from_other_k(known: Iterable[Result], instance: Instance) -> list[Result]:
     infinite, so :math:`\lceil k / j \rceil \cdot \mathrm{OPT}_k \ge \mathrm{OPT}_j`. For j >= k this says that more
     blocks never hurt, and holds with any memory.
 
-    Parameters
-    ----------
-    known : iterable of Result
-        Answers to other questions do no harm.
-    instance : Instance
-
-    Returns
-    -------
-    list of Result
-        One for each known answer from which something follows.
+    There is one result for each known answer from which something follows; answers to other questions do no harm.
     """
     found = []
     for result in known:

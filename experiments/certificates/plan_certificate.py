@@ -22,23 +22,12 @@ PlanResult = Result[TrainingInstance, Iteration]
 def certify_plan(instance: TrainingInstance, rng: np.random.Generator, planner: str = "improved") -> PlanResult:
     """Plan an iteration and prove how far any plan that `iteration_bound` covers could be below it.
 
-    Parameters
-    ----------
-    instance : TrainingInstance
-    rng : numpy.random.Generator
-    planner : str
-        A name of `PLANNERS`.
-
-    Returns
-    -------
-    Result
-        Its answer is an iteration. It has no bound where every server runs a pipeline of its own, which the bound does
-        not cover.
+    There is no bound where every server runs a pipeline of its own, which the bound does not cover.
 
     Raises
     ------
     InputError
-        If the planner is unknown or finds no plan that fits into memory.
+        If there is no such planner in `PLANNERS`, or it finds no plan that fits into memory.
     """
     begin = time.monotonic()
     iteration = find(PLANNERS, planner, "planner").run(instance, rng)

@@ -35,17 +35,8 @@ _SHORTEST = 0.05
 def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
     """Run again what the trusted bounds of a certificate come from, as far as they are above what is proved.
 
-    Parameters
-    ----------
-    verdict : Verdict
-        Of `verify`; what is proved or false there stays so.
-    time_limit : float
-        Seconds for all of them together, the best bound first.
-
-    Returns
-    -------
-    Verdict
-        With what is confirmed, not confirmed, or false.
+    What is proved or false in the verdict of `verify` stays so; the rest becomes confirmed, not confirmed, or false.
+    The time limit is seconds for all of them together, the best bound first.
 
     Raises
     ------

@@ -23,22 +23,10 @@ _LABELLED_NODES = 30
 def heights(
     graph: ComputationGraph, columns: Sequence[IntArray], start: FloatArray, *, sweeps: int, inertia: float
 ) -> FloatArray:
-    """Row of each node: neighbours come near each other by repeated averaging within the columns.
+    """(n,) rows of the nodes: neighbours come near each other by repeated averaging within the columns.
 
-    Parameters
-    ----------
-    graph : ComputationGraph
-    columns : sequence of arrays of int
-        Nodes of each column.
-    start : (n,) floats
-        Rows at first.
-    sweeps : int
-    inertia : float
-        How much a node wishes to stay, from 0 to 1, against being near its neighbours.
-
-    Returns
-    -------
-    (n,) floats
+    The rows at first are `start`, (n,). Inertia is how much a node wishes to stay, from 0 to 1, against being near its
+    neighbours.
     """
     height = start
     u, v = graph.edges.T

@@ -49,10 +49,6 @@ def plot_partition(
         Numbers to colour the nodes by instead, such as their prices.
     label : str
         What these are, for the colour bar.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 11, 4.5)
     graph, block = partition.instance.graph, partition.block
@@ -104,18 +100,7 @@ def plot_partition(
 
 
 def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes | None = None) -> Axes:
-    """Stack the receive, work, overflow and send time of each block, with the bottleneck and the bound as lines.
-
-    Parameters
-    ----------
-    partition : Partition
-    bound : Bound, optional
-    ax : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Stack the receive, work, overflow and send time of each block, with the bottleneck and the bound as lines."""
     ax = axes_of(ax, 8, 4)
     factor, unit = _time_scale(partition.bottleneck, partition.instance.graph.time_unit)
     blocks, base = np.arange(partition.instance.k), np.zeros(partition.instance.k)
@@ -141,18 +126,7 @@ def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes 
 
 
 def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Distribution of the running times of each bound, on a logarithmic axis (Figure 4 of the paper).
-
-    Parameters
-    ----------
-    seconds : mapping of str to sequence of float
-        Seconds of each run, by method.
-    ax : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Distribution of the seconds of each run, by method, on a logarithmic axis (Figure 4 of the paper)."""
     ax = axes_of(ax, 8, 0.5 * len(seconds) + 1.4)
     labels = list(seconds)
     for row, label in enumerate(labels):
@@ -174,18 +148,7 @@ def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None =
 
 
 def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Fraction of the instances whose ratio is at most the number on the axis, by method.
-
-    Parameters
-    ----------
-    ratios : mapping of str to sequence of float
-        Bottleneck over bound of each run; NaN where no partition was found.
-    ax : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Fraction of the instances whose ratio is at most the number on the axis, by method; NaN is no partition."""
     ax = axes_of(ax, 8, 4.5)
     finite = [r for values in ratios.values() for r in values if np.isfinite(r)]
     end = max([1.02, *finite]) * 1.01

@@ -1,4 +1,7 @@
-"""Pictures of placements: the graph coloured by device, and what devices and buses do during a step."""
+"""Pictures of placements: the graph coloured by device, and what devices and buses do during a step.
+
+What draws one picture takes the axes to draw on, and a new figure by default.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,6 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
     """Draw the graph from left to right by depth, coloured by device; the larger a node, the more work it has.
 
     Edges within a device are light, edges between devices dark. Small graphs carry the nodes' names.
-
-    Parameters
-    ----------
-    placement : Placement
-    ax : matplotlib.axes.Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     ax = axes_of(ax, 11, 4.5)
     instance, graph, device = placement.instance, placement.instance.graph, placement.device
@@ -62,17 +55,7 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
 
 
 def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
-    """Draw when each device runs a node, and below it when its bus moves a tensor, coloured by where it goes.
-
-    Parameters
-    ----------
-    placement : Placement
-    ax : matplotlib.axes.Axes, optional
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Draw when each device runs a node, and below it when its bus moves a tensor, coloured by where it goes."""
     instance, timeline, k = placement.instance, placement.timeline, placement.instance.devices
     ax = axes_of(ax, 11, 0.5 * k + 1.5)
     factor, unit = _scale(placement.step_time, instance.graph.time_unit)

@@ -1,4 +1,7 @@
-"""Pictures of training pipelines: stages on a cluster, and the schedule of an iteration."""
+"""Pictures of training pipelines: stages on a cluster, and the schedule of an iteration.
+
+What draws one picture takes the axes to draw on, and a new figure by default.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +34,6 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
 
     A row is a stage, first stage on top, with the channel to the next one below it. Forward passes are blue, backward
     passes orange, both the darker the later the microbatch; AllReduces are grey.
-
-    Parameters
-    ----------
-    schedule : Schedule
-    ax : matplotlib.axes.Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
     """
     plan = schedule.plan
     ax = axes_of(ax, 11, 0.45 * plan.n_stages + 1.5)
@@ -90,18 +83,7 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
 
 
 def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
-    """Draw which stage each device runs, server by server; idle devices are white.
-
-    Parameters
-    ----------
-    plan : Plan
-    ax : matplotlib.axes.Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Draw which stage each device runs, server by server; idle devices are white."""
     cluster = plan.instance.cluster
     ax = axes_of(ax, 11, 1.8)
     hues = colours(plan.n_stages)

@@ -29,14 +29,9 @@ class NotBoundedError(Exception):
 
 
 def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **options: Any) -> T:
-    """Call a function in a process that is ended when its time is up.
+    """Call a function in a process that is ended when its time is up, after so many seconds of wall time.
 
-    Parameters
-    ----------
-    function : callable
-        Its arguments and its result are such that they can be pickled.
-    seconds : float
-        Wall time.
+    The function, its arguments and its result are such that they can be pickled.
 
     Raises
     ------

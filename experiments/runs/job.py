@@ -38,17 +38,7 @@ class Job(ABC):
         """Do the work, and return the fields of the answer."""
 
     def run(self, start: Sequence[Run] = ()) -> Run:
-        """Make the run; a failure is a line with an error text.
-
-        Parameters
-        ----------
-        start : sequence of dict
-            The runs of the jobs that this one waits for.
-
-        Returns
-        -------
-        dict
-            The line for the file of runs.
+        """Make the run, given the runs of the jobs that it waits for; a failure is a line with an error text.
 
         Raises
         ------

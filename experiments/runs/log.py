@@ -32,14 +32,6 @@ Run = dict[str, Any]
 def read_runs(path: str | Path) -> list[Run]:
     """Read the runs of a file, the last line of each key, in the order of first appearance.
 
-    Parameters
-    ----------
-    path : str or Path
-
-    Returns
-    -------
-    list of dict
-
     Raises
     ------
     InputError

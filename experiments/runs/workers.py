@@ -27,18 +27,10 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 @dataclass(frozen=True)
 class Workers:
-    """Where jobs run.
+    """Where jobs run."""
 
-    Parameters
-    ----------
-    executor : callable
-        Makes an executor; called again when a dying process has broken one.
-    width : int, optional
-        How many jobs to hand over at a time; all by default.
-    """
-
-    executor: Callable[[], Executor]
-    width: int | None = None
+    executor: Callable[[], Executor]  # called again when a dying process has broken one
+    width: int | None = None  # how many jobs to hand over at a time; all by default
 
 
 def workers_at(scheduler: str | None, jobs: int) -> AbstractContextManager[Workers]:

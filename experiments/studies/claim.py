@@ -10,26 +10,13 @@ __all__ = ["Claim"]
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement, and whether it holds here.
+    """A statement, and whether it holds here."""
 
-    Parameters
-    ----------
-    source : str
-        Who says it, or of which figure.
-    text : str
-    holds : bool or None
-        None if it is undecided, because a number is missing.
-    measured : str
-        The numbers that decide.
-    beside : sequence of float or None
-        What others reach in the same place; None where that was not measured.
-    """
-
-    source: str
+    source: str  # who says it, or of which figure
     text: str
-    holds: bool | None
-    measured: str
-    beside: Sequence[float | None] = ()
+    holds: bool | None  # None if it is undecided, because a number is missing
+    measured: str  # the numbers that decide
+    beside: Sequence[float | None] = ()  # what others reach in the same place; None where that was not measured
 
     def verdict(self, yes: str, no: str) -> str:
         """One of two words, or a dash if the claim is undecided.

@@ -24,38 +24,18 @@ __all__ = ["Report", "Section"]
 
 
 class Section(NamedTuple):
-    """A table as it is printed and written.
+    """A table as it is printed and written."""
 
-    Parameters
-    ----------
-    name : str
-        Of its files, without suffix.
-    title : str
-    header : sequence of str
-    rows : sequence of sequence of str
-    note : str
-        Printed below it.
-    """
-
-    name: str
+    name: str  # of its files, without suffix
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""
+    note: str = ""  # printed below it
 
 
 @dataclass(frozen=True)
 class Report:
     """Where the runs of a study are, and how and where its tables are shown.
-
-    Parameters
-    ----------
-    out : Path
-        File of runs; those done are not repeated.
-    folder : Path, optional
-        Where tables (.md, .csv, .tex) and pictures (.png, .svg) are written.
-    style : str
-        Format of the printed tables.
 
     Raises
     ------
@@ -63,20 +43,15 @@ class Report:
         If there is no such format.
     """
 
-    out: Path
-    folder: Path | None = None
-    style: str = "txt"
+    out: Path  # file of runs; those done are not repeated
+    folder: Path | None = None  # where tables (.md, .csv, .tex) and pictures (.png, .svg) are written
+    style: str = "txt"  # format of the printed tables
 
     def __post_init__(self) -> None:
         find(FORMATS, self.style, "format")
 
     def make_runs(self, jobs: Iterable[Job], workers: Workers) -> list[Run]:
-        """Make the runs that the file does not hold yet, with a bar on stderr.
-
-        Returns
-        -------
-        list of dict
-            All of them, one per different job, in the order of `jobs`.
+        """Make the runs that the file lacks, with a bar on stderr; all of them, one per different job, in their order.
 
         Raises
         ------

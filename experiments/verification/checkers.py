@@ -10,8 +10,9 @@ from itertools import combinations
 from experiments.verification.clock import Clock
 from experiments.verification.cuts import Network
 from experiments.verification.exact_instance import ExactInstance, as_float
+from experiments.verification.faults import ROUNDING
 from experiments.verification.ideals import TooManyIdealsError, some_chain_is_below
-from experiments.verification.verdict import ROUNDING, Check
+from experiments.verification.verdict import Check
 from instances.certificate_file import Claim, read_claim
 from instances.errors import printable
 
@@ -25,26 +26,13 @@ _BY_NODES = ("pinned", "pigeonhole")
 
 @dataclass(frozen=True)
 class Task:
-    """What all checkers need.
+    """What all checkers need."""
 
-    Parameters
-    ----------
-    exact : ExactInstance
-        The question in whole numbers.
-    one_block : Fraction
-        What all nodes in one block cost, in some order: no bound for any k is above it.
-    clock : Clock
-    pairs : int, optional
-        Most pairs of ideals to look at; None if the program over ideals shall not run.
-    depth : int
-        How many bounds for other k rest on this one.
-    """
-
-    exact: ExactInstance
-    one_block: Fraction
+    exact: ExactInstance  # the question in whole numbers
+    one_block: Fraction  # what all nodes in one block cost, in some order: no bound for any k is above it
     clock: Clock
-    pairs: int | None
-    depth: int = 0
+    pairs: int | None  # most pairs of ideals to look at; None if the program over ideals shall not run
+    depth: int = 0  # how many bounds for other k rest on this one
 
     def check(self, claim: Claim) -> Check:
         """Prove a claim again by the checker of its method, or find that it cannot be true.

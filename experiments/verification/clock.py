@@ -10,20 +10,11 @@ __all__ = ["Clock", "Limits", "OutOfTimeError"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What the caller grants to a check, whatever the file says.
-
-    Parameters
-    ----------
-    seconds : float
-    ideals : bool
-        Whether to run the program over ideals.
-    pairs : int
-        Most pairs of ideals to look at.
-    """
+    """What the caller grants to a check, whatever the file says."""
 
     seconds: float
-    ideals: bool
-    pairs: int
+    ideals: bool  # whether to run the program over ideals
+    pairs: int  # most pairs of ideals to look at
 
 
 class OutOfTimeError(Exception):
@@ -31,13 +22,7 @@ class OutOfTimeError(Exception):
 
 
 class Clock:
-    """Raises where time is up.
-
-    Parameters
-    ----------
-    seconds : float
-        From now on.
-    """
+    """Raises where time is up, so many seconds from now on."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds

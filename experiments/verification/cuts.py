@@ -32,12 +32,7 @@ _REMEMBERED = 64
 class Network:
     """Least costs of blocks that hold given nodes.
 
-    Parameters
-    ----------
-    exact : ExactInstance
-    ceiling : Fraction
-        Positive, in the time unit of the work; costs above it are not told apart.
-    clock : Clock
+    The ceiling is positive, in the time unit of the work; costs above it are not told apart.
     """
 
     def __init__(self, exact: ExactInstance, ceiling: Fraction, clock: Clock) -> None:
@@ -66,18 +61,9 @@ class Network:
         self._paths: dict[tuple[int, bool], NDArray[np.bool_]] = {}
 
     def least_cost(self, nodes: Iterable[int]) -> Fraction:
-        """Least cost of a convex set that holds the nodes.
+        """Least cost of a convex set that holds the nodes, at least one, in the time unit of the work.
 
-        Parameters
-        ----------
-        nodes : iterable of int
-            At least one.
-
-        Returns
-        -------
-        Fraction
-            In the time unit of the work. It is the value of a flow that is checked here, so it is a lower bound
-            whatever the library did.
+        It is the value of a flow that is checked here, so it is a lower bound whatever the library did.
 
         Raises
         ------

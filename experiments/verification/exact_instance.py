@@ -36,37 +36,17 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactInstance:
-    """A question whose times are whole multiples of a unit; bytes count as the time to move them.
+    """A question whose times are whole multiples of a unit; bytes count as the time to move them."""
 
-    Parameters
-    ----------
-    n, k : int
-        Nodes and blocks.
-    unit : Fraction
-        In the time unit of the work.
-    work : sequence of int
-        Of each node.
-    tensors : sequence of Tensor
-        Those that nobody reads too: they take memory.
-    held : sequence of int
-        Parameters and state of each node.
-    shared : sequence of (frozenset of int, int)
-        Users and size of each parameter with several users.
-    memory : int, optional
-        None if there is no limit that costs time.
-    buffer : int, optional
-        What is kept for activations; None if the peak of the order counts.
-    """
-
-    n: int
-    k: int
-    unit: Fraction
-    work: Sequence[int]
-    tensors: Sequence[Tensor]
-    held: Sequence[int]
-    shared: Sequence[tuple[frozenset[int], int]]
-    memory: int | None
-    buffer: int | None
+    n: int  # nodes
+    k: int  # blocks
+    unit: Fraction  # in the time unit of the work
+    work: Sequence[int]  # of each node
+    tensors: Sequence[Tensor]  # those that nobody reads too: they take memory
+    held: Sequence[int]  # parameters and state of each node
+    shared: Sequence[tuple[frozenset[int], int]]  # users and size of each parameter with several users
+    memory: int | None  # None if there is no limit that costs time
+    buffer: int | None  # what is kept for activations; None if the peak of the order counts
 
     @classmethod
     def of(cls, instance: Instance) -> ExactInstance:

@@ -25,29 +25,15 @@ class TooManyIdealsError(Exception):
 
 
 def some_chain_is_below(exact: ExactInstance, value: Fraction, clock: Clock, pairs: int = PAIRS) -> bool:
-    """Whether k blocks, each of a cost below `value`, can hold all nodes.
+    """Whether k blocks, each of a cost below `value`, can hold all nodes; if not, no bottleneck is below it.
 
     A partition is a chain of ideals, the predecessor-closed node sets. Level b holds the ideals that b blocks below
     `value` can fill but fewer cannot. With finite memory and no activation buffer the peak counts as 0.
 
-    Parameters
-    ----------
-    exact : ExactInstance
-    value : Fraction
-        In the time unit of the work.
-    clock : Clock
-    pairs : int
-        When to give up.
-
-    Returns
-    -------
-    bool
-        False proves that no partition has a bottleneck below `value`.
-
     Raises
     ------
     TooManyIdealsError
-        If there are more pairs, or too many nodes.
+        If there are more than `pairs` pairs, or too many nodes.
     OutOfTimeError
     """
     merged = merge(exact, clock)

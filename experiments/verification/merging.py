@@ -25,15 +25,7 @@ __all__ = ["merge"]
 def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
     """A smaller question with the same optimum, as long as peaks do not count.
 
-    Parameters
-    ----------
-    exact : ExactInstance
-    clock : Clock
-
-    Returns
-    -------
-    ExactInstance
-        Nodes are numbered anew; tensors that nobody reads are gone.
+    Nodes are numbered anew; tensors that nobody reads are gone.
 
     Raises
     ------

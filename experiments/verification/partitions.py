@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from fractions import Fraction
 
 from experiments.verification.checkers import Task
 from experiments.verification.clock import Clock, Limits
 from experiments.verification.costs import bottleneck, find_fault
 from experiments.verification.exact_instance import ExactInstance
-from experiments.verification.verdict import Verdict, check_claims, faults_of_cost, faults_of_sum, unequal
+from experiments.verification.faults import faults_of_copies, faults_of_cost, faults_of_sum, unequal
+from experiments.verification.verdict import Verdict, check_claims
 from instances.json_files import Value
 from instances.partitioning.stated import Certificate, Stated, certificate_from_document
 
@@ -49,10 +51,7 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
 def _faults_of_copies(certificate: Certificate, stated: Stated, cost: Fraction) -> Iterator[str]:
     """What the partition repeats."""
     graph, platform = certificate.instance.graph, certificate.instance.platform
-    for name in ("k", "bandwidth", "memory", "activation_buffer"):
-        claimed, true = getattr(stated.platform, name), getattr(platform, name)
-        if claimed != true:
-            yield unequal(f"partition.{name}", claimed, true)
+    yield from faults_of_copies(asdict(stated.platform), asdict(platform), "partition.")
     if stated.graph_hash != graph.content_hash:
         yield unequal("partition.graph_hash", stated.graph_hash, graph.content_hash)
     stages: dict[int, list[str]] = {}

@@ -30,21 +30,13 @@ class NoLinkError(Exception):
 
 @dataclass(frozen=True)
 class StageTimes:
-    """What each stage and each channel takes for a microbatch, and each AllReduce [s].
+    """What each stage and each channel takes for a microbatch, and each AllReduce [s]."""
 
-    Parameters
-    ----------
-    forward, backward, allreduce : tuple of Fraction
-        One a stage.
-    there, back : tuple of Fraction
-        One a channel.
-    """
-
-    forward: tuple[Fraction, ...]
-    backward: tuple[Fraction, ...]
-    allreduce: tuple[Fraction, ...]
-    there: tuple[Fraction, ...]
-    back: tuple[Fraction, ...]
+    forward: tuple[Fraction, ...]  # one a stage
+    backward: tuple[Fraction, ...]  # one a stage
+    allreduce: tuple[Fraction, ...]  # one a stage
+    there: tuple[Fraction, ...]  # one a channel
+    back: tuple[Fraction, ...]  # one a channel
 
     @classmethod
     def of(cls, instance: TrainingInstance, cuts: Sequence[int], devices: Devices) -> StageTimes:
@@ -145,17 +137,8 @@ def iteration_time(
 ) -> Fraction | None:
     """Time of an iteration [s]; None if the machines wait for each other for ever.
 
-    Parameters
-    ----------
-    times : StageTimes
-    stages, channels : sequence of str
-        Order of each stage and channel: M letters "f" and M letters "b".
-    full_duplex : bool
-    clock : Clock
-
-    Raises
-    ------
-    OutOfTimeError
+    The order of each stage and of each channel is M letters "f" and M letters "b". An `OutOfTimeError` says that the
+    clock has run out.
     """
     everything = (*times.forward, *times.backward, *times.allreduce, *times.there, *times.back)
     scale = math.lcm(*(time.denominator for time in everything))

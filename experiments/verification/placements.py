@@ -8,17 +8,9 @@ from fractions import Fraction
 
 from experiments.verification.clock import Clock, Limits
 from experiments.verification.exact_instance import as_float
+from experiments.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
 from experiments.verification.step_time import Run, Step, param_bytes, peaks
-from experiments.verification.verdict import (
-    ROUNDING,
-    Check,
-    Verdict,
-    check_claims,
-    faults_of_cost,
-    faults_of_sum,
-    is_near,
-    unequal,
-)
+from experiments.verification.verdict import Check, Verdict, check_claims
 from instances.certificate_file import Claim
 from instances.json_files import Value
 from instances.placement.stated import StatedPlacement, placement_from_document
@@ -27,14 +19,7 @@ __all__ = ["verify_placement"]
 
 
 def verify_placement(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a placement file.
-
-    Raises
-    ------
-    InputError
-        If this is no placement, or it does not hold its question.
-    OutOfTimeError
-    """
+    """Check everything in a placement file; errors are those of `verify`."""
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_copies(placement))
@@ -136,9 +121,7 @@ def _faults_of_copies(placement: StatedPlacement) -> Iterator[str]:
         "bandwidth": instance.bandwidth if math.isfinite(instance.bandwidth) else None,
         "memory": instance.memory if math.isfinite(instance.memory) else None,
     }
-    for name, claimed in placement.copies.items():
-        if claimed != true[name]:
-            yield unequal(name, claimed, true[name])
+    yield from faults_of_copies(placement.copies, true)
     names: list[list[str]] = [[] for _ in range(instance.devices)]
     for name, d in zip(instance.graph.names, placement.device, strict=False):
         if 0 <= d < instance.devices:

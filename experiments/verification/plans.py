@@ -9,17 +9,9 @@ from itertools import pairwise
 
 from experiments.verification.clock import Clock, Limits
 from experiments.verification.exact_instance import as_float
+from experiments.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
 from experiments.verification.pipeline_time import NoLinkError, StageTimes, in_flight, iteration_time
-from experiments.verification.verdict import (
-    ROUNDING,
-    Check,
-    Verdict,
-    check_claims,
-    faults_of_cost,
-    faults_of_sum,
-    is_near,
-    unequal,
-)
+from experiments.verification.verdict import Check, Verdict, check_claims
 from instances.certificate_file import Claim
 from instances.json_files import Value
 from instances.planning.stated import StatedPlan, plan_from_document
@@ -28,14 +20,7 @@ __all__ = ["verify_plan"]
 
 
 def verify_plan(document: Value, limits: Limits) -> Verdict:
-    """Check everything in a plan file that can be checked.
-
-    Raises
-    ------
-    InputError
-        If this is no plan, or it does not hold its question.
-    OutOfTimeError
-    """
+    """Check everything in a plan file that can be checked; errors are those of `verify`."""
     plan = plan_from_document(document)
     cost, faults = None, list(_faults_of_copies(plan))
     fault = next(_faults_of_plan(plan), None)
@@ -122,9 +107,7 @@ def _faults_of_copies(plan: StatedPlan) -> Iterator[str]:
         "full_duplex": instance.full_duplex,
         "memory": instance.memory if math.isfinite(instance.memory) else None,
     }
-    for name, claimed in plan.copies.items():
-        if claimed != true[name]:
-            yield unequal(name, claimed, true[name])
+    yield from faults_of_copies(plan.copies, true)
 
 
 def _faults_of_stages(plan: StatedPlan, times: StageTimes) -> Iterator[str]:

@@ -35,27 +35,13 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """A question of placement as plain lists, in whole multiples of a unit, or rounded as floats are.
+    """A question of placement as plain lists, in whole multiples of a unit, or rounded as floats are."""
 
-    Parameters
-    ----------
-    unit : Fraction
-        In the time unit of the work.
-    work : list of float
-        Of each node.
-    outputs : list of list of int
-        Tensors of each node.
-    time, readers : list of float, list of list of int
-        Of each tensor.
-    node_gap, transfer_gap : float
-    broadcast : bool
-    """
-
-    unit: Fraction
-    work: list[float]
-    outputs: list[list[int]]
-    time: list[float]
-    readers: list[list[int]]
+    unit: Fraction  # in the time unit of the work
+    work: list[float]  # of each node
+    outputs: list[list[int]]  # tensors of each node
+    time: list[float]  # of each tensor
+    readers: list[list[int]]  # of each tensor
     node_gap: float
     transfer_gap: float
     broadcast: bool
@@ -105,18 +91,8 @@ class Step:
     def run(self, device: Sequence[int], sequence: Sequence[int], clock: Clock) -> Run | None:
         """Start every node and every transfer as early as the order of the nodes allows.
 
-        Parameters
-        ----------
-        device : sequence of int
-            Of each node.
-        sequence : sequence of int
-            All nodes; those of one device run in this order.
-        clock : Clock
-
-        Returns
-        -------
-        Run, optional
-            None if devices wait for each other for ever.
+        The answer is None if devices wait for each other for ever. The sequence holds all nodes; those of one device
+        run in this order.
 
         Raises
         ------

@@ -3,67 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
 from experiments.verification.clock import OutOfTimeError
 from experiments.verification.exact_instance import as_float
+from experiments.verification.faults import ROUNDING, ratio_of
 from instances.certificate_file import Claim, Envelope
 from instances.errors import printable
 
-__all__ = ["ROUNDING", "Check", "Verdict", "check_claims", "faults_of_cost", "faults_of_sum", "is_near", "unequal"]
-
-#: Stated numbers are floats, computed in some order: they may differ by this part from what they mean.
-ROUNDING = Fraction(1, 10**9)
+__all__ = ["Check", "Verdict", "check_claims"]
 
 
 class Check(NamedTuple):
-    """What came out for one bound.
-
-    Parameters
-    ----------
-    claim : Claim
-    proved : Fraction, optional
-        What is proved here, at most the value of the claim; None if the claim is trusted or not checked.
-    how : str
-        In words.
-    fault : str
-        Why the claim cannot be true; empty if none was found.
-    confirmed : bool
-        Whether what the claim comes from said it again on this machine; no proof of its own.
-    """
+    """What came out for one bound."""
 
     claim: Claim
+    # What is proved here, at most the value of the claim; None if the claim is trusted or not checked.
     proved: Fraction | None
-    how: str
-    fault: str = ""
-    confirmed: bool = False
+    how: str  # in words
+    fault: str = ""  # why the claim cannot be true; empty if none was found
+    confirmed: bool = False  # whether what the claim comes from said it again on this machine; no proof of its own
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is true about a certificate.
-
-    Parameters
-    ----------
-    certificate : Envelope
-    cost : Fraction, optional
-        Of the answer, computed here; None if there is none.
-    checks : tuple of Check
-        One per bound.
-    faults : tuple of str
-        Each names a number, what is claimed and what it is.
-    standing : str
-        Of the answer, in words.
-    """
+    """What is true about a certificate."""
 
     certificate: Envelope
-    cost: Fraction | None
-    checks: tuple[Check, ...]
-    faults: tuple[str, ...]
-    standing: str = "feasible"
+    cost: Fraction | None  # of the answer, computed here; None if there is none
+    checks: tuple[Check, ...]  # one per bound
+    faults: tuple[str, ...]  # each names a number, what is claimed and what it is
+    standing: str = "feasible"  # of the answer, in words
 
     @property
     def proved_bound(self) -> Fraction | None:
@@ -78,12 +51,12 @@ class Verdict:
     @property
     def proved_ratio(self) -> Fraction | None:
         """Cost over the best bound that was proved again here; None without one."""
-        return _ratio(self.cost, self.proved_bound)
+        return ratio_of(self.cost, self.proved_bound)
 
     @property
     def stated_ratio(self) -> Fraction | None:
         """Cost over the best bound of all, trusted ones included."""
-        return _ratio(self.cost, self.stated_bound)
+        return ratio_of(self.cost, self.stated_bound)
 
     @property
     def rests_on_trust(self) -> bool:
@@ -100,7 +73,7 @@ class Verdict:
             return [*lines, ("FALSE", f"{len(self.faults)} of its numbers do not hold")]
         answer = "none"
         if self.cost is not None:
-            cost = f"{certificate.cost_name} {as_float(self.cost):.6g} {printable(certificate.time_unit)}"
+            cost = f"{certificate.cost_name} {as_float(self.cost):.6g} {printable(certificate.instance.time_unit)}"
             answer = f"{self.standing}, {cost}, computed anew"
         best = max(self.checks, key=lambda check: check.claim.value, default=None)
         lines.append((certificate.answer_name, answer))
@@ -112,7 +85,7 @@ class Verdict:
 
     def table(self) -> list[tuple[str, ...]]:
         """One row per bound, after a header."""
-        unit = printable(self.certificate.time_unit)
+        unit = printable(self.certificate.instance.time_unit)
         rows: list[tuple[str, ...]] = [("method", f"value [{unit}]", f"over {self.certificate.cost_name}", "check")]
         for claim, _, how, *_ in self.checks:
             share = f"{as_float(Fraction(claim.value) / self.cost):.6f}" if self.cost else "–"
@@ -123,20 +96,9 @@ class Verdict:
 def check_claims(
     certificate: Envelope, check: Callable[[Claim], Check], time_limit: float
 ) -> tuple[tuple[Check, ...], list[str]]:
-    """Prove each bound again, if its method allows that.
+    """Prove each bound again, if its method allows that; the faults of the bounds come with their places.
 
-    Parameters
-    ----------
-    certificate : Envelope
-    check : callable
-        May raise `OutOfTimeError`.
-    time_limit : float
-        That is then told to people.
-
-    Returns
-    -------
-    tuple of Check, list of str
-        The faults of the bounds, with their places.
+    Where `check` raises an `OutOfTimeError`, people are told the time limit.
     """
     checks = tuple(_check(claim, check, time_limit) for claim in certificate.claims)
     return checks, [f"{found.claim.place} ({found.claim.method}): {found.fault}" for found in checks if found.fault]
@@ -149,52 +111,6 @@ def _check(claim: Claim, check: Callable[[Claim], Check], time_limit: float) -> 
         return check(claim)
     except OutOfTimeError:
         return Check(claim, None, f"not re-checked within {time_limit:g} s")
-
-
-def faults_of_cost(place: str, claimed: float | None, cost: Fraction) -> Iterator[str]:
-    """The cost that a file states, against the one that was computed here."""
-    if claimed is None or not is_near(claimed, cost):
-        yield unequal(place, claimed, as_float(cost))
-
-
-def faults_of_sum(certificate: Envelope, cost: Fraction | None) -> Iterator[str]:
-    """Bounds against the cost, and the numbers that sum the certificate up."""
-    best = max((claim.value for claim in certificate.claims), default=None)
-    if cost is None and certificate.cost is not None:
-        yield f"{certificate.cost_name}: {certificate.cost!r} is claimed without a {certificate.answer_name}"
-    for claim in certificate.claims:
-        if cost is not None and Fraction(claim.value) > cost * (1 + ROUNDING):
-            above = f"{claim.value!r} is above the {certificate.cost_name} {as_float(cost)!r}"
-            yield f"{claim.place}.value ({claim.method}): {above}"
-    if certificate.bound != best:
-        yield unequal("bound", certificate.bound, best)
-    ratio = _ratio(cost, None if best is None else Fraction(best))
-    claimed = certificate.ratio
-    if claimed is None:  # files have no number for a ratio beyond the largest
-        same = ratio is None or math.isinf(as_float(ratio))
-    else:
-        same = ratio is not None and abs(Fraction(claimed) - ratio) <= 2 * ROUNDING * ratio
-    if not same:
-        yield unequal("ratio", claimed, None if ratio is None else as_float(ratio))
-
-
-def is_near(claimed: float, true: Fraction) -> bool:
-    """Whether a stated number is what it means, up to `ROUNDING`."""
-    return abs(Fraction(claimed) - true) <= ROUNDING * true
-
-
-def unequal(place: str, claimed: object, true: object) -> str:
-    """One line for a number that does not hold."""
-    return f"{place}: {claimed!r} is claimed, {true!r} is recomputed"
-
-
-def _ratio(cost: Fraction | None, bound: Fraction | None) -> Fraction | None:
-    """At least 1; None if one of them is missing, or the bound is 0 and the cost is not."""
-    if cost is None or bound is None:
-        return None
-    if bound > 0:
-        return max(Fraction(1), cost / bound)
-    return Fraction(1) if cost == 0 else None
 
 
 def _rounded_up(ratio: Fraction | None) -> str:

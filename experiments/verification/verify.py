@@ -42,10 +42,6 @@ def verify(document: Value, *, ideals: bool = False, time_limit: float = 60.0, p
     pairs : int
         Most pairs of ideals to look at.
 
-    Returns
-    -------
-    Verdict
-
     Raises
     ------
     InputError

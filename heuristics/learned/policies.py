@@ -38,19 +38,11 @@ _ROOM = 0.1
 
 @dataclass(frozen=True)
 class Proposer:
-    """A way to make an order from weights.
-
-    Parameters
-    ----------
-    name : str
-    features : tuple of str
-        What the weights multiply.
-    build : callable
-        Maps noise, weights, room, k and arrays to an order.
-    """
+    """A way to make an order from weights."""
 
     name: str
-    features: tuple[str, ...]
+    features: tuple[str, ...]  # what the weights multiply
+    # Maps noise, weights, room, k and arrays to an order.
     build: Callable[[FloatArray, FloatArray, float, int, KernelArrays], IntArray]
 
     def propose(
@@ -82,17 +74,11 @@ class Proposer:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """A normal distribution over the weights of a proposer.
-
-    Parameters
-    ----------
-    proposer : Proposer
-    mean, deviation : (f + 1,) floats
-    """
+    """A normal distribution over the weights of a proposer."""
 
     proposer: Proposer
-    mean: FloatArray
-    deviation: FloatArray
+    mean: FloatArray  # (f + 1,)
+    deviation: FloatArray  # (f + 1,)
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Weights:

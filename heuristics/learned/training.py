@@ -43,29 +43,17 @@ _KEPT = (0.9, 0.99)
 class OrderTraining:
     """How to train.
 
-    Parameters
-    ----------
-    updates : int
-        Number of gradient steps; the same seed and updates give the same weights.
-    graphs, orders : int
-        Instances in each update, drawn without repetition, and orders drawn for each.
-    good : int
-        How many of the orders of an instance are rewarded.
-    rate : float
-        Learning rate of Adam at first; it falls linearly to a tenth.
-    seed : int
-
     Raises
     ------
     InputError
         If a number is less than 1, or all orders would be rewarded.
     """
 
-    updates: int
-    graphs: int = 16
-    orders: int = 32
-    good: int = 3
-    rate: float = 0.05
+    updates: int  # number of gradient steps; the same seed and updates give the same weights
+    graphs: int = 16  # instances in each update, drawn without repetition
+    orders: int = 32  # drawn for each instance
+    good: int = 3  # how many of the orders of an instance are rewarded
+    rate: float = 0.05  # learning rate of Adam at first; it falls linearly to a tenth
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -77,24 +65,13 @@ class OrderTraining:
 
 
 class OrderTrainingPoint(NamedTuple):
-    """A point of the learning curve.
-
-    Parameters
-    ----------
-    update, orders : int
-        How much has been done, this update included.
-    mean, best : float
-        Bottlenecks over that of the Kahn order of equal priorities: the mean of all orders of this update, and the mean
-        over its instances of the least.
-    deviation : float
-        Mean deviation of the weights.
-    """
+    """A point of the learning curve; bottlenecks are over that of the Kahn order of equal priorities."""
 
     update: int
-    orders: int
-    mean: float
-    best: float
-    deviation: float
+    orders: int  # so far, those of this update included
+    mean: float  # of all orders of this update
+    best: float  # the least of each instance of this update, their mean
+    deviation: float  # of the weights, their mean
 
 
 def train_orders(
@@ -202,7 +179,7 @@ def _train(
 
 
 def score_gradient(weights: Weights, drawn: FloatArray, values: FloatArray, good: int) -> FloatArray:
-    """REINFORCE's estimate of how means and logarithms of deviations change the chance of a reward.
+    """REINFORCE's estimate, (2 f,), of how means and logarithms of deviations change the chance of a reward.
 
     Parameters
     ----------
@@ -213,9 +190,6 @@ def score_gradient(weights: Weights, drawn: FloatArray, values: FloatArray, good
         Bottlenecks; the `good` lowest, and those that tie with them, are rewarded with 1.
     good : int
 
-    Returns
-    -------
-    (2 f,) floats
     """
     reward = (values <= np.sort(values)[good - 1]).astype(np.float64)
     advantage = (reward - reward.mean()) / max(float(reward.std()), 1e-12)

@@ -19,21 +19,12 @@ __all__ = ["Queues", "peak_of", "queues_of", "requeue"]
 
 
 class Queues(NamedTuple):
-    """The nodes of each block in the order that they run in, as rings; the ring of block b begins at n + b.
+    """The nodes of each block in the order that they run in, as rings; the ring of block b begins at n + b."""
 
-    Parameters
-    ----------
-    position : (n,) integers
-        Of each node in the order; empty where there are no rings.
-    following, previous : (n + k,) integers
-    unread : (t,) integers
-        Scratch: readers to come of each tensor, or -1.
-    """
-
-    position: IntArray
-    following: IntArray
-    previous: IntArray
-    unread: IntArray
+    position: IntArray  # (n,): of each node in the order; empty where there are no rings
+    following: IntArray  # (n + k,)
+    previous: IntArray  # (n + k,)
+    unread: IntArray  # (t,): scratch: readers to come of each tensor, or -1
 
 
 @compiled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 
 import numpy as np
 
@@ -31,6 +32,8 @@ def anneal_placement(
     *,
     start: Placement | None = None,
     simulations: int = 100_000,
+    hot: float = _HOT,
+    cold: float = _COLD,
 ) -> Placement:
     """Move nodes, at times with a successor, to devices of their neighbours under simulated annealing.
 
@@ -44,36 +47,15 @@ def anneal_placement(
         By default all nodes on device 0.
     simulations : int
         How many at most.
+    hot, cold : float
+        First and last temperature, in work of the whole graph; at 0 only moves that make nothing worse are kept.
 
     Returns
     -------
     Placement
         With a penalised time no larger than that of `start`.
     """
-    return _search(instance, rng, limits or Limits(), start, simulations, _HOT, _COLD)
-
-
-def climb(
-    instance: PlacementInstance,
-    rng: np.random.Generator,
-    limits: Limits | None = None,
-    *,
-    start: Placement | None = None,
-    simulations: int = 100_000,
-) -> Placement:
-    """As `anneal_placement`, but keep only moves that do not make the placement worse."""
-    return _search(instance, rng, limits or Limits(), start, simulations, 0.0, 0.0)
-
-
-def _search(
-    instance: PlacementInstance,
-    rng: np.random.Generator,
-    limits: Limits,
-    start: Placement | None,
-    simulations: int,
-    hot: float,
-    cold: float,
-) -> Placement:
+    limits = limits or Limits()
     graph, arrays = instance.graph, SimulatorArrays.of(instance)
     ends = np.concatenate((graph.edges, graph.edges[:, ::-1]))
     rows = (*graph.successors, *compressed_rows(ends[:, 0], ends[:, 1], graph.n))
@@ -91,6 +73,10 @@ def _search(
         if limits.deadline.left < math.inf:
             moves = min(moves, done + int(done / (time.monotonic() - begin) * limits.deadline.left))
     return Placement(instance, best)
+
+
+#: As `anneal_placement`, but keep only moves that do not make the placement worse.
+climb = partial(anneal_placement, hot=0.0, cold=0.0)
 
 
 @compiled

@@ -14,38 +14,18 @@ __all__ = ["SimulatorArrays", "Workspace", "workspace"]
 
 
 class SimulatorArrays(NamedTuple):
-    """A placement instance as plain arrays.
+    """A placement instance as plain arrays."""
 
-    Parameters
-    ----------
-    work : (n,) floats
-    output_start : (n + 1,) integers
-        Tensors of node u: ``output_start[u]:output_start[u + 1]``.
-    reader_start, reader : (t + 1,), (m,) integers
-        Readers of tensor t: ``reader[reader_start[t]:reader_start[t + 1]]``.
-    inputs : (n,) integers
-        Number of tensors that each node reads.
-    tensor_time, tensor_bytes : (t,) floats
-    held_bytes : (n,) floats
-        Own parameters and state of each node.
-    shared_bytes, shared_start, shared_user : arrays
-        Parameters with several users, and these in compressed rows.
-    devices : int
-    node_gap, transfer_gap : float
-    broadcast : bool
-    memory, overflow_weight, total_work : float
-    """
-
-    work: FloatArray
-    output_start: IntArray
-    reader_start: IntArray
-    reader: IntArray
-    inputs: IntArray
-    tensor_time: FloatArray
-    tensor_bytes: FloatArray
-    held_bytes: FloatArray
-    shared_bytes: FloatArray
-    shared_start: IntArray
+    work: FloatArray  # (n,)
+    output_start: IntArray  # (n + 1,): tensors of node u: ``output_start[u]:output_start[u + 1]``
+    reader_start: IntArray  # (t + 1,): readers of tensor t: ``reader[reader_start[t]:reader_start[t + 1]]``
+    reader: IntArray  # (m,)
+    inputs: IntArray  # (n,): number of tensors that each node reads
+    tensor_time: FloatArray  # (t,)
+    tensor_bytes: FloatArray  # (t,)
+    held_bytes: FloatArray  # (n,): own parameters and state of each node
+    shared_bytes: FloatArray  # of parameters with several users
+    shared_start: IntArray  # their users in compressed rows
     shared_user: IntArray
     devices: int
     node_gap: float
@@ -85,25 +65,15 @@ class SimulatorArrays(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What a simulation writes.
+    """What a simulation writes."""
 
-    Parameters
-    ----------
-    start, end : (n,) floats
-        When each node runs.
-    sent, arrived : (t, k) floats
-        When the transfer of a tensor to a device starts and ends; meaningful where the tensor is read on that device.
-    peak : (k,) floats
-        Peak memory of each device, if `peak_memory` was called.
-    ready, missing, heap_time, heap_node, device_free, bus_free, holds
-        Scratch.
-    """
-
-    start: FloatArray
-    end: FloatArray
+    start: FloatArray  # (n,): when each node starts
+    end: FloatArray  # (n,): when each node ends
+    # (t, k): when the transfer of a tensor to a device starts and ends; meaningful where the tensor is read there.
     sent: FloatArray
     arrived: FloatArray
-    peak: FloatArray
+    peak: FloatArray  # (k,): peak memory of each device, if `peak_memory` was called
+    # The rest is scratch.
     ready: FloatArray
     missing: IntArray
     heap_time: FloatArray

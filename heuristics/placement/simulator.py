@@ -147,18 +147,9 @@ def penalised(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> fl
 
 
 def step_times(instance: PlacementInstance, devices: ArrayLike) -> FloatArray:
-    """Step times of one or many placements.
+    """(...) step times in the time unit of the work of one or many placements, (..., n) devices that are not checked.
 
-    Parameters
-    ----------
-    instance : PlacementInstance
-    devices : (..., n) integers
-        Placements, not checked; `Placement` checks.
-
-    Returns
-    -------
-    (...) floats
-        In the time unit of the work; the same numbers as `Placement.step_time`.
+    They are the same numbers as `Placement.step_time`, which checks.
     """
     rows = np.atleast_2d(np.asarray(devices, dtype=np.int64))
     return _step_times(SimulatorArrays.of(instance), rows.reshape(-1, rows.shape[-1])).reshape(np.shape(devices)[:-1])

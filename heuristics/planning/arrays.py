@@ -13,23 +13,13 @@ __all__ = ["PlanState", "Starts", "Times"]
 
 
 class Times(NamedTuple):
-    """What the operations of a plan take [s].
+    """What the operations of a plan take [s]."""
 
-    Parameters
-    ----------
-    f, b : (S,) floats
-        Passes of a microbatch in each stage.
-    cf, cb : (S - 1,) floats
-        Transfers of a microbatch to the next stage and back.
-    A : (S,) floats
-        AllReduces.
-    """
-
-    f: FloatArray
-    b: FloatArray
-    cf: FloatArray
-    cb: FloatArray
-    A: FloatArray
+    f: FloatArray  # (S,): forward pass of a microbatch in each stage
+    b: FloatArray  # (S,): backward pass
+    cf: FloatArray  # (S - 1,): transfer of a microbatch to the next stage
+    cb: FloatArray  # (S - 1,): transfer of its gradient back
+    A: FloatArray  # (S,): AllReduces
 
     @classmethod
     def of(cls, plan: Plan) -> Times:
@@ -66,23 +56,12 @@ class Starts(NamedTuple):
 
 
 class PlanState(NamedTuple):
-    """A plan and its order of execution, as the search changes it; rows beyond the stages are of no matter.
+    """A plan and its order of execution, as the search changes it; rows beyond the stages are of no matter."""
 
-    Parameters
-    ----------
-    cuts : (s + 1,) integers
-    replicas : (s + 1,) integers
-        Those of each stage, then the number of idle devices.
-    order : (V,) integers
-        Stages take their devices from it, one after the other.
-    counts : (2,) integers
-        Number of stages, and distance of `execution.steady`.
-    """
-
-    cuts: IntArray
-    replicas: IntArray
-    order: IntArray
-    counts: IntArray
+    cuts: IntArray  # (s + 1,)
+    replicas: IntArray  # (s + 1,): those of each stage, then the number of idle devices
+    order: IntArray  # (V,): stages take their devices from it, one after the other
+    counts: IntArray  # (2,): number of stages, and distance of `execution.steady`
 
     @classmethod
     def of(cls, plan: Plan, distance: int) -> PlanState:

@@ -16,22 +16,11 @@ __all__ = ["minimum_cut", "recursive_device_order"]
 
 
 def recursive_device_order(cluster: Cluster, *, smaller_first: bool = True) -> IntArray:
-    """Order the devices such that slow links lie between what is far apart.
+    """(V,) devices by their places, ordered such that slow links lie between what is far apart.
 
     The devices are split along a global minimum cut of their bandwidths, and both sides are ordered alike. The paper
-    does not say which side comes first; here it is the one with fewer devices, on a tie the one with the device of
-    the smallest index. The slower direction of a link counts.
-
-    Parameters
-    ----------
-    cluster : Cluster
-    smaller_first : bool
-        Whether the side with fewer devices comes first.
-
-    Returns
-    -------
-    (V,) integers
-        The device at each place.
+    does not say which side comes first; here it is the one with fewer devices, or the other one if not `smaller_first`,
+    on a tie the one with the device of the smallest index. The slower direction of a link counts.
     """
     bandwidth = cluster.symmetric_bandwidth
     order: list[int] = []

@@ -49,11 +49,7 @@ def all_forward_first(stages: int, microbatches: int) -> IntArray:
 def execute(plan: Plan, warmup: IntArray) -> Schedule:
     """Start every operation as early as the order allows.
 
-    Parameters
-    ----------
-    plan : Plan
-    warmup : (S,) integers
-        Forward passes of each stage before its first backward pass, such as ``pe(S, M)``.
+    The warm-up, (S,), is the forward passes of each stage before its first backward pass, such as ``pe(S, M)``.
 
     Raises
     ------

@@ -42,12 +42,7 @@ class _Candidate(NamedTuple):
 def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None) -> Iteration:
     """Plan for the simulated makespan; never worse than SPP.
 
-    Parameters
-    ----------
-    instance : TrainingInstance
-    rng : numpy.random.Generator
-    limits : Limits, optional
-        Checked before each annealing; an evaluation is a change of one annealing, a target a time.
+    Limits are checked before each annealing; an evaluation is a change of one annealing, a target a time.
 
     Raises
     ------

@@ -120,20 +120,8 @@ def anneal_plan(
 ) -> tuple[float, PlanState]:
     """Search for a plan with a small simulated makespan by random changes, fewer and fewer of them for the worse.
 
-    Parameters
-    ----------
-    arrays : TrainingArrays
-    start : PlanState
-        It fits into memory.
-    steps : int
-        Number of changes that are tried.
-    hot, cold : float
-        First and last temperature, as parts of the makespan.
-
-    Returns
-    -------
-    float, PlanState
-        The least makespan and its plan.
+    The start fits into memory. `steps` changes are tried, while the temperature falls from `hot` to `cold`, both as
+    parts of the makespan. Returned are the least makespan and its plan.
     """
     np.random.seed(seed)
     M, n = arrays.microbatches, len(start.cuts) - 1

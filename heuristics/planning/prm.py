@@ -23,23 +23,11 @@ def plans_by_stages(
 ) -> list[Plan | None]:
     """Plans of least `Plan.workload` with 1, 2, … stages along an order of the devices.
 
-    On ties the last stage has the fewest devices, then the fewest layers, and the stage before it the fewest devices.
-
-    Parameters
-    ----------
-    instance : TrainingInstance
-    order : (V,) integers
-        Stages take their devices from it, one after the other.
-    execution : callable
-        Order of the microbatches; its warm-up is what a stage keeps in memory.
-    allow_idle : bool
-        Whether devices at both ends of the order may stay idle; otherwise a plan uses all.
-
-    Returns
-    -------
-    list of Plan or None
-        At place S - 1 the plan with S stages, for S up to the number of layers and of devices; None where no plan fits
-        into memory or links are missing.
+    Stages take their devices from the order, (V,), one after the other; devices at both ends may stay idle if that is
+    allowed, otherwise a plan uses all. What a stage keeps in memory is the warm-up of the execution. The plan with S
+    stages is at place S - 1, for S up to the number of layers and of devices; None where no plan fits into memory or
+    links are missing. On ties the last stage has the fewest devices, then the fewest layers, and the stage before it
+    the fewest devices.
     """
     places = np.asarray(order, dtype=np.int64)
     best: list[Plan | None] = [None] * min(instance.chain.n, instance.cluster.n)

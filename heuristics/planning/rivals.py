@@ -42,12 +42,8 @@ def gpipe(instance: TrainingInstance) -> Iteration:
 def pipedream(instance: TrainingInstance, *, every_minibatch: bool = False) -> Iteration:
     """The plan of least W as if all links were equal, 1F1B, and a flush (Narayanan et al., SOSP 2019).
 
-    Parameters
-    ----------
-    instance : TrainingInstance
-    every_minibatch : bool
-        Whether the planner reckons with an AllReduce for each microbatch, as the asynchronous original has it.
-        The schedule has one an iteration.
+    With `every_minibatch` the planner reckons with an AllReduce for each microbatch, as the asynchronous original has
+    it. The schedule has one an iteration.
     """
     chain, cluster, M = instance.chain, instance.cluster, instance.microbatches
     times = M if every_minibatch else 1
@@ -99,13 +95,8 @@ def hetpipe(instance: TrainingInstance, *, only_largest_stage: bool = False) -> 
 
     Each server cuts the chain such that its slowest device is as fast as possible, without replicas, and takes a share
     of the microbatches that goes with its number of devices. In the end the servers exchange all gradients over the
-    slowest link between servers.
-
-    Parameters
-    ----------
-    instance : TrainingInstance
-    only_largest_stage : bool
-        Whether the stages of a server exchange their gradients all at once, each over a link of its own.
+    slowest link between servers; with `only_largest_stage` the stages of a server do so all at once, each over a link
+    of its own.
     """
     chain, cluster = instance.chain, instance.cluster
     schedules = []

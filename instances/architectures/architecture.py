@@ -24,28 +24,15 @@ _LARGEST_DIM = 2**31 - 1
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network whose batch, sequence or image are free.
+    """A network whose batch, sequence or image are free."""
 
-    Parameters
-    ----------
-    name, summary : str
-        Name to ask for, and one line about it.
-    network : callable
-        ``network(net, **sizes)`` records the operators in a `NetworkBuilder`.
-    sizes : mapping of str to int
-        Free dimensions of the network and their defaults.
-    reference : str
-        Where the network was published.
-    served : bool
-        Whether it is a decoder that can be served: `network` takes a `Cache`, and there are the dimensions phase,
-        context and kv_bytes of `served_dims`.
-    """
-
-    name: str
-    summary: str
-    network: Callable[..., None]
-    sizes: Mapping[str, int]
-    reference: str
+    name: str  # to ask for
+    summary: str  # one line
+    network: Callable[..., None]  # ``network(net, **sizes)`` records the operators in a `NetworkBuilder`
+    sizes: Mapping[str, int]  # free dimensions of the network and their defaults
+    reference: str  # where the network was published
+    # Whether it is a decoder that can be served: `network` takes a `Cache`, and there are the dimensions phase, context
+    # and kv_bytes of `served_dims`.
     served: bool = False
 
     @property

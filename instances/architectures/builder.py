@@ -33,23 +33,12 @@ _MOST_OPERATORS = 200_000
 
 @dataclass(frozen=True)
 class Tensor:
-    """Handle of one output of one recorded operator.
+    """Handle of one output of one recorded operator."""
 
-    Parameters
-    ----------
-    operator : int
-        Index of the operator that produces it.
-    output : int
-        Which of that operator's outputs it is.
-    shape : tuple of int
-    element_bytes : int
-        Width of one element [bytes].
-    """
-
-    operator: int
-    output: int
+    operator: int  # index of the one that produces it
+    output: int  # which of that operator's outputs it is
     shape: Shape
-    element_bytes: int
+    element_bytes: int  # width of one element [bytes]
 
     @property
     def elements(self) -> int:
@@ -78,31 +67,16 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """One recorded operator; inputs and parameters of the network are operators that do nothing.
+    """One recorded operator; inputs and parameters of the network are operators that do nothing."""
 
-    Parameters
-    ----------
-    name, kind : str
-        Unique name with its scopes, and what the operator does.
-    layer : str
-        Outermost scope; an operator outside all scopes is a layer of its own, called by its name.
-    inputs, outputs : tuple of Tensor
-    multiply_adds : int
-        Multiply-adds in matrix products and convolutions, as publications count them.
-    flops : int
-        All floating-point operations; a multiply-add is two.
-    bytes_moved : int
-        Bytes read and written.
-    """
-
-    name: str
-    kind: str
-    layer: str
+    name: str  # unique, with its scopes
+    kind: str  # what it does
+    layer: str  # outermost scope; an operator outside all scopes is a layer of its own, called by its name
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    multiply_adds: int = 0
-    flops: int = 0
-    bytes_moved: int = 0
+    multiply_adds: int = 0  # in matrix products and convolutions, as publications count them
+    flops: int = 0  # all floating-point operations; a multiply-add is two
+    bytes_moved: int = 0  # read and written
 
 
 class GraphBuilder:
@@ -247,10 +221,6 @@ class GraphBuilder:
             Otherwise parameters belong to their users, as states always do.
         name, source, attributes
             Of the graph; the attributes gain `flops`, `multiply_adds` and `parameter_count`.
-
-        Returns
-        -------
-        ComputationGraph
         """
         hidden = (_STATE,) if weights_as_nodes else (*_HELD, _STATE)
         kept = [v for v, operator in enumerate(self.operators) if operator.kind not in hidden]

@@ -17,17 +17,8 @@ __all__ = ["merge_layers"]
 def merge_layers(graph: ComputationGraph, operators: Sequence[Operator]) -> ComputationGraph:
     """Merge the nodes of each layer; work and parameters of a layer are the sums of its operators'.
 
-    Parameters
-    ----------
-    graph : ComputationGraph
-        At operator level.
-    operators : sequence of Operator
-        The record that the graph was made from.
-
-    Returns
-    -------
-    ComputationGraph
-        Its nodes are called by their layers; tensors inside a layer are gone.
+    The operators are the record that the graph was made from. The new nodes are called by their layers; tensors inside
+    a layer are gone.
 
     Raises
     ------

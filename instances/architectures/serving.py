@@ -28,18 +28,10 @@ _OF_CACHES = ("context", "kv_bytes")
 
 @dataclass(frozen=True)
 class Cache:
-    """Keys and values that each layer of a served decoder keeps.
+    """Keys and values that each layer of a served decoder keeps."""
 
-    Parameters
-    ----------
-    context : int
-        Tokens that are kept of each sequence, those that are being computed included.
-    element_bytes : int
-        Width of an element [bytes].
-    """
-
-    context: int
-    element_bytes: int
+    context: int  # tokens that are kept of each sequence, those that are being computed included
+    element_bytes: int  # width of an element [bytes]
 
 
 def served_dims(defaults: Mapping[str, Dim], given: Mapping[str, Dim]) -> dict[str, Dim]:

@@ -30,15 +30,7 @@ def backward_operators(operators: Sequence[Operator]) -> list[Operator]:
       two activations costs twice its forward multiply-adds, but once if it reads the input of the network, and an
       activation function costs once. Adding up the gradients of one tensor is not counted.
 
-    Parameters
-    ----------
-    operators : sequence of Operator
-        The forward record, in topological order.
-
-    Returns
-    -------
-    list of Operator
-        In topological order; their tensors are numbered as if appended to `operators`.
+    Both records are in topological order; the new tensors are numbered as if appended to `operators`.
     """
     trained = _depends_on_parameters(operators)
     gradients: dict[tuple[int, int], list[Tensor]] = defaultdict(list)

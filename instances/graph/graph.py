@@ -133,10 +133,6 @@ class ComputationGraph(Displayed):
         **attributes
             `names`, `parameters`, `time_unit`, `name`, `source`, `attributes`, `state_bytes` of the graph.
 
-        Returns
-        -------
-        ComputationGraph
-
         Raises
         ------
         InputError

@@ -14,7 +14,7 @@ __all__ = ["merge_graph"]
 def merge_graph(
     graph: ComputationGraph, group: IntArray, precedence: IntArray | None = None
 ) -> tuple[ComputationGraph, IntArray]:
-    """Merge the nodes of each group.
+    """Merge the nodes of each group; an `InputError` says that a cycle would come of it.
 
     Work, parameters and states are summed; tensors with the same producer and the same readers become one, and those
     inside a group are gone. Attributes are dropped.
@@ -33,11 +33,6 @@ def merge_graph(
         Node i is group i.
     anchor : (n',) integers
         A node of each group.
-
-    Raises
-    ------
-    InputError
-        If the merged graph has a cycle.
 
     Examples
     --------

@@ -20,42 +20,23 @@ _MOST_NODES = 20_000
 
 @dataclass(frozen=True)
 class Summary:
-    """What `mtpp import` prints about a graph.
-
-    Parameters
-    ----------
-    name, source : str
-    nodes, edges : int
-        An edge is a pair (tensor, consumer).
-    work : float
-        Of all nodes [`time_unit`].
-    time_unit : str
-    param_bytes, state_bytes, tensor_bytes : float
-        Of all parameters, shared ones once, of all that nodes keep, and of all tensors that are read [bytes].
-    width : int or None
-        Size of the widest antichain, that is of the largest set of nodes none of which waits for another; None for a
-        graph of more than 20 000 nodes.
-    heaviest_node : str
-        Name of a node with the most work.
-    heaviest_work : float
-        Its work, below which no bottleneck goes.
-    attributes : dict
-        Those of the graph: what its reader could not price, among others.
-    """
+    """What `mtpp import` prints about a graph."""
 
     name: str
     source: str
     nodes: int
-    edges: int
-    work: float
+    edges: int  # pairs (tensor, consumer)
+    work: float  # of all nodes [`time_unit`]
     time_unit: str
-    param_bytes: float
-    state_bytes: float
-    tensor_bytes: float
+    param_bytes: float  # of all parameters, shared ones once [bytes]
+    state_bytes: float  # of all that nodes keep [bytes]
+    tensor_bytes: float  # of all tensors that are read [bytes]
+    # Size of the widest antichain, that is of the largest set of nodes none of which waits for another; None for a
+    # graph of more than 20 000 nodes.
     width: int | None
-    heaviest_node: str
-    heaviest_work: float
-    attributes: dict[str, Any]
+    heaviest_node: str  # name of a node with the most work
+    heaviest_work: float  # its work, below which no bottleneck goes
+    attributes: dict[str, Any]  # those of the graph: what its reader could not price, among others
 
 
 def summarise(graph: ComputationGraph) -> Summary:

@@ -44,19 +44,10 @@ def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: in
 
 
 def overflow_bytes(instance: Instance, block: IntArray, order: IntArray) -> FloatArray:
-    """What the parameters, states and activations of each block exceed the memory by, summed without rounding.
+    """(k,) bytes by which parameters, states and activations of each block exceed the memory; 0 where it suffices.
 
-    An overflow may be a small difference of large numbers, of which a sum of floats would leave nothing.
-
-    Parameters
-    ----------
-    instance : Instance
-    block, order : (n,) integers
-
-    Returns
-    -------
-    (k,) floats
-        Bytes; 0 where the memory suffices.
+    They are summed without rounding: an overflow may be a small difference of large numbers, of which a sum of floats
+    would leave nothing.
     """
     graph, platform = instance.graph, instance.platform
     k, buffer = platform.k, platform.activation_buffer

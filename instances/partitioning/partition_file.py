@@ -40,13 +40,7 @@ def partition_document(partition: Partition) -> dict[str, Any]:
 
 
 def save_partition(partition: Partition, path: str | Path) -> None:
-    """Write a partition file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Write a partition file; an `InputError` says why it cannot be written."""
     write_json(path, partition_document(partition))
 
 

@@ -20,16 +20,7 @@ _PLATFORM = ("k", "bandwidth", "memory", "activation_buffer")
 
 @dataclass(frozen=True)
 class Stated:
-    """A partition as a file states it; nothing is checked yet.
-
-    Parameters
-    ----------
-    block, order : tuple of int
-    platform : Platform
-    graph_hash : str
-    bottleneck : float
-    stages : tuple of tuple of str
-    """
+    """A partition as a file states it; nothing is checked yet."""
 
     block: tuple[int, ...]
     order: tuple[int, ...]
@@ -41,14 +32,7 @@ class Stated:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate(Envelope):
-    """A certificate of a partition as a file states it: a question, and claims that nobody has checked yet.
-
-    Parameters
-    ----------
-    instance : Instance
-    graph_hash : str
-    partition : Stated, optional
-    """
+    """A certificate of a partition as a file states it: a question, and claims that nobody has checked yet."""
 
     instance: Instance
     graph_hash: str
@@ -56,16 +40,6 @@ class Certificate(Envelope):
 
     answer_name: ClassVar[str] = "partition"
     cost_name: ClassVar[str] = "bottleneck"
-
-    @property
-    def label(self) -> str:
-        """Name, blocks and graph."""
-        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
-
-    @property
-    def time_unit(self) -> str:
-        """Of the work."""
-        return self.instance.time_unit
 
 
 def read_certificate(path: str | Path) -> Certificate:

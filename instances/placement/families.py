@@ -38,19 +38,12 @@ _ENAS = "Pham et al., Efficient neural architecture search via parameter sharing
 
 @dataclass(frozen=True)
 class PlacementFamily:
-    """Similar graphs, one for each seed.
+    """Similar graphs, one for each seed."""
 
-    Parameters
-    ----------
-    name, summary, reference : str
-        Name to ask for, one line about it, and where the networks come from.
-    network : callable
-        ``network(step, rng, large)`` records a random member.
-    """
-
-    name: str
-    summary: str
-    reference: str
+    name: str  # to ask for
+    summary: str  # one line
+    reference: str  # where the networks come from
+    # ``network(step, rng, large)`` records a random member.
     network: Callable[[_TrainingStep, np.random.Generator, bool], None]
 
     def graph(self, seed: int, *, large: bool = False) -> ComputationGraph:

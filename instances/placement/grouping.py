@@ -34,35 +34,18 @@ _PER_NODE = ("lane", "layer")
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """A graph of groups, and which group holds each node.
-
-    Parameters
-    ----------
-    original, graph : ComputationGraph
-        Before and after; a group is called by the heaviest of its nodes.
-    group : (n,) integers
-        Node of `graph` that holds each node of `original`.
-    """
+    """A graph of groups, and which group holds each node."""
 
     original: ComputationGraph
-    graph: ComputationGraph
-    group: IntArray
+    graph: ComputationGraph  # of the groups; a group is called by the heaviest of its nodes
+    group: IntArray  # (n,): node of `graph` that holds each node of `original`
 
 
 def group_nodes(graph: ComputationGraph, groups: int = GROUPS) -> Grouping:
-    """Merge nodes until at most `groups` are left, or none has a neighbour.
+    """Merge nodes until at most `groups`, 1 or more, are left, or none has a neighbour.
 
-    Parameters
-    ----------
-    graph : ComputationGraph
-    groups : int
-        At least 1.
-
-    Returns
-    -------
-    Grouping
-        The attributes ``lane`` and ``layer`` (see `node_layers`) of a group are those of its heaviest node; other
-        attributes are kept.
+    The attributes ``lane`` and ``layer`` (see `node_layers`) of a group are those of its heaviest node; other
+    attributes are kept.
     """
     if graph.n <= groups:
         return Grouping(graph, graph, np.arange(graph.n))

@@ -36,13 +36,7 @@ def placement_document(placement: Placement) -> dict[str, Any]:
 
 
 def save_placement(placement: Placement, path: str | Path) -> None:
-    """Write a placement file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Write a placement file; an `InputError` says why it cannot be written."""
     write_json(path, placement_document(placement))
 
 

@@ -24,40 +24,17 @@ _INSTANCE = ("graph", "devices", "bandwidth", "memory", "node_gap", "transfer_ga
 
 @dataclass(frozen=True, kw_only=True)
 class StatedPlacement(Envelope):
-    """A placement as a file states it: a question, devices, and claims that nobody has checked yet.
-
-    Parameters
-    ----------
-    instance : PlacementInstance
-    device : tuple of int
-    sequence : tuple of int
-        Nodes in the order in which they start.
-    peak_memory : tuple of float
-    nodes : tuple of tuple of str
-        Names of the nodes on each device.
-    copies : mapping of str to object
-        What the file says once more of its question.
-    """
+    """A placement as a file states it: a question, devices, and claims that nobody has checked yet."""
 
     instance: PlacementInstance
     device: tuple[int, ...]
-    sequence: tuple[int, ...]
+    sequence: tuple[int, ...]  # nodes in the order in which they start
     peak_memory: tuple[float, ...]
-    nodes: tuple[tuple[str, ...], ...]
-    copies: dict[str, object]
+    nodes: tuple[tuple[str, ...], ...]  # names of the nodes on each device
+    copies: dict[str, object]  # what the file says once more of its question
 
     answer_name: ClassVar[str] = "placement"
     cost_name: ClassVar[str] = "step time"
-
-    @property
-    def label(self) -> str:
-        """Devices and graph."""
-        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
-
-    @property
-    def time_unit(self) -> str:
-        """Of the work."""
-        return self.instance.time_unit
 
 
 def question_document(instance: PlacementInstance) -> dict[str, Any]:

@@ -46,22 +46,12 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When each node runs and each transfer moves, from 0 and in the time unit of the work.
+    """When each node runs and each transfer moves, from 0 and in the time unit of the work."""
 
-    Parameters
-    ----------
-    start, end : (n,) floats
-        Of each node.
-    transfers : tuple of Transfer
-        In the order of their start.
-    sequence : tuple of int
-        Nodes in the order of their start.
-    """
-
-    start: FloatArray
-    end: FloatArray
-    transfers: tuple[Transfer, ...]
-    sequence: tuple[int, ...]
+    start: FloatArray  # (n,): of each node
+    end: FloatArray  # (n,): of each node
+    transfers: tuple[Transfer, ...]  # in the order of their start
+    sequence: tuple[int, ...]  # nodes in the order of their start
 
 
 def run(instance: PlacementInstance, device: IntArray) -> Timeline:

@@ -17,18 +17,12 @@ __all__ = ["LinkSpeeds", "fastest_speeds", "speeds_along"]
 
 
 class LinkSpeeds(NamedTuple):
-    """Bandwidths that planners ask for; devices are named by their places 0 … V - 1 in an order [bytes/s].
+    """Bandwidths that planners ask for; devices are named by their places 0 … V - 1 in an order [bytes/s]."""
 
-    Parameters
-    ----------
-    within : (V + 1, V + 1) floats
-        ``within[i, r]``: slowest link among the r devices before place i; infinite for r < 2.
-    forth, back : (V + 1, V + 1, V + 1) floats
-        ``forth[i, q, r]``: slowest link from the q devices before place i to the r devices from place i on, and
-        ``back[i, q, r]`` the other way.
-    """
-
+    # (V + 1, V + 1): ``within[i, r]`` is the slowest link among the r devices before place i; infinite for r < 2.
     within: FloatArray
+    # (V + 1, V + 1, V + 1): ``forth[i, q, r]`` is the slowest link from the q devices before place i to the r devices
+    # from place i on, and ``back[i, q, r]`` the other way.
     forth: FloatArray
     back: FloatArray
 

@@ -30,21 +30,12 @@ _FRONT = 16
 
 
 class ZPoints(NamedTuple):
-    """Ways to end a plan that no other dominates.
+    """Ways to end a plan that no other dominates."""
 
-    Parameters
-    ----------
-    first : (p,) integers
-        Points that begin with the first layer, by rising Z.
-    value : (p,) floats
-        Z of each of them [s].
-    links : (q, 4) integers
-        Of every point: place of its first device, layer after its first stage, replicas of that stage, and the point
-        that follows it, or -1.
-    """
-
-    first: IntArray
-    value: FloatArray
+    first: IntArray  # (p,): points that begin with the first layer, by rising Z
+    value: FloatArray  # (p,): Z of each of them [s]
+    # (q, 4): of every point the place of its first device, layer after its first stage, replicas of that stage, and the
+    # point that follows it, or -1.
     links: IntArray
 
     def stages(self, point: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:

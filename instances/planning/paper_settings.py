@@ -97,23 +97,12 @@ TESTBEDS: dict[str, Callable[[], Cluster]] = {
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A row of Table II, with its layers from the parametric architectures.
+    """A row of Table II, with its layers from the parametric architectures."""
 
-    Parameters
-    ----------
-    name : str
-        Of the architecture.
-    microbatches : int
-    samples : mapping of str to int
-        Samples of a microbatch on each testbed.
-    dims : mapping of str to int
-        Further dimensions of the architecture.
-    """
-
-    name: str
+    name: str  # of the architecture
     microbatches: int
-    samples: Mapping[str, int]
-    dims: Mapping[str, int]
+    samples: Mapping[str, int]  # of a microbatch on each testbed
+    dims: Mapping[str, int]  # further dimensions of the architecture
 
     def instance(self, testbed: str) -> TrainingInstance:
         """The training of this model on a testbed.

@@ -108,13 +108,7 @@ def read_chain(path: str | Path) -> LayerChain:
 
 
 def save_chain(chain: LayerChain, path: str | Path) -> None:
-    """Write a chain file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Write a chain file; an `InputError` says why it cannot be written."""
     write_json(path, chain_document(chain))
 
 
@@ -133,13 +127,7 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def save_cluster(cluster: Cluster, path: str | Path) -> None:
-    """Write a cluster as JSON.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Write a cluster as JSON; an `InputError` says why it cannot be written."""
     write_json(path, cluster_document(cluster))
 
 
@@ -185,13 +173,7 @@ def operations_document(schedule: Schedule) -> dict[str, list[str]]:
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
-    """Write a plan file.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be written.
-    """
+    """Write a plan file; an `InputError` says why it cannot be written."""
     write_json(path, plan_document(plan))
 
 

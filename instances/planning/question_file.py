@@ -46,17 +46,11 @@ def chain_document(chain: LayerChain) -> dict[str, Any]:
 
 
 def chain_from_document(document: Value, name: str = "chain") -> LayerChain:
-    """Build a chain from its JSON document.
+    """Build a chain from its JSON document; `name` is for one that has none.
 
     Each entry of ``layers`` has ``forward`` and ``backward`` [s], and may have ``name``, ``param_bytes``,
     ``stored_bytes``, and ``forward_bytes`` and ``backward_bytes`` between it and the next layer; sizes default to 0,
     ``stored_bytes`` to the activations of the layer before.
-
-    Parameters
-    ----------
-    document : Value
-    name : str
-        Where the document has none.
 
     Raises
     ------
@@ -101,16 +95,10 @@ def cluster_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def cluster_from_document(document: Value, name: str = "cluster") -> Cluster:
-    """Build a cluster from its JSON document.
+    """Build a cluster from its JSON document; `name` is for one that has none.
 
     It has ``servers``, the devices of each, and either ``bandwidth``, V rows of V numbers, or ``within`` and
     ``between``, as in `Cluster.of_servers`. All in bytes/s.
-
-    Parameters
-    ----------
-    document : Value
-    name : str
-        Where the document has none.
 
     Raises
     ------

@@ -23,25 +23,13 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a schedule.
+    """One operation of a schedule."""
 
-    Parameters
-    ----------
-    kind : str
-        ``forward``, ``backward``, ``send`` (activations), ``return`` (gradients) or ``allreduce``.
-    stage : int
-        Stage that computes; for a transfer, the stage before the channel.
-    microbatch : int, optional
-        None for an AllReduce.
-    start, end : float
-        Seconds from the start of the iteration.
-    """
-
-    kind: str
-    stage: int
-    microbatch: int | None
-    start: float
-    end: float
+    kind: str  # ``forward``, ``backward``, ``send`` (activations), ``return`` (gradients) or ``allreduce``
+    stage: int  # that computes; for a transfer, the stage before the channel
+    microbatch: int | None  # None for an AllReduce
+    start: float  # seconds from the start of the iteration
+    end: float  # likewise
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -22,46 +22,27 @@ _STAGE = ("layers", "devices", "forward", "backward", "allreduce")
 
 @dataclass(frozen=True)
 class StatedStage:
-    """A stage as a file states it.
+    """A stage as a file states it."""
 
-    Parameters
-    ----------
-    layers, devices : tuple of str
-        First and last layer, and all devices, by name.
-    forward, backward, allreduce : float
-        Seconds.
-    """
-
-    layers: tuple[str, ...]
-    devices: tuple[str, ...]
-    forward: float
-    backward: float
-    allreduce: float
+    layers: tuple[str, ...]  # names of the first and the last one
+    devices: tuple[str, ...]  # names of all of them
+    forward: float  # seconds
+    backward: float  # seconds
+    allreduce: float  # seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatedPlan(Envelope):
-    """A plan as a file states it: a question, stages, and claims that nobody has checked yet.
-
-    Parameters
-    ----------
-    instance : TrainingInstance
-    cuts : tuple of int
-    devices : tuple of tuple of int
-    stage_orders, channel_orders : tuple of str
-        In which order each stage and each channel works: "f" is forward, "b" backward.
-    stages : tuple of StatedStage
-    copies : mapping of str to object
-        What the file says once more of its question.
-    """
+    """A plan as a file states it: a question, stages, and claims that nobody has checked yet."""
 
     instance: TrainingInstance
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
+    # In which order each stage and each channel works: "f" is forward, "b" backward.
     stage_orders: tuple[str, ...]
     channel_orders: tuple[str, ...]
     stages: tuple[StatedStage, ...]
-    copies: dict[str, object]
+    copies: dict[str, object]  # what the file says once more of its question
 
     answer_name: ClassVar[str] = "plan"
     cost_name: ClassVar[str] = "time"
@@ -70,11 +51,6 @@ class StatedPlan(Envelope):
     def label(self) -> str:
         """Chain, cluster and setting."""
         return f"{self.instance.label}, key {self.instance.key}"
-
-    @property
-    def time_unit(self) -> str:
-        """Seconds."""
-        return self.instance.time_unit
 
 
 def plan_from_document(document: Value) -> StatedPlan:

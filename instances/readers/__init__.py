@@ -32,30 +32,17 @@ _BINARY_HEAD = 4096
 
 @dataclass(frozen=True)
 class Reader:
-    """One file format.
+    """One file format."""
 
-    Parameters
-    ----------
-    name, summary : str
-        Name to ask for, and one line about the format.
-    read : callable
-        From the path to the graph.
-    recognises : callable
-        Whether the text of a file looks like this format; of a binary format, whether the first bytes do.
-    read_costs : callable, optional
-        As `read`, for formats that hold a cost of their own for each edge, to be used with bandwidth 1.
-    suffix : str
-        Of the files of a binary format.
-    options : tuple of str
-        Which of the keywords dims, training, device, cost, input_work and time_unit `read` takes.
-    """
-
-    name: str
-    summary: str
-    read: Callable[..., ComputationGraph]
+    name: str  # to ask for
+    summary: str  # one line
+    read: Callable[..., ComputationGraph]  # from the path to the graph
+    # Whether the text of a file looks like this format; of a binary format, whether the first bytes do.
     recognises: Callable[..., bool]
+    # As `read`, for formats that hold a cost of their own for each edge, to be used with bandwidth 1.
     read_costs: Callable[[str | Path], ComputationGraph] | None = None
-    suffix: str = ""
+    suffix: str = ""  # of the files of a binary format
+    # Which of the keywords dims, training, device, cost, input_work and time_unit `read` takes.
     options: tuple[str, ...] = ()
 
 
@@ -154,10 +141,6 @@ def load_graph(
     time_unit : {"s", "ms", "us"}, optional
         Of the times of a format that has no unit, which `piper` and `dot` are; by default seconds, with a warning if
         the work is too much for that.
-
-    Returns
-    -------
-    ComputationGraph
 
     Raises
     ------

@@ -38,7 +38,7 @@ def recognises_dot(text: str) -> bool:
 
 
 def read_dot(path: str | Path, time_unit: str = "s") -> ComputationGraph:
-    """Read a weighted graph.
+    """Read a weighted graph; its work is in seconds.
 
     Edges that leave one node with the same weight are one tensor; with different weights they are several.
 
@@ -47,11 +47,6 @@ def read_dot(path: str | Path, time_unit: str = "s") -> ComputationGraph:
     path : path of a text file
     time_unit : {"s", "ms", "us"}
         Of the weights of nodes.
-
-    Returns
-    -------
-    ComputationGraph
-        Work in seconds.
 
     Raises
     ------

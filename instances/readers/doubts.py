@@ -28,11 +28,7 @@ _GUESSED = {
 def with_doubts(graph: ComputationGraph, remedy: str = "") -> ComputationGraph:
     """The graph with all that may be wrong in its attribute ``warnings``, if there is anything.
 
-    Parameters
-    ----------
-    graph : ComputationGraph
-    remedy : str
-        What to do where the work is too much to be in seconds; empty if its unit is not in question.
+    The remedy is what to do where the work is too much to be in seconds; it is empty if the unit is not in question.
     """
     found = list(graph.attributes.get("warnings", ()))
     for key, label in _GUESSED.items():

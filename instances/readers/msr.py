@@ -51,10 +51,6 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
         work is in milliseconds. Layer profiles give ``cost`` in seconds and operator profiles in milliseconds;
         the optima published for both take it as it stands.
 
-    Returns
-    -------
-    ComputationGraph
-
     Raises
     ------
     InputError

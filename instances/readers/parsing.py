@@ -82,21 +82,9 @@ def links_of(edges: Value, index: dict[int, int], size: str) -> list[tuple[int, 
 def outputs_by_size(
     links: Iterable[tuple[int, int, float]], n: int
 ) -> tuple[list[tuple[int, int, int]], list[list[float]]]:
-    """Tensors of a format that gives a size to each edge.
+    """Edges and output bytes, as `ComputationGraph.from_edges` takes them, of links (u, v, bytes) between n nodes.
 
     Edges that leave one node with the same size are one tensor; with different sizes they are several.
-
-    Parameters
-    ----------
-    links : iterable of (u, v, bytes)
-    n : int
-        Number of nodes.
-
-    Returns
-    -------
-    edges : list of (u, v, output)
-    outputs : list of length n
-        Bytes of each output of each node, as `ComputationGraph.from_edges` takes them.
     """
     outputs: list[dict[float, int]] = [{} for _ in range(n)]
     edges = [(u, v, outputs[u].setdefault(size, len(outputs[u]))) for u, v, size in links]

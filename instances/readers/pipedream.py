@@ -47,10 +47,6 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
         Whether Input nodes take their time or none, as for PipeDream, which drops their tensors as well; this matters
         only where several nodes read one. By default they keep it, and if they have any, that is a warning.
 
-    Returns
-    -------
-    ComputationGraph
-
     Raises
     ------
     InputError

@@ -27,7 +27,7 @@ def recognises_piper(text: str) -> bool:
 def read_piper(
     path: str | Path, degree: int = 1, configuration: str = "vanilla", time_unit: str = "s"
 ) -> ComputationGraph:
-    """Read a training workload, forward and backward pass.
+    """Read a training workload, forward and backward pass; its work is in seconds.
 
     A tensor has twice the ``communicationCost`` of its edges, as in Piper's own cost: once for the activation and
     once for its gradient. Edges that leave one node with the same cost are one tensor.
@@ -41,11 +41,6 @@ def read_piper(
         Id of the way to run every node; "activation recomp" in the published files recomputes activations.
     time_unit : {"s", "ms", "us"}
         Of the times in the file.
-
-    Returns
-    -------
-    ComputationGraph
-        Work in seconds.
 
     Raises
     ------

@@ -16,38 +16,17 @@ __all__ = ["Algorithm"]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A lower bound that is computed by a procedure of its own.
-
-    Parameters
-    ----------
-    name, summary, reference : str
-        As of a `Formulation`.
-    run : callable
-        Maps a partition of the instance, the better the faster, and controls to a result.
-    exact : bool
-        Whether its bound is the optimum when it runs to its end.
-    """
+    """A lower bound that is computed by a procedure of its own; its name, summary and reference are for people."""
 
     name: str
     summary: str
     reference: str
-    run: Callable[[Partition, Controls], Result]
-    exact: bool = False
+    run: Callable[[Partition, Controls], Result]  # of a partition of the instance, the better the faster
+    exact: bool = False  # whether the bound is the optimum when it runs to its end
     is_bound: ClassVar[bool] = True
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
-        """Run; without a start, the partition counts only if the algorithm has found it.
-
-        Parameters
-        ----------
-        instance : Instance
-        start : Partition, optional
-        controls : Controls
-
-        Returns
-        -------
-        Result
-        """
+        """Run; without a start, the partition counts only if the algorithm has found it."""
         begin = time.monotonic()
         result = replace(self.run(start or one_block(instance), controls), seconds={"solve": time.monotonic() - begin})
         return result if start is not None or self.exact else replace(result, answer=None)

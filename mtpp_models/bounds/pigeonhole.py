@@ -41,17 +41,8 @@ _ROWS = 16
 def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
     """The best of *simple*, *pinned* and what k + 1 nodes prove that cost a lot in pairs.
 
-    Parameters
-    ----------
-    start : Partition
-        A known partition; cuts stop at its bottleneck.
-    deadline : Deadline, optional
-        Where it passes, only the pairs so far count.
-
-    Returns
-    -------
-    Result
-        The bound's witness names the nodes. If they prove no more than *simple* or *pinned*, it is the result of that.
+    The bound's witness names the nodes. If they prove no more than *simple* or *pinned*, it is the result of that. Cuts
+    stop at the bottleneck of the start; once the deadline has passed, only the pairs so far count.
     """
     deadline = deadline or Deadline()
     instance, size = start.instance, start.instance.k + 1

@@ -20,24 +20,11 @@ PINNED = "pinned"
 
 
 def pinned(start: Partition, deadline: Deadline | None = None) -> Result:
-    """The largest of the minimum cuts around single nodes.
+    """The largest of the minimum cuts around single nodes; the bound's witness names the node.
 
-    Parameters
-    ----------
-    start : Partition
-        A known partition; cuts stop at its bottleneck.
-    deadline : Deadline, optional
-        Where it passes, the largest cut so far is the bound.
-
-    Returns
-    -------
-    Result
-        Its bound's witness names the node.
-
-    Notes
-    -----
-    Where the cheapest set around v is convex, it lies within reach of each of its other nodes w, so that
-    L({w}) is no larger and needs no cut.
+    Cuts stop at the bottleneck of the start; once the deadline has passed, the largest cut so far is the bound. Where
+    the cheapest set around v is convex, it lies within reach of each of its other nodes w, so that L({w}) is no larger
+    and needs no cut.
     """
     deadline = deadline or Deadline()
     value, node, finished = 0.0, 0, True

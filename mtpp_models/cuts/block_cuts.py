@@ -29,18 +29,10 @@ UNIT = 2**36
 
 
 class Cut(NamedTuple):
-    """Lower bound on the cost of some blocks, and the cheapest node set that the cut found.
+    """Lower bound on the cost of some blocks, and the cheapest node set that the cut found."""
 
-    Parameters
-    ----------
-    cost : float
-        In the time unit of the work, rounded down; the cutoff if that is smaller.
-    nodes : (n,) booleans
-        A set of that cost; empty if it costs the cutoff or more.
-    """
-
-    cost: float
-    nodes: BoolArray
+    cost: float  # in the time unit of the work, rounded down; the cutoff if that is smaller
+    nodes: BoolArray  # (n,): a set of that cost; empty if it costs the cutoff or more
 
 
 class BlockCuts:
@@ -83,19 +75,7 @@ class BlockCuts:
         return self.cut(nodes, without).cost
 
     def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
-        """Cut around the nodes and all between them.
-
-        Parameters
-        ----------
-        nodes : iterable of int
-            At least one.
-        without : int, optional
-            A node that the block must not hold.
-
-        Returns
-        -------
-        Cut
-        """
+        """Cut around the nodes, at least one, and all between them; the block must not hold `without`."""
         given = list(nodes)
         before: BoolArray = np.asarray(self.reach_back[given].any(axis=0))
         behind: BoolArray = np.asarray(self.reach[given].any(axis=0))

@@ -18,11 +18,7 @@ _SEEDS = 20
 def core(adjacent: BoolArray, degree: int) -> BoolArray:
     """(n,) the largest set of nodes that each have at least `degree` neighbours in it.
 
-    Parameters
-    ----------
-    adjacent : (n, n) booleans
-        Symmetric, without loops.
-    degree : int
+    `adjacent`, (n, n), is symmetric and without loops.
     """
     n = len(adjacent)
     inside = np.ones(n, dtype=np.bool_)
@@ -49,19 +45,9 @@ def core(adjacent: BoolArray, degree: int) -> BoolArray:
 
 @compiled
 def find_clique(adjacent: BoolArray, size: int) -> IntArray | None:
-    """A clique of `size` nodes, at least 1; None if none is found.
+    """(size,) a clique of `size` nodes, at least 1; None if none is found.
 
-    From each of the nodes with most neighbours, add the node that leaves most candidates.
-
-    Parameters
-    ----------
-    adjacent : (n, n) booleans
-        Symmetric, without loops.
-    size : int
-
-    Returns
-    -------
-    (size,) integers or None
+    From each of the nodes with most neighbours, add the node that leaves most candidates. `adjacent` is as for `core`.
     """
     n = len(adjacent)
     inside = core(adjacent, size - 1)

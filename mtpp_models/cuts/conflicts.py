@@ -24,6 +24,8 @@ __all__ = ["conflicts"]
 def conflicts(instance: Instance, cutoff: float, deadline: Deadline | None = None) -> IntArray:
     """All pairs of nodes that partitions with a bottleneck below `cutoff` put into different blocks by this proof.
 
+    Pairs (u, v), the rows of (c, 2) integers, have u < v and are sorted.
+
     Parameters
     ----------
     instance : Instance
@@ -31,11 +33,6 @@ def conflicts(instance: Instance, cutoff: float, deadline: Deadline | None = Non
         T, positive.
     deadline : Deadline, optional
         Soon after it, return the pairs that were found.
-
-    Returns
-    -------
-    (c, 2) integers
-        Pairs (u, v) with u < v, sorted.
 
     Examples
     --------

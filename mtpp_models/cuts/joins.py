@@ -28,18 +28,7 @@ __all__ = ["join"]
 
 
 def join(instance: Instance, cutoff: float) -> Contraction:
-    """Merge the ends of all edges that partitions with a bottleneck below `cutoff` do not cut.
-
-    Parameters
-    ----------
-    instance : Instance
-    cutoff : float
-        T, positive.
-
-    Returns
-    -------
-    Contraction
-    """
+    """Merge the ends of all edges that partitions with a bottleneck below `cutoff`, T > 0, do not cut."""
     cuts = BlockCuts(instance, cutoff)
     edges = np.unique(instance.graph.edges, axis=0)
     u, v = edges.T

@@ -29,27 +29,14 @@ _FORWARD, _BACKWARD = 1, 2
 
 
 class FlowNetwork(NamedTuple):
-    """Arcs in compressed rows, each beside its reverse; the nodes of the graph come first.
+    """Arcs in compressed rows, each beside its reverse; the nodes of the graph come first."""
 
-    Parameters
-    ----------
-    start : (N + 1,) integers
-        The arcs of node v are ``start[v]`` to ``start[v + 1]``.
-    head, mate : (a,) integers
-        Where each arc leads, and its reverse.
-    along : (a,) integers
-        1 where an edge of the graph leads the same way, 2 where one leads back, else 0.
-    capacity : (a,) integers
-    drain : (N,) integers
-        Capacity from each node to the sink.
-    """
-
-    start: IntArray
-    head: IntArray
-    mate: IntArray
-    along: NDArray[np.int8]
-    capacity: IntArray
-    drain: IntArray
+    start: IntArray  # (N + 1,): the arcs of node v are ``start[v]`` to ``start[v + 1]``
+    head: IntArray  # (a,): where each arc leads
+    mate: IntArray  # (a,): the reverse of each arc
+    along: NDArray[np.int8]  # (a,): 1 where an edge of the graph leads the same way, 2 where one leads back, else 0
+    capacity: IntArray  # (a,)
+    drain: IntArray  # (N,): capacity from each node to the sink
 
     @classmethod
     def of(
@@ -114,10 +101,6 @@ def augment(
     limit : int
     reached : (N,) booleans
         Set to the source side of the smallest minimum cut, if less than `limit` was pushed.
-
-    Returns
-    -------
-    int
     """
     start, head, mate, along = network.start, network.head, network.mate, network.along
     level = np.full(len(drain), -1, dtype=np.int64)
@@ -203,12 +186,7 @@ def _is_open(a: int, w: int, residual: IntArray, along: NDArray[np.int8], before
 def reachability(start: IntArray, after: IntArray, order: IntArray) -> BoolArray:
     """(n, n) booleans: whether a path, maybe of no edge, leads from the row to the column.
 
-    Parameters
-    ----------
-    start, after : integers
-        Compressed rows of the successors.
-    order : (n,) integers
-        A topological order.
+    The successors are compressed rows; the order, (n,), is topological.
     """
     n = len(order)
     reach = np.zeros((n, n), dtype=np.bool_)

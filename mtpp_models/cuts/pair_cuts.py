@@ -66,16 +66,10 @@ class PairCuts:
 
 
 class Segments(NamedTuple):
-    """What costs of segments need, as plain arrays; compressed rows are pairs (start, values).
+    """What costs of segments need, as plain arrays of whole numbers; compressed rows are pairs (start, values)."""
 
-    Parameters
-    ----------
-    work, time : integers
-        Of nodes and tensors, as whole numbers.
-    """
-
-    work: IntArray
-    time: IntArray
+    work: IntArray  # of nodes
+    time: IntArray  # of tensors
     readers: IntArray
     producer: IntArray
     output_start: IntArray
@@ -102,23 +96,10 @@ class Segments(NamedTuple):
 
 @compiled
 def _clear_segments(arrays: Segments, keys: IntArray, newest: bool, most: int, open_pairs: BoolArray) -> int:
-    """Clear the pairs within all segments of a random topological order that cost at most `most`.
+    """Clear the pairs within all segments of a random topological order that cost at most `most`; how many these are.
 
-    Parameters
-    ----------
-    arrays : Segments
-    keys : (n,) integers
-        Random numbers.
-    newest : bool
-        Take mostly the node that became ready last, so that paths stay together.
-    most : int
-    open_pairs : (n, n) booleans
-        Symmetric; updated.
-
-    Returns
-    -------
-    int
-        Number of pairs cleared.
+    The order comes from the random numbers `keys`, (n,); with `newest` it takes mostly the node that became ready last,
+    so that paths stay together. The open pairs, (n, n), are symmetric.
     """
     n = len(keys)
     order, ready, size = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64), 0
@@ -195,28 +176,11 @@ def _resolve(
     open_pairs: BoolArray,
     cost: IntArray,
 ) -> int:
-    """Cut around the open pairs of u with `first` and later nodes.
+    """Cut around the open pairs of u with `first` and later nodes; the node to go on with, n at the end.
 
-    Parameters
-    ----------
-    network : FlowNetwork
-    reach, reach_back : (n, n) booleans
-    u, first : int
-    budget : int
-        Number of cuts.
-    most : int
-        Pairs that cost at most this are of no interest.
-    limit : int
-        Costs above this count as it.
-    open_pairs : (n, n) booleans
-        Symmetric; pairs that were cut or that lie in a set that costs at most `most` are cleared.
-    cost : (n, n) integers
-        Symmetric; receives the costs above `most`.
-
-    Returns
-    -------
-    int
-        The node to go on with, n at the end.
+    At most `budget` cuts are made. Open pairs and costs, both (n, n) and symmetric, are updated: pairs that were cut or
+    that lie in a set that costs at most `most` are cleared, and costs above `most` are noted, those above `limit` as
+    `limit`.
     """
     n, size = len(reach), len(network.drain)
     reached = np.empty(size, dtype=np.bool_)

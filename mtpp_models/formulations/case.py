@@ -25,59 +25,29 @@ _INTEGRAL = 1e-4
 
 
 class CaseResult(NamedTuple):
-    """What one case proves, in the time unit of the instance, and its seconds in each phase.
+    """What one case proves, in the time unit of the instance, and its seconds in each phase."""
 
-    Parameters
-    ----------
-    bound : float
-        Proved; infinite where the case is infeasible.
-    found : float
-        No more can be proved: what the solver found when it ran to its end; infinite where it did not.
-    superblock : (n,) array, optional
-        Where the solution puts each node, counted from 0; None where there is none or it is not integral.
-    log : str
-    build, solve : float
-        Seconds.
-    """
-
-    bound: float
-    found: float
+    bound: float  # proved; infinite where the case is infeasible
+    found: float  # no more can be proved: what the solver found when it ran to its end; infinite where it did not
+    # (n,): where the solution puts each node, counted from 0; None where there is none or it is not integral.
     superblock: IntArray | None
     log: str
-    build: float
-    solve: float
+    build: float  # seconds
+    solve: float  # seconds
 
 
 @dataclass(frozen=True)
 class Case:
-    """One Pyomo model.
+    """One Pyomo model."""
 
-    Parameters
-    ----------
-    name : str
-        Unique in its formulation.
-    build : callable
-        Makes the model. Its variable ``y[v, b]`` says that node v lies in (super)block b or before.
-    superblock : callable
-        Maps a partition to the (super)block of each node, counted from 1.
-    """
-
-    name: str
-    build: Callable[[], pyo.ConcreteModel]
-    superblock: Callable[[Partition], IntArray]
+    name: str  # unique in its formulation
+    build: Callable[[], pyo.ConcreteModel]  # its variable ``y[v, b]``: node v lies in (super)block b or before
+    superblock: Callable[[Partition], IntArray]  # (super)block of each node of a partition, counted from 1
 
     def model(self, start: Partition | None = None, *, relaxation: bool = False) -> pyo.ConcreteModel:
         """Build the model, with a warm start in ``y``; the solver completes the other variables.
 
-        Parameters
-        ----------
-        start : Partition, optional
-        relaxation : bool
-            Whether to relax the integer variables; then there is no start.
-
-        Returns
-        -------
-        pyomo.environ.ConcreteModel
+        The relaxation has no integer variables and no start.
         """
         model = self.build()
         if relaxation:
@@ -100,10 +70,6 @@ class Case:
         controls : Controls
         start : Partition, optional
             Warm start.
-
-        Returns
-        -------
-        CaseResult
 
         Raises
         ------

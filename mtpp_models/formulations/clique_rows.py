@@ -21,20 +21,11 @@ class CliqueRow(NamedTuple):
 
 
 def successions(apart: BoolArray, reach: BoolArray) -> IntArray:
-    """Pairs (u, v), u before v, that are apart and between which there is no other such pair.
+    """(c, 2) pairs (u, v), u before v, that are apart and between which there is no other such pair.
 
-    Parameters
-    ----------
-    apart : (n, n) booleans
-        Symmetric: which nodes cannot share a block.
-    reach : (n, n) booleans
-        Whether a path, maybe of no edge, leads from the row to the column.
-
-    Returns
-    -------
-    (c, 2) integers
-        If u before a before v, and a and v are apart, then so are u and v, and the rows of (a, v) and of the edges
-        from u to a are as strong together as that of (u, v).
+    If u before a before v, and a and v are apart, then so are u and v, and the rows of (a, v) and of the edges from u
+    to a are as strong together as that of (u, v). `apart`, (n, n) and symmetric, says which nodes cannot share a block;
+    `reach`, (n, n), whether a path, maybe of no edge, leads from the row to the column.
     """
     ordered = apart & reach
     strictly = (reach & ~np.eye(len(reach), dtype=bool)).astype(np.float32)
@@ -45,15 +36,7 @@ def successions(apart: BoolArray, reach: BoolArray) -> IntArray:
 def cliques(apart: BoolArray, wanted: BoolArray) -> list[tuple[int, ...]]:
     """Cliques that together hold the wanted pairs, as far as a greedy search of at most n cliques gets.
 
-    Parameters
-    ----------
-    apart, wanted : (n, n) booleans
-        Symmetric; wanted pairs are apart.
-
-    Returns
-    -------
-    list of tuple of int
-        Each sorted, of two nodes or more.
+    Both matrices, (n, n), are symmetric; wanted pairs are apart. The nodes of a clique, two or more, are sorted.
     """
     found: list[tuple[int, ...]] = []
     left = wanted.copy()

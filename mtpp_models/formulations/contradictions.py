@@ -19,13 +19,7 @@ _TOLERANCE, _PATIENCE = 1e-6, 20.0
 
 
 class ExcludedPartitionError(InputError):
-    """A model that calls itself a bound excludes a partition.
-
-    Parameters
-    ----------
-    excludes : str
-        Which model, and what the partition costs.
-    """
+    """A model that calls itself a bound excludes a partition; `excludes` says which, and what the partition costs."""
 
     def __init__(self, excludes: str) -> None:
         self.excludes = excludes
@@ -35,24 +29,10 @@ class ExcludedPartitionError(InputError):
 def contradiction(
     name: str, cases: Sequence[Case], data: ScaledInstance, solver: str, proved: float, partition: Partition
 ) -> Exception:
-    """What to raise, after looking whether the model admits the partition.
+    """A `SolverFaultError` or, where the model does not admit the partition, an `ExcludedPartitionError` to raise.
 
-    Parameters
-    ----------
-    name : str
-        Of the model.
-    cases : sequence of Case
-        Empty if the model is known to admit the partition.
-    data : ScaledInstance
-        What they are made of.
-    solver : str
-    proved : float
-        What the solver proved, infinite if it found no solution; above the bottleneck of `partition`.
-    partition : Partition
-
-    Returns
-    -------
-    SolverFaultError or ExcludedPartitionError
+    The cases of the model `name` are made of `data`; they are empty if the model is known to admit the partition. What
+    the solver proved is infinite if it found no solution, and above the bottleneck of the partition.
     """
     cost = f"a partition of bottleneck {partition.bottleneck:.6g}"
     if cases and all(_excludes(case, data, partition) for case in cases):

@@ -32,7 +32,7 @@ def exact(
     windows: BlockWindows | None = None,
     stronger: bool = False,
 ) -> pyo.ConcreteModel:
-    """Build the exact model, or that of superblocks.
+    """Build the exact model, or that of superblocks; the objective is the bottleneck in units of `data`.
 
     Parameters
     ----------
@@ -43,11 +43,6 @@ def exact(
         Where nodes may lie.
     stronger : bool
         Whether (9') and (10') stand for (9) and (10).
-
-    Returns
-    -------
-    pyomo.environ.ConcreteModel
-        Its objective is the bottleneck in multiples of the unit of `data`.
     """
     sizes = sizes or (1,) * data.k
     m = pyo.ConcreteModel("exact")

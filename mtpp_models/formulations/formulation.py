@@ -27,26 +27,13 @@ _FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
 
 
 class PreparedModel(NamedTuple):
-    """What solvers shall do.
-
-    Parameters
-    ----------
-    data : ScaledInstance
-    cases : sequence of Case
-        None of them where all is proved.
-    start : Partition, optional
-        Of the instance of `data`.
-    group : (n,) integers
-        The node of that instance which holds each node of the original one.
-    cutoff : float
-        What the cases prove is min(cutoff, their bounds); infinite if the models are as published.
-    """
+    """What solvers shall do."""
 
     data: ScaledInstance
-    cases: Sequence[Case]
-    start: Partition | None
-    group: IntArray
-    cutoff: float = np.inf
+    cases: Sequence[Case]  # none of them where all is proved
+    start: Partition | None  # of the instance of `data`
+    group: IntArray  # (n,): the node of that instance which holds each node of the original one
+    cutoff: float = np.inf  # what the cases prove is min(cutoff, their bounds); infinite if the models are as published
 
 
 @dataclass(frozen=True)
@@ -87,10 +74,6 @@ class Formulation:
             Relative tolerance of the solver.
         deadline : Deadline
             When to stop looking for facts that strengthen the model, roughly.
-
-        Returns
-        -------
-        PreparedModel
 
         Raises
         ------

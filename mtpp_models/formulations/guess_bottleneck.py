@@ -30,18 +30,7 @@ __all__ = ["GUESS_THE_BOTTLENECK", "guess_the_bottleneck"]
 
 
 def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
-    """Build the model in which block r, counted from 1, is the slowest.
-
-    Parameters
-    ----------
-    data : ScaledInstance
-    r : int
-        1 to k.
-
-    Returns
-    -------
-    pyomo.environ.ConcreteModel
-    """
+    """Build the model in which block r, counted from 1, is the slowest."""
     k = data.k
     m = pyo.ConcreteModel(f"guess-the-bottleneck, r = {r}")
     add_assignment(m, data, k=3)

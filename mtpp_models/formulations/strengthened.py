@@ -36,18 +36,10 @@ __all__ = ["Facts", "build", "collect_facts", "contract", "restrict"]
 
 
 class Facts(NamedTuple):
-    """What holds below the cutoff, for superblocks counted from 1.
-
-    Parameters
-    ----------
-    windows : BlockWindows
-    successions : list of (u, v, b)
-        u lies before v, and block b holds at most one of them.
-    cliques : list of CliqueRow
-    """
+    """What holds below the cutoff, for superblocks counted from 1."""
 
     windows: BlockWindows
-    successions: list[tuple[int, int, int]]
+    successions: list[tuple[int, int, int]]  # u lies before v, and block b holds at most one of them
     cliques: list[CliqueRow]
 
     @property

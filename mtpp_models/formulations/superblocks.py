@@ -37,18 +37,10 @@ __all__ = ["EXACT", "SuperblockFormulation", "coarse", "equal_sizes", "merged"]
 
 @dataclass(frozen=True, kw_only=True)
 class SuperblockFormulation(Formulation):
-    """A formulation whose only case is the model of superblocks of some sizes.
+    """A formulation whose only case is the model of superblocks of some sizes."""
 
-    Parameters
-    ----------
-    sizes : callable
-        Maps the number of blocks to the sizes.
-    parts : Strengthening, optional
-        What is added to the model; without it the model is as published.
-    """
-
-    sizes: Callable[[int], tuple[int, ...]]
-    parts: Strengthening | None = None
+    sizes: Callable[[int], tuple[int, ...]]  # maps the number of blocks to the sizes
+    parts: Strengthening | None = None  # what is added to the model; without it the model is as published
 
     def strengthened(self, parts: Strengthening) -> SuperblockFormulation:
         """The same formulation with these parts, called "exact+all" or alike.
@@ -94,16 +86,7 @@ def equal_sizes(k: int, j: int) -> tuple[int, ...]:
 
 
 def coarse(j: int) -> SuperblockFormulation:
-    """The formulation with j superblocks of equal size.
-
-    Parameters
-    ----------
-    j : int
-        At least 1; with more than k superblocks it is the exact model.
-
-    Returns
-    -------
-    SuperblockFormulation
+    """The formulation with j superblocks of equal size; with more than k it is the exact model.
 
     Raises
     ------

@@ -45,10 +45,6 @@ def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> p
         Whether to keep (8).
     cut_io : bool
         Whether to keep the tensors.
-
-    Returns
-    -------
-    pyomo.environ.ConcreteModel
     """
     m = pyo.ConcreteModel(name)
     add_assignment(m, data, k=3)

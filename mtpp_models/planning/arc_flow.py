@@ -58,27 +58,15 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class ReplicationForm:
-    """A formulation of the replication problem.
-
-    Parameters
-    ----------
-    name, summary : str
-    cost : callable
-        What it minimises, W or Z of a plan [s].
-    build : callable
-        Makes the model, whose objective is that cost in units.
-    start : callable
-        Sets the integer variables of a model to the stages of a plan.
-    stages : callable
-        The stages that the variables of a solved model say.
-    """
+    """A formulation of the replication problem."""
 
     name: str
     summary: str
-    cost: Callable[[Plan], float]
-    build: Callable[[ScaledTraining], pyo.ConcreteModel]
+    cost: Callable[[Plan], float]  # what it minimises, W or Z of a plan [s]
+    build: Callable[[ScaledTraining], pyo.ConcreteModel]  # makes the model, whose objective is that cost in units
+    # Sets the integer variables of a model to the stages of a plan.
     start: Callable[[pyo.ConcreteModel, list[Stage]], None]
-    stages: Callable[[pyo.ConcreteModel], list[Stage]]
+    stages: Callable[[pyo.ConcreteModel], list[Stage]]  # the stages that the variables of a solved model say
 
 
 def arc_flow(data: ScaledTraining) -> pyo.ConcreteModel:

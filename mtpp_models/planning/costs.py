@@ -43,23 +43,12 @@ class StageNetwork(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScaledTraining:
-    """The coefficients of the models; times are in multiples of `unit`, so that objectives are near 1.
-
-    Parameters
-    ----------
-    instance : TrainingInstance
-    speeds : LinkSpeeds
-        Bandwidths along the order of the devices; plans use all of them.
-    unit : float
-        Positive [s].
-    ceiling : float
-        In units. Plans that cost more need not be in a model.
-    """
+    """The coefficients of the models; times are in multiples of `unit`, so that objectives are near 1."""
 
     instance: TrainingInstance
-    speeds: LinkSpeeds
-    unit: float
-    ceiling: float
+    speeds: LinkSpeeds  # bandwidths along the order of the devices; plans use all of them
+    unit: float  # positive [s]
+    ceiling: float  # in units; plans that cost more need not be in a model
 
     @property
     def L(self) -> int:  # noqa: N802

@@ -31,19 +31,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Guarantee:
-    """An inequality: `left` is at most `right`.
-
-    Parameters
-    ----------
-    name, statement : str
-    left, right : float
-        Seconds.
-    """
+    """An inequality: `left` is at most `right`."""
 
     name: str
     statement: str
-    left: float
-    right: float
+    left: float  # seconds
+    right: float  # seconds
 
     @property
     def slack(self) -> float:
@@ -75,10 +68,6 @@ def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceil
         Whether plans that leave devices idle count.
     ceiling : float
         The bound is at most that; a known time makes it faster [s].
-
-    Returns
-    -------
-    Bound
 
     Raises
     ------
@@ -116,13 +105,7 @@ def lemma_2(instance: TrainingInstance, workload: float) -> Guarantee:
 def theorem_1(instance: TrainingInstance, time: float, bound: float) -> Guarantee:
     """SPP takes at most (2 + (4 V - 4) / M) (1 + Φ) times as long as any plan on all devices.
 
-    Parameters
-    ----------
-    instance : TrainingInstance
-    time : float
-        Of SPP [s].
-    bound : float
-        Time that no plan on all devices goes below [s].
+    The time is that of SPP, and no plan on all devices goes below the bound, both in seconds.
 
     Raises
     ------

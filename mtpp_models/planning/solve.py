@@ -35,17 +35,10 @@ _FAR = 20.0
 
 @dataclass(frozen=True, eq=False)
 class CostedPlan:
-    """A plan and what a form charges for it.
-
-    Parameters
-    ----------
-    plan : Plan
-    cost : float
-        Computed anew: W, or Z in the makespan form [s].
-    """
+    """A plan and what a form charges for it."""
 
     plan: Plan
-    cost: float
+    cost: float  # computed anew: W, or Z in the makespan form [s]
 
     cost_name: ClassVar[str] = "cost"
 

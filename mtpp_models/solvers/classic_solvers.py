@@ -57,10 +57,6 @@ def run_classic(
     model : pyomo.environ.ConcreteModel
     controls : Controls
 
-    Returns
-    -------
-    SolverOutcome
-
     Raises
     ------
     SolverFaultError
@@ -110,16 +106,7 @@ def run_classic(
 def classic_solver(name: str, controls: Controls | None = None) -> Any:
     """An interface of `pyomo.environ.SolverFactory` whose program ends in time, with all that it started.
 
-    Parameters
-    ----------
-    name : str
-        As Pyomo knows it.
-    controls : Controls, optional
-
-    Returns
-    -------
-    pyomo.opt.OptSolver
-        Its ``version`` and ``solve`` raise `SolverFaultError` where the program hangs or dies.
+    Its ``version`` and ``solve`` raise a `SolverFaultError` where the program hangs or dies.
     """
     solver, controls = pyo.SolverFactory(name), controls or Controls()
     if not isinstance(solver, SystemCallSolver):

@@ -36,17 +36,9 @@ def version() -> str | None:
 
 
 def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
-    """Solve a linear model; the solution, if any, is left in its variables.
+    """Minimise a linear model; the solution, if any, is left in its variables.
 
-    Parameters
-    ----------
-    model : pyomo.environ.ConcreteModel
-        A minimisation. The values of its integer variables are the start, unless they are None.
-    controls : Controls
-
-    Returns
-    -------
-    SolverOutcome
+    The values of its integer variables are the start, unless they are None.
     """
     try:
         compiled = LinearStandardFormCompiler().write(model, mixed_form=True)
@@ -79,16 +71,7 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
 def solve_lp(matrix: csr_array, gain: FloatArray, capacity: FloatArray) -> FloatArray | None:
     """An interior solution of max gain x subject to matrix x <= capacity and 0 <= x <= 1, to three digits.
 
-    Parameters
-    ----------
-    matrix : (rows, columns) compressed rows
-    gain : (columns,) floats
-    capacity : (rows,) floats
-
-    Returns
-    -------
-    (columns,) floats or None
-        In the middle of the optimal face, not a vertex of it; None if there is no answer.
+    It is in the middle of the optimal face, not a vertex of it; None if there is no answer.
     """
     highs = highspy.Highs()
     options: dict[str, Any] = {"output_flag": False, "threads": 1, "presolve": "off"}

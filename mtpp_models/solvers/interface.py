@@ -118,26 +118,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Controls:
-    """What one run of a solver is told.
+    """What one run of a solver is told."""
 
-    Parameters
-    ----------
-    options : SolveOptions
-        A solver takes gap, threads and seed from it; its time ends at `deadline`.
-    deadline : Deadline
-    tolerance : float
-        Feasibility and integrality tolerance where the solver lets it be chosen.
-    report : callable
-        Called now and then.
-    relaxation : bool
-        Whether the linear relaxation is asked for.
-    """
-
-    options: SolveOptions = SolveOptions()
+    options: SolveOptions = SolveOptions()  # a solver takes gap, threads and seed from it; its time ends at `deadline`
     deadline: Deadline = field(default_factory=Deadline)
-    tolerance: float = 1e-7
-    report: Callable[[Progress], None] = lambda moment: None
-    relaxation: bool = False
+    tolerance: float = 1e-7  # feasibility and integrality tolerance where the solver lets it be chosen
+    report: Callable[[Progress], None] = lambda moment: None  # called now and then
+    relaxation: bool = False  # whether the linear relaxation is asked for
 
     @property
     def time_limit(self) -> float | None:
@@ -157,20 +144,10 @@ class Controls:
 
 @dataclass(frozen=True)
 class SolverOutcome:
-    """Answer of a solver.
-
-    Parameters
-    ----------
-    termination : Termination
-    bound : float, optional
-        Proved dual bound as the solver states it; None if it has none.
-    objective : float, optional
-        Objective of the solution that is left in the variables of the model; None if there is none.
-    log : str
-        What the solver printed.
-    """
+    """Answer of a solver."""
 
     termination: Termination
-    bound: float | None = None
+    bound: float | None = None  # proved dual bound as the solver states it; None if it has none
+    # Objective of the solution that is left in the variables of the model; None if there is none.
     objective: float | None = None
-    log: str = ""
+    log: str = ""  # what the solver printed

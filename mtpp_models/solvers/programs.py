@@ -23,21 +23,11 @@ _RUNNING: set[int] = set()  # process groups
 
 
 class ProgramRun(NamedTuple):
-    """What a program did.
+    """What a program did."""
 
-    Parameters
-    ----------
-    code : int
-        Its exit code; minus a signal's number if that ended it.
-    text : str
-        What it printed; what is no text is replaced.
-    stopped : bool
-        Whether it was told to stop, by Ctrl-C or by force.
-    """
-
-    code: int
-    text: str
-    stopped: bool
+    code: int  # its exit code; minus a signal's number if that ended it
+    text: str  # what it printed; what is no text is replaced
+    stopped: bool  # whether it was told to stop, by Ctrl-C or by force
 
 
 def run_program(

@@ -35,27 +35,14 @@ _MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
 
 @dataclass(frozen=True)
 class Solver:
-    """A mixed-integer solver.
+    """A mixed-integer solver."""
 
-    Parameters
-    ----------
-    name : str
-        What ``--solver`` takes.
-    package : str
-        What to install.
-    version : callable
-        Its version, or None where it cannot run.
-    run : callable
-        Solves a Pyomo model.
-    margin : float
-        Relative amount by which its dual bound may be too high; it is subtracted. The tolerances that the
-        solver prunes with, on models whose objective is near 1, stay below it.
-    """
-
-    name: str
-    package: str
-    version: Callable[[], str | None]
-    run: Callable[[pyo.ConcreteModel, Controls], SolverOutcome]
+    name: str  # what ``--solver`` takes
+    package: str  # what to install
+    version: Callable[[], str | None]  # its version, or None where it cannot run
+    run: Callable[[pyo.ConcreteModel, Controls], SolverOutcome]  # solves a Pyomo model
+    # Relative amount by which its dual bound may be too high; it is subtracted. The tolerances that the solver prunes
+    # with, on models whose objective is near 1, stay below it.
     margin: float
 
     def solve(self, model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
@@ -105,10 +92,6 @@ def find_solver(name: str) -> Solver:
     name : str
         A key of `SOLVERS`, or the name of a plugin of `pyomo.environ.SolverFactory`. Pyomo itself also takes paths
         and runs them; here they are refused.
-
-    Returns
-    -------
-    Solver
 
     Raises
     ------

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from experiments.cli.main import main
 
@@ -17,6 +20,14 @@ PATH = {
 
 def mtpp(command: str) -> int:
     return main(command.split())
+
+
+def assert_misuse(capsys: pytest.CaptureFixture[str], named: Mapping[str, str]) -> None:
+    """One line on stderr names what is wrong with each command, and exit code 2 says that it is the user's."""
+    for command, words in named.items():
+        assert mtpp(command) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert words in line
 
 
 def columns(out: str) -> dict[str, str]:

@@ -103,17 +103,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Method:
-    """Something to try.
-
-    Parameters
-    ----------
-    name : str
-    check : callable
-        Tries it on a question and returns the relative excess of a bound over the optimum, at most rounding. It raises
-        `ViolationError` where a claim is false; any other error is a fault as well.
-    """
+    """Something to try."""
 
     name: str
+    # Tries it on a question and returns the relative excess of a bound over the optimum, at most rounding. It raises
+    # `ViolationError` where a claim is false; any other error is a fault as well.
     check: Callable[[Any], float]
 
 

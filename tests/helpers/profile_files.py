@@ -1,10 +1,15 @@
-"""Small profile files of Microsoft Research and PipeDream, for tests to read or to damage."""
+"""Small profile files of Microsoft Research and PipeDream, for tests to read or to damage, and their refusal."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from instances import InputError
 
 
 def msr_node(id_: Any, latency: Any = 2.0, **changes: Any) -> dict[str, Any]:
@@ -18,6 +23,14 @@ def msr_edge(source: int, target: int, size: Any = 100.0, cost: Any = 0.5) -> di
 def write(path: Path, content: Any) -> Path:
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
+
+
+def assert_refused(read: Callable[[Path], object], path: Path, message: str) -> None:
+    """The refusal begins with the file and the place, and is one line."""
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}{message}")
+    assert "\n" not in str(caught.value)
 
 
 MSR = {

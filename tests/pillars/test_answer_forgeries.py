@@ -126,15 +126,21 @@ def test_each_number_that_is_changed_is_found(original: Document) -> None:
     assert changed > 20
 
 
+def accepted(forged: Document) -> Verdict | None:
+    """None if it is refused or found false."""
+    try:
+        verdict = check(forged, time_limit=2.0)
+    except InputError:
+        return None
+    return None if verdict.faults else verdict
+
+
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(forged=forgeries(PLANS, settle))
 def test_no_false_plan_passes(forged: Document) -> None:
     """What is left without fault is a plan whose time is no less than any schedule of it takes."""
-    try:
-        verdict = check(forged, time_limit=2.0)
-    except InputError:
-        return
-    if verdict.faults:
+    verdict = accepted(forged)
+    if verdict is None:
         return
     stated = verdict.certificate
     assert isinstance(stated, StatedPlan)
@@ -147,11 +153,8 @@ def test_no_false_plan_passes(forged: Document) -> None:
 @given(forged=forgeries(PLACEMENTS, settle))
 def test_no_false_placement_passes(forged: Document) -> None:
     """What is left without fault takes as long as the definition says, and no less than its bound."""
-    try:
-        verdict = check(forged, time_limit=2.0)
-    except InputError:
-        return
-    if verdict.faults:
+    verdict = accepted(forged)
+    if verdict is None:
         return
     stated = verdict.certificate
     assert isinstance(stated, StatedPlacement)

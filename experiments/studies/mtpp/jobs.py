@@ -32,22 +32,13 @@ CERTIFY = "certify"
 
 @dataclass(frozen=True, eq=False)
 class PartitionJob(Job):
-    """One method on one instance.
-
-    Parameters
-    ----------
-    instance : Instance
-    method : str
-        Name of a heuristic, or of a model, with the suffix ``-lp`` for its relaxation; exact+all is strengthened.
-    options : SolveOptions
-        Of a heuristic the seed alone counts.
-    waits_for : tuple of str
-        Keys of the heuristics on the instance; a bound starts from the best of their partitions.
-    """
+    """One method on one instance."""
 
     instance: Instance
+    # Name of a heuristic, or of a model, with the suffix ``-lp`` for its relaxation; exact+all is strengthened.
     method: str
-    options: SolveOptions = SolveOptions()
+    options: SolveOptions = SolveOptions()  # of a heuristic the seed alone counts
+    # Keys of the heuristics on the instance; a bound starts from the best of their partitions.
     waits_for: tuple[str, ...] = ()
 
     @property

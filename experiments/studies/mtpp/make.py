@@ -34,7 +34,7 @@ def make_tables(
     workers: Workers,
     report: Report,
 ) -> int:
-    """Make the runs that are missing, then print and write the tables of all of them.
+    """Make the runs that are missing, then print and write the tables of all; 1 if a run failed, else 0.
 
     Parameters
     ----------
@@ -45,11 +45,6 @@ def make_tables(
         The time limit is for each bound.
     workers : Workers
     report : Report
-
-    Returns
-    -------
-    int
-        0, or 1 if a run failed.
 
     Raises
     ------

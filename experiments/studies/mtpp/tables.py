@@ -39,25 +39,13 @@ _ORDER = {name: i for i, name in enumerate((*HEURISTICS, *MODELS, CERTIFY))}
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Ratios by method and k.
+    """Ratios by method and k."""
 
-    Parameters
-    ----------
-    name, title : str
-        File name and heading.
-    cells : DataFrame
-        One row a method, one column a k; NaN where a partition is missing.
-    solved : DataFrame, optional
-        Percentage of instances solved to optimality, same shape.
-    note : str
-        How many instances each column has, and how many runs are missing.
-    """
-
-    name: str
-    title: str
-    cells: pd.DataFrame
-    solved: pd.DataFrame | None
-    note: str
+    name: str  # of its files
+    title: str  # heading
+    cells: pd.DataFrame  # one row a method, one column a k; NaN where a partition is missing
+    solved: pd.DataFrame | None  # percentage of instances solved to optimality, same shape
+    note: str  # how many instances each column has, and how many runs are missing
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows of text."""
@@ -72,11 +60,6 @@ class Table:
 
 def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
     """Runs as a frame, with the columns `label` (the method, with what tells its configurations apart) and `simple`.
-
-    Parameters
-    ----------
-    runs : iterable of dict
-        Lines as `experiments.runs.log.read_runs` gives them. Each instance needs a run of *simple*.
 
     Raises
     ------

@@ -42,30 +42,14 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Budget:
-    """How long is trained and annealed, in updates and simulations, so that runs repeat exactly.
+    """How long is trained and annealed, in updates and simulations, so that runs repeat exactly."""
 
-    Parameters
-    ----------
-    updates : int
-        Of a policy for a family, 64 episodes each.
-    alone : int
-        Of a policy for one graph, 32 episodes each; a planner has twice as many, 16 placements each.
-    ablation : int
-        Of each ablation.
-    annealing : int
-        Simulations of the long annealing of each graph.
-    graphs : int
-        Test graphs that are optimised one by one.
-    seeds : int
-        The table shows the median.
-    """
-
-    updates: int = 200
-    alone: int = 120
-    ablation: int = 50
-    annealing: int = 100_000
-    graphs: int = 4
-    seeds: int = 3
+    updates: int = 200  # of a policy for a family, 64 episodes each
+    alone: int = 120  # of a policy for one graph, 32 episodes each; a planner has twice as many, 16 placements each
+    ablation: int = 50  # of each ablation
+    annealing: int = 100_000  # simulations of the long annealing of each graph
+    graphs: int = 4  # test graphs that are optimised one by one
+    seeds: int = 3  # the table shows the median
 
 
 #: A first look.

@@ -46,18 +46,11 @@ _KIND = "placement"
 
 @dataclass(frozen=True, eq=False)
 class PlacementJob(Job):
-    """One thing to train and measure.
-
-    Parameters
-    ----------
-    family : str
-    seed : int
-    options : mapping
-        What distinguishes it from others of its kind; part of the key.
-    """
+    """One thing to train and measure."""
 
     family: str
     seed: int
+    # What distinguishes it from others of its kind; part of the key.
     options: dict[str, Any] = field(default_factory=dict)
     #: The kind, as runs call it.
     what: ClassVar[str]

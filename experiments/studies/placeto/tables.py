@@ -81,7 +81,7 @@ _LINES = {
 def make_placement_tables(
     budget: Budget, workers: Workers, report: Report, families: Iterable[str] = PLACEMENT_FAMILIES
 ) -> int:
-    """Make the runs that are missing, then print and write tables, figures and claims of all of them.
+    """Make the runs that are missing, then print and write tables, figures and claims; 1 if a run failed, else 0.
 
     Parameters
     ----------
@@ -90,11 +90,6 @@ def make_placement_tables(
     report : Report
     families : iterable of str, optional
         All by default.
-
-    Returns
-    -------
-    int
-        0, or 1 if a run failed.
 
     Raises
     ------
@@ -115,19 +110,7 @@ def sections(measured: Measured, budget: Budget) -> list[Section]:
 
 
 def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) -> Axes:
-    """Distributions over the graphs that were optimised one by one (Figure 5), pooled over seeds.
-
-    Parameters
-    ----------
-    measured : Measured
-    family : str
-    ax : matplotlib.axes.Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Distributions over the graphs that were optimised one by one (Figure 5), pooled over seeds."""
     ax = axes_of(ax, 7, 4)
     graphs = measured.graphs(family)
     for label, (what, name, colour, line, width) in _LINES.items():

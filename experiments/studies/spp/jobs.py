@@ -36,35 +36,19 @@ _KIND = "training"
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A point of a figure, or a row of Table III.
+    """A point of a figure, or a row of Table III."""
 
-    Parameters
-    ----------
-    figure : str
-        ``6`` … ``11``, or ``III`` and the testbed.
-    label : str
-        Where it stands in the figure.
-    instance : TrainingInstance
-    """
-
-    figure: str
-    label: str
+    figure: str  # ``6`` … ``11``, or ``III`` and the testbed
+    label: str  # where it stands in the figure
     instance: TrainingInstance
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingJob(Job):
-    """One method on one instance.
-
-    Parameters
-    ----------
-    instance : TrainingInstance
-    method : str
-        A planner, `BOUND` or `STAGES`.
-    """
+    """One method on one instance."""
 
     instance: TrainingInstance
-    method: str
+    method: str  # a planner, `BOUND` or `STAGES`
 
     @cached_property
     def key(self) -> str:
@@ -109,10 +93,7 @@ class TrainingJob(Job):
 def questions(*, quick: bool) -> list[Question]:
     """All points of the figures 6 to 11 for each cluster seed, and the rows of Table III.
 
-    Parameters
-    ----------
-    quick : bool
-        One seed instead of three, and every second point.
+    If `quick`, there is one seed instead of three, and every second point.
     """
     seeds, step = (1, 2) if quick else (_SEEDS, 1)
     found = []

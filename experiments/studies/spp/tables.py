@@ -25,12 +25,7 @@ _SCOPE = "Figure 5 (accuracy over time) is out of scope: nothing is trained here
 
 
 def make_training_tables(asked: Sequence[Question], workers: Workers, report: Report) -> int:
-    """Make the runs that are missing, then print and write tables, plots and claims of all of them.
-
-    Returns
-    -------
-    int
-        0, or 1 if a run failed.
+    """Make the runs that are missing, then print and write tables, plots and claims; 1 if a run failed, else 0.
 
     Raises
     ------
@@ -57,20 +52,7 @@ def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[
 
 
 def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes:
-    """Times of the planners and the bound over the points of a figure.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Of `training_frame`.
-    figure : str
-    ax : matplotlib.axes.Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-    """
+    """Times of the planners and the bound over the points of a figure; `frame` is that of `training_frame`."""
     ax = axes_of(ax, 8, 4.5)
     labels = list(dict.fromkeys(frame[frame["figure"] == figure]["label"]))
     places = range(len(labels))

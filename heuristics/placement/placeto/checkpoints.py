@@ -34,24 +34,12 @@ _HEAD = "checkpoint"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """A policy with its weights.
+    """A policy with its weights."""
 
-    Parameters
-    ----------
-    policy : str
-        Name in `policy.POLICIES`, or in `heuristics.learned.policies.PROPOSERS`.
-    options : mapping
-        Its arguments.
-    weights : mapping of str to array
-        Its parameters by name.
-    about : mapping
-        How it was trained; free text and numbers.
-    """
-
-    policy: str
-    options: Mapping[str, Any]
-    weights: Mapping[str, NDArray[np.float32]]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    policy: str  # name in `policy.POLICIES`, or in `heuristics.learned.policies.PROPOSERS`
+    options: Mapping[str, Any]  # its arguments
+    weights: Mapping[str, NDArray[np.float32]]  # its parameters by name
+    about: Mapping[str, Any] = field(default_factory=dict)  # how it was trained; free text and numbers
 
     def save(self, path: str | Path) -> None:
         """Write a file that `load` reads on any machine."""

@@ -22,26 +22,15 @@ STATIC, SETS = 4, 5
 
 
 class GraphTensors(NamedTuple):
-    """A question as tensors.
+    """A question as tensors."""
 
-    Parameters
-    ----------
-    static : (n, 4) tensor
-        Work and output in units of the mean work, place in the graph, 1.
-    down, up : (n, n) tensors
-        Parents and children of each row, over the root of their number.
-    sets : (5, n, n) tensor
-        Parents, children, ancestors, descendants and parallel nodes of each row; the last three over the root of n.
-    everything : (n,) tensor
-        All nodes, over the root of n.
-    devices : int
-    """
-
-    static: Tensor
-    down: Tensor
-    up: Tensor
+    static: Tensor  # (n, 4): work and output in units of the mean work, place in the graph, 1
+    down: Tensor  # (n, n): parents of each row, over the root of their number
+    up: Tensor  # (n, n): the same of its children
+    # (5, n, n): parents, children, ancestors, descendants and parallel nodes of each row; the last three over the root
+    # of n.
     sets: Tensor
-    everything: Tensor
+    everything: Tensor  # (n,): all nodes, over the root of n
     devices: int
 
 

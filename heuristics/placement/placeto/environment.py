@@ -156,14 +156,9 @@ def _move(
 def roll_out(
     environments: Sequence[Environment], choose: Callable[[Sequence[Environment]], Sequence[IntArray]]
 ) -> None:
-    """Step all environments together to their ends.
+    """Step all environments together to their ends; they may differ in size, and those that are finished drop out.
 
-    Parameters
-    ----------
-    environments : sequence of Environment
-        They may differ in size; those that are finished drop out.
-    choose : callable
-        Maps the unfinished environments to a device per episode, (e,) integers for each.
+    `choose` maps the unfinished environments to a device per episode, (e,) integers for each.
     """
     while active := [environment for environment in environments if not environment.finished]:
         for environment, device in zip(active, choose(active), strict=True):

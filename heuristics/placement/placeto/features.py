@@ -46,28 +46,15 @@ FEATURES = (
 
 
 class Surroundings(NamedTuple):
-    """What is known of the neighbours of each node, beyond what the simulator knows.
+    """What is known of the neighbours of each node, beyond what the simulator knows."""
 
-    Parameters
-    ----------
-    input_start, input_tensor : (n + 1,), (m,) integers
-        Tensors that each node reads, in compressed rows.
-    producer : (t,) integers
-        Node that makes each tensor.
-    relation : (n, n) int8
-        ``relation[v, u]`` says what u is to v: ANCESTOR, DESCENDANT, PARALLEL, or 0 for v itself.
-    held : (n,) floats
-        Bytes held, and of outputs, over the memory of a device; 0 where memory is infinite.
-    tail : (n,) floats
-        Work on the longest way from each node to an end, its own included.
-    """
-
-    input_start: IntArray
+    input_start: IntArray  # (n + 1,): tensors that each node reads, in compressed rows
     input_tensor: IntArray
-    producer: IntArray
+    producer: IntArray  # (t,): node that makes each tensor
+    # (n, n): ``relation[v, u]`` says what u is to v: ANCESTOR, DESCENDANT, PARALLEL, or 0 for v itself.
     relation: NDArray[np.int8]
-    held: FloatArray
-    tail: FloatArray
+    held: FloatArray  # (n,): bytes held, and of outputs, over the memory of a device; 0 where memory is infinite
+    tail: FloatArray  # (n,): work on the longest way from each node to an end, its own included
 
     @classmethod
     def of(cls, instance: PlacementInstance) -> Surroundings:

@@ -81,10 +81,7 @@ class Policy(nn.Module):
 class Fast(Policy):
     """Scores each device by its features and by how they differ from the mean of all devices.
 
-    Parameters
-    ----------
-    width : int
-        Neurons of each of the two hidden layers.
+    It has two hidden layers of `width` neurons.
     """
 
     def __init__(self, width: int = 64) -> None:
@@ -110,12 +107,8 @@ class Fast(Policy):
 class DevicePool(Policy):
     """Embeds the graph once, and scores each device by the nodes around the current one that it holds.
 
-    Parameters
-    ----------
-    width : int
-        Of an embedding in each direction.
-    rounds : int
-        Of message passing; with 0, a node knows only itself.
+    An embedding has `width` numbers in each direction, after so many rounds of message passing; with 0, a node knows
+    only itself.
     """
 
     def __init__(self, width: int = 16, rounds: int = 8) -> None:
@@ -203,15 +196,7 @@ POLICIES: dict[str, type[Policy]] = {"fast": Fast, "device-pool": DevicePool, "p
 
 
 def create(name: str, seed: int, **options: Any) -> Policy:
-    """A policy with random weights.
-
-    Parameters
-    ----------
-    name : str
-        One of `POLICIES`.
-    seed : int
-    **options
-        Arguments of its class.
+    """A policy of `POLICIES` with random weights; options are arguments of its class.
 
     Raises
     ------

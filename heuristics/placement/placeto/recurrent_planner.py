@@ -28,11 +28,7 @@ _WAVES = 8
 class Planner(nn.Module):
     """Devices for a whole graph in one go.
 
-    Parameters
-    ----------
-    devices : int
-    hidden : int
-        Units of the decoder; the encoder has half as many in each direction.
+    The decoder has `hidden` units, the encoder half as many in each direction.
     """
 
     def __init__(self, devices: int, hidden: int = 64) -> None:

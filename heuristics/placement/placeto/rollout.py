@@ -29,13 +29,7 @@ Scorer = Callable[[Sequence[Environment]], Sequence[FloatArray]]
 
 
 class FastScorer:
-    """The policy `fast` in numpy.
-
-    Parameters
-    ----------
-    weights : mapping of str to array
-        The parameters of `policy.Fast` by their names.
-    """
+    """The policy `fast` in numpy, with the parameters of `policy.Fast` by their names."""
 
     def __init__(self, weights: Mapping[str, NDArray[Any]]) -> None:
         values = [np.asarray(value, dtype=np.float32) for value in weights.values()]
@@ -55,21 +49,11 @@ class FastScorer:
 
 @dataclass(frozen=True)
 class Episodes:
-    """The best placements of the episodes on one instance.
+    """The best placements of the episodes on one instance."""
 
-    Parameters
-    ----------
-    best : Placement
-        The best placement that any step of any episode saw.
-    last : Placement
-        The best of those that the episodes ended with.
-    simulations : int
-        Calls of the simulator.
-    """
-
-    best: Placement
-    last: Placement
-    simulations: int
+    best: Placement  # the best placement that any step of any episode saw
+    last: Placement  # the best of those that the episodes ended with
+    simulations: int  # calls of the simulator
 
 
 def sampled(logits: Sequence[FloatArray], rng: np.random.Generator | None) -> list[IntArray]:
@@ -106,10 +90,6 @@ def place(
     start : str or sequence of str
     order : str
         See `environment`.
-
-    Returns
-    -------
-    Episodes
     """
     question = PlacementArrays(instance)
     starts: Sequence[Start] = (start,) if isinstance(start, str) else start

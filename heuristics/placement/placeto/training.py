@@ -31,41 +31,19 @@ _CLIP = 1.25
 
 @dataclass(frozen=True)
 class Training:
-    """How to train.
+    """How to train."""
 
-    Parameters
-    ----------
-    updates : int
-        Number of gradient steps; the same seed and updates give the same weights.
-    graphs, episodes : int
-        Instances in each update, drawn without repetition, and episodes on each.
-    sweeps : int
-        Visits of each node in an episode.
-    reward : str
-        "step": how much each step shortens the penalised time; "terminal": only how it ends.
-    discount : float
-        Of later rewards, for steps. The paper has 1.
-    start : sequence of str
-        Starts to draw from for each instance; all its episodes share it.
-    order : str
-        In which nodes are visited.
-    entropy : float
-        Weight of the entropy bonus at first; it falls linearly to 0.001 over 80 % of the updates.
-    rate : float
-        Learning rate of Adam at first; it falls linearly to a tenth.
-    seed : int
-    """
-
-    updates: int
-    graphs: int = 8
-    episodes: int = 8
-    sweeps: int = 2
+    updates: int  # number of gradient steps; the same seed and updates give the same weights
+    graphs: int = 8  # instances in each update, drawn without repetition
+    episodes: int = 8  # on each instance
+    sweeps: int = 2  # visits of each node in an episode
+    # "step": how much each step shortens the penalised time; "terminal": only how it ends.
     reward: Literal["step", "terminal"] = "step"
-    discount: float = 0.95
-    start: Sequence[Start] = ("empty", "random")
-    order: Order = "random"
-    entropy: float = 0.05
-    rate: float = 2e-3
+    discount: float = 0.95  # of later rewards, for steps; the paper has 1
+    start: Sequence[Start] = ("empty", "random")  # to draw from for each instance; all its episodes share it
+    order: Order = "random"  # in which nodes are visited
+    entropy: float = 0.05  # weight of the entropy bonus at first; it falls linearly to 0.001 over 80 % of the updates
+    rate: float = 2e-3  # learning rate of Adam at first; it falls linearly to a tenth
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -77,24 +55,14 @@ class Training:
 
 
 class TrainingPoint(NamedTuple):
-    """A point of the learning curve.
-
-    Parameters
-    ----------
-    update, episodes, simulations : int
-        How much has been done, this update included.
-    mean, best : float
-        Penalised times at the end of this update's episodes: the mean, and the mean over graphs of the least seen.
-    entropy : float
-        Of the policy [nats].
-    """
+    """A point of the learning curve; times are penalised times at the end of this update's episodes."""
 
     update: int
-    episodes: int
-    simulations: int
-    mean: float
-    best: float
-    entropy: float
+    episodes: int  # so far, those of this update included
+    simulations: int  # likewise
+    mean: float  # of all episodes
+    best: float  # the least seen on each graph, their mean
+    entropy: float  # of the policy [nats]
 
 
 def train(
@@ -103,21 +71,9 @@ def train(
     training: Training,
     on_progress: Callable[[TrainingPoint], None] = lambda point: None,
 ) -> list[TrainingPoint]:
-    """Train `policy` in place, on one thread.
+    """Train `policy` in place, on one thread, and return the learning curve; each update is told to `on_progress`.
 
-    Parameters
-    ----------
-    policy : Policy
-    instances : sequence of PlacementInstance
-        Their memory, where finite, is part of what is minimised.
-    training : Training
-    on_progress : callable, optional
-        Called after each update.
-
-    Returns
-    -------
-    list of TrainingPoint
-        The learning curve.
+    The memory of the instances, where finite, is part of what is minimised.
 
     Raises
     ------
@@ -160,18 +116,9 @@ def train(
 
 
 def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
-    """Sum of the rewards that follow each step.
+    """(steps, e) sums of the rewards that follow each step.
 
-    Parameters
-    ----------
-    history : (steps + 1, e) floats
-        Objective at the start and after each step.
-    reward : {"step", "terminal"}
-    discount : float
-
-    Returns
-    -------
-    (steps, e) floats
+    The objective at the start and after each step is `history`, (steps + 1, e); the reward is "step" or "terminal".
     """
     if reward == "terminal":
         return np.tile(-history[-1], (len(history) - 1, 1))

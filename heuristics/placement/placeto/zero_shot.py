@@ -36,17 +36,8 @@ def zero_shot(instance: PlacementInstance, rng: np.random.Generator, limits: Lim
     Two start with no node placed, two with all on device 0, and one of either two draws its devices. Four start at
     random. All but those two take the likeliest devices. The answer is no worse than one device.
 
-    Parameters
-    ----------
-    instance : PlacementInstance
-    rng : numpy.random.Generator
-    limits : Limits, optional
-        An evaluation is a simulation; a node takes at most sixteen. Once a limit is reached, the remaining nodes
-        stay where they are.
-
-    Returns
-    -------
-    Placement
+    An evaluation is a simulation; a node takes at most sixteen. Once a limit is reached, the remaining nodes stay where
+    they are.
     """
     return explore(instance, rng, limits or Limits()).answer()
 

@@ -22,19 +22,7 @@ __all__ = ["build"]
 
 
 def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) -> tuple[ComputationGraph, list[int]]:
-    """Read a model, with a node for each operator that depends on an input.
-
-    Parameters
-    ----------
-    path, dims, device, cost
-        As for `read_onnx`.
-
-    Returns
-    -------
-    ComputationGraph
-    list of int
-        The nodes that are views.
-    """
+    """Read a model as `read_onnx` does, with a node for each operator that depends on an input; and list its views."""
     model = load_model(path)
     drop_weights(model)
     set_dims(model, dims, path)

@@ -43,23 +43,13 @@ _BITS = {
 
 @dataclass(frozen=True)
 class LiveNode:
-    """A node that depends on an input.
-
-    Parameters
-    ----------
-    node : NodeProto
-    reads : tuple of str
-        Tensors that depend on an input, those that its bodies capture included.
-    held : frozenset of str
-        Constants of the file that it uses, directly or by what was computed from them; also those of its bodies.
-    bodies : tuple of Scope
-        Of a control-flow node.
-    """
+    """A node that depends on an input."""
 
     node: NodeProto
-    reads: tuple[str, ...]
+    reads: tuple[str, ...]  # tensors that depend on an input, those that its bodies capture included
+    # Constants of the file that it uses, directly or by what was computed from them; also those of its bodies.
     held: frozenset[str]
-    bodies: tuple[Scope, ...]
+    bodies: tuple[Scope, ...]  # of a control-flow node
 
 
 class Scope:

@@ -29,16 +29,7 @@ class Count(NamedTuple):
 
 
 def count(operator: TypedNode) -> Count:
-    """Count what an operator does.
-
-    Parameters
-    ----------
-    operator : TypedNode
-        Any but If, Loop and Scan, whose bodies count.
-
-    Returns
-    -------
-    Count
+    """Count what an operator does, any but If, Loop and Scan, whose bodies count.
 
     Raises
     ------

@@ -15,23 +15,13 @@ __all__ = ["Price", "price"]
 
 @dataclass
 class Price:
-    """Cost of a node.
-
-    Parameters
-    ----------
-    multiply_adds, flops : int
-    seconds : float
-        By the roofline model; for control flow the sum over what runs.
-    unknown_operators : Counter of str
-        Operators of which only the bytes are counted.
-    approximate_loops : list of str
-        Loops that count once, as the file does not say how often they run, or as if their state kept its first shape.
-    """
+    """Cost of a node."""
 
     multiply_adds: int = 0
     flops: int = 0
-    seconds: float = 0.0
-    unknown_operators: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0  # by the roofline model; for control flow the sum over what runs
+    unknown_operators: Counter[str] = field(default_factory=Counter)  # operators of which only the bytes are counted
+    # Loops that count once, as the file does not say how often they run, or as if their state kept its first shape.
     approximate_loops: list[str] = field(default_factory=list)
 
     def add(self, other: Price, times: int = 1) -> None:

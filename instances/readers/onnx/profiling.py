@@ -24,19 +24,7 @@ _SUFFIX = "_kernel_time"
 
 
 def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
-    """Least time of each node over some runs.
-
-    Parameters
-    ----------
-    path : str or path
-        A model with its weights.
-    dims : mapping of str to int
-        As for `set_dims`.
-
-    Returns
-    -------
-    dict of str to float
-        Seconds by the name of the node's first output.
+    """Least seconds of each node of a model with its weights over some runs, by the name of the node's first output.
 
     Raises
     ------

@@ -28,23 +28,10 @@ _ROUNDS = 10
 
 
 def infer_shapes(model: ModelProto, path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str]:
-    """Find the shape of every tensor that matters.
+    """The graph with the shape of every tensor that matters, and how they were found: "inference", "symbolic" or "run".
 
-    Parameters
-    ----------
-    model : ModelProto
-        Without weights, and with fixed input shapes.
-    path : str or path
-        Where it comes from, for messages and for its weights.
-    dims : mapping of str to int
-        As for `set_dims`.
-
-    Returns
-    -------
-    Scope
-        The graph with its types.
-    str
-        How they were found: "inference", "symbolic" or "run".
+    The model has no weights, and its input shapes are fixed; `path` is where it comes from, for messages and for its
+    weights. The dimensions are as for `set_dims`.
 
     Raises
     ------

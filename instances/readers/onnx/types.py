@@ -29,22 +29,13 @@ class TensorType(NamedTuple):
 
 @dataclass(frozen=True)
 class TypedNode:
-    """A node with the types of what it reads and writes.
+    """A node with the types of what it reads and writes."""
 
-    Parameters
-    ----------
-    kind, domain : str
-        Such as Conv, and the operator set that it belongs to; "" is that of ONNX.
-    attributes : mapping of str to value
-    inputs, outputs : tuple of TensorType or None
-        None where an optional tensor is left out, or nobody reads an output.
-    """
-
-    kind: str
-    domain: str
+    kind: str  # such as Conv
+    domain: str  # the operator set that it belongs to; "" is that of ONNX
     attributes: Mapping[str, Any]
-    inputs: tuple[TensorType | None, ...]
-    outputs: tuple[TensorType | None, ...]
+    inputs: tuple[TensorType | None, ...]  # None where an optional tensor is left out
+    outputs: tuple[TensorType | None, ...]  # None where nobody reads an output, or it is left out
 
     def input(self, i: int) -> TensorType:
         """An input that the operator cannot do without."""

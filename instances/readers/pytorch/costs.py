@@ -20,17 +20,9 @@ _COUNTED_BY_BYTES = {torch.Tag.core, torch.Tag.pointwise, torch.Tag.reduction}
 
 
 def flops_of(node: Node, module: GraphModule) -> int:
-    """Floating-point operations of an operator.
+    """Floating-point operations of an operator, which is a call of `module`.
 
-    Parameters
-    ----------
-    node : Node
-    module : GraphModule
-        The one that `node` is a call of. An operator of control flow counts as its most expensive body, once.
-
-    Returns
-    -------
-    int
+    An operator of control flow counts as its most expensive body, once.
     """
     if isinstance(node.target, torch._ops.HigherOrderOperator):
         bodies = [

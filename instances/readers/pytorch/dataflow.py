@@ -20,23 +20,12 @@ __all__ = ["Dataflow", "Output", "Weight", "bytes_of", "label", "tensors_of"]
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """A parameter, buffer or constant; tied ones are one weight.
+    """A parameter, buffer or constant; tied ones are one weight."""
 
-    Parameters
-    ----------
-    name : str
-        Its first name in the program.
-    bytes : int
-    elements : int
-        How many numbers it holds, 0 for what is not trained.
-    readers : list of int
-        Operators that use it, in the order of the graph.
-    """
-
-    name: str
+    name: str  # its first name in the program
     bytes: int
-    elements: int
-    readers: list[int] = field(default_factory=list)
+    elements: int  # how many numbers it holds, 0 for what is not trained
+    readers: list[int] = field(default_factory=list)  # operators that use it, in the order of the graph
 
 
 @dataclass(frozen=True, eq=False)

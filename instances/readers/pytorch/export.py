@@ -51,7 +51,7 @@ def recognises_torch(head: bytes) -> bool:
 
 
 def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> ComputationGraph:
-    """Graph of a file that `torch.export.save` has written.
+    """Graph of a file that `torch.export.save` has written, as `from_exported_program` makes it.
 
     The file may come from a stranger: nothing in it is run, see `instances.readers.pytorch.files`, and a process of its
     own with limited time and memory reads it.
@@ -61,11 +61,6 @@ def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> Computation
     path : path of a ``.pt2`` file
     device : Device
         What the operators run on.
-
-    Returns
-    -------
-    ComputationGraph
-        See `from_exported_program`.
 
     Raises
     ------
@@ -97,7 +92,7 @@ def trace(
     device: Device = DEFAULT_DEVICE,
     name: str = "module",
 ) -> ComputationGraph:
-    """Graph of a PyTorch module.
+    """Graph of a PyTorch module, as `from_exported_program` makes it.
 
     Parameters
     ----------
@@ -110,11 +105,6 @@ def trace(
         What the operators run on.
     name : str
         What the network is called.
-
-    Returns
-    -------
-    ComputationGraph
-        See `from_exported_program`.
 
     Raises
     ------
@@ -129,7 +119,7 @@ def export(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
 ) -> ExportedProgram:
-    """Export a module in core ATen operators.
+    """Export a module in core ATen operators, as `from_exported_program` takes it.
 
     A function that builds the module runs on the meta device and, if the module cannot be exported from there, with
     fake tensors.
@@ -137,17 +127,7 @@ def export(
     Parameters
     ----------
     module, args, kwargs
-        As for `trace`.
-
-    Returns
-    -------
-    torch.export.ExportedProgram
-        Decomposed, as `from_exported_program` takes it.
-
-    Raises
-    ------
-    InputError
-        As `trace`.
+        As for `trace`, and so are the errors.
     """
     torch = _torch()
     if isinstance(module, torch.nn.Module):

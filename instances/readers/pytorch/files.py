@@ -43,16 +43,7 @@ _WORDS = ("as_string", "as_strings", "parameter_name", "buffer_name", "tensor_co
 
 
 def load_program(path: str | Path) -> ExportedProgram:
-    """The program of a file, with fake tensors for its weights.
-
-    Parameters
-    ----------
-    path : path of a ``.pt2`` file
-
-    Returns
-    -------
-    torch.export.ExportedProgram
-        Its inputs are one flat tuple, and so are its outputs.
+    """The program of a ``.pt2`` file, with fake tensors for its weights; inputs and outputs are one flat tuple each.
 
     Raises
     ------

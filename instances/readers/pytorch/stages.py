@@ -62,23 +62,9 @@ def arrange(program: ExportedProgram, partition: Partition) -> tuple[GraphModule
 
 
 def split(program: ExportedProgram, partition: Partition) -> GraphModule:
-    """Split a program into one module per block that is not empty.
+    """Split a program into one module per block that is not empty; parameters and errors are those of `arrange`.
 
-    Parameters
-    ----------
-    program : torch.export.ExportedProgram
-        The one that the graph of the partition was made from.
-    partition : Partition
-
-    Returns
-    -------
-    torch.fx.GraphModule
-        Calls ``submod_<block>`` in order; each holds the parameters that it uses.
-
-    Raises
-    ------
-    InputError
-        As `arrange`.
+    The module returned calls ``submod_<block>`` in order; each holds the parameters that it uses.
     """
     module, block = arrange(program, partition)
     whole = split_module(module, None, block.__getitem__, keep_original_order=True)

@@ -18,18 +18,9 @@ __all__ = ["extend_chains", "first_blocks"]
 def first_blocks(arrays: KernelArrays, lattice: Lattice, upper: FloatArray) -> tuple[FloatArray, IntArray]:
     """Chains of one block.
 
-    Parameters
-    ----------
-    arrays : KernelArrays
-    lattice : Lattice
-    upper : (k + 1,) floats
-        For each number of blocks, only bottlenecks below this are of interest; 0 where none is.
-
-    Returns
-    -------
-    tuple
-        ``best``, (c, k + 1), the smallest bottleneck of a chain in at most b blocks from the empty ideal, infinite
-        where it is of no interest; and the ideal before its last block, (c, k + 1).
+    For each number of blocks, only bottlenecks below `upper`, (k + 1,), are of interest; it is 0 where none is.
+    Returned are ``best``, (c, k + 1), the smallest bottleneck of a chain in at most b blocks from the empty ideal,
+    infinite where it is of no interest; and the ideal before its last block, (c, k + 1).
     """
     count, k = len(lattice.ideals), len(upper) - 1
     best = np.full((count, k + 1), math.inf)
@@ -57,10 +48,7 @@ def extend_chains(
 ) -> int:
     """Add a block behind the ideals from `first` on, in `best` and `before`, until `steps` covers were looked at.
 
-    Returns
-    -------
-    int
-        The ideal to go on with; past the last but one, all is done.
+    The answer is the ideal to go on with; past the last but one, all is done.
     """
     ideals, work, cut, _, rest, start, node, above = lattice
     count, k = len(ideals), len(upper) - 1

@@ -62,24 +62,17 @@ def solve_ideals(
 ) -> list[Result] | None:
     """Prove the optimum for several k in one pass.
 
+    There is one result for each start, with the optimal partition and a bound; None if time was up or there are more
+    ideals.
+
     Parameters
     ----------
     starts : sequence of Partition
-        A partition for each k that is asked for, all of one graph on one kind of platform; the better they are,
-        the less there is to do.
+        A partition for each k that is asked for, all of one graph on one kind of platform, else an `InputError` is
+        raised. The better they are, the less there is to do.
     deadline : Deadline, optional
     limit : int
         Largest number of ideals.
-
-    Returns
-    -------
-    list of Result or None
-        One per start, each with the optimal partition and a bound; None if time was up or there are more ideals.
-
-    Raises
-    ------
-    InputError
-        If the starts belong to different questions.
 
     Examples
     --------
@@ -139,17 +132,7 @@ def _cheapest_chains(
 
 
 def ideals(start: Partition, deadline: Deadline | None = None) -> Result:
-    """The bound and partition of `solve_ideals` for one k; *simple*, not to its end, where a limit is reached.
-
-    Parameters
-    ----------
-    start : Partition
-    deadline : Deadline, optional
-
-    Returns
-    -------
-    Result
-    """
+    """The bound and partition of `solve_ideals` for one k; *simple*, not to its end, where a limit is reached."""
     deadline = deadline or Deadline()
     # More ideals than that would take longer, and wide graphs shall not waste the time of others.
     limit = int(min(_MOST_IDEALS, max(_FEW_IDEALS, _IDEALS_A_SECOND * deadline.left)))

@@ -21,27 +21,16 @@ LIMIT_REACHED = -1
 
 
 class Lattice(NamedTuple):
-    """The c ideals of a graph by size, so that the last one holds all nodes.
+    """The c ideals of a graph by size, so that the last one holds all nodes; covers are in compressed rows."""
 
-    Parameters
-    ----------
-    ideals : (c, w) words
-    work, cut : floats
-        Work of each ideal, and time to send what is produced in it and read behind it.
-    held, rest : floats
-        Parameter bytes of each ideal, and of the nodes behind it.
-    start, node, above : integers
-        Compressed rows of the covers: the node that is added, and the index of the larger ideal.
-    """
-
-    ideals: Words
-    work: FloatArray
-    cut: FloatArray
-    held: FloatArray
-    rest: FloatArray
-    start: IntArray
-    node: IntArray
-    above: IntArray
+    ideals: Words  # (c, w)
+    work: FloatArray  # of each ideal
+    cut: FloatArray  # time to send what is produced in it and read behind it
+    held: FloatArray  # parameter bytes of each ideal
+    rest: FloatArray  # parameter bytes of the nodes behind it
+    start: IntArray  # where the covers of each ideal begin
+    node: IntArray  # the node that a cover adds
+    above: IntArray  # index of the larger ideal
 
 
 _ONE = np.uint64(1)

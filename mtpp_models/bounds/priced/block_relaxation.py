@@ -43,33 +43,15 @@ _SHORT = 1e-12
 
 
 class BlockQuestion(NamedTuple):
-    """What does not change during the search; times in 2^-36 of the goal.
+    """What does not change during the search; times in 2^-36 of the goal."""
 
-    Parameters
-    ----------
-    network : FlowNetwork
-        With one more node, the last, from which supplies come.
-    supply : (n,) integers
-        The arc from there to each node.
-    work : (2, n) integers
-        Of each node, without and with what its parameters take when they overflow.
-    constant : (2,) integers
-        Cost of any block beside its nodes and tensors.
-    worth : (n,) floats
-        Prices; a block is worth 1.
-    apart : (n, n) booleans
-        Pairs of nodes that no block below the goal holds.
-    reach : (n, n) booleans
-        Whether a path leads from the row to the column.
-    """
-
-    network: FlowNetwork
-    supply: IntArray
-    work: IntArray
-    constant: IntArray
-    worth: FloatArray
-    apart: BoolArray
-    reach: BoolArray
+    network: FlowNetwork  # with one more node, the last, from which supplies come
+    supply: IntArray  # (n,): the arc from there to each node
+    work: IntArray  # (2, n): of each node, without and with what its parameters take when they overflow
+    constant: IntArray  # (2,): cost of any block beside its nodes and tensors
+    worth: FloatArray  # (n,): prices; a block is worth 1
+    apart: BoolArray  # (n, n): pairs of nodes that no block below the goal holds
+    reach: BoolArray  # (n, n): whether a path leads from the row to the column
 
 
 def linear_costs(instance: Instance, cuts: BlockCuts, goal: float) -> tuple[IntArray, IntArray]:

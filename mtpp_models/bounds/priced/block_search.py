@@ -27,19 +27,11 @@ _STEEP = 8.0
 
 
 class Relations(NamedTuple):
-    """Which nodes are connected by a path.
+    """Which nodes are connected by a path."""
 
-    Parameters
-    ----------
-    reach : (n, n) booleans
-        Whether a path leads from the row to the column.
-    behind, before : (n, n / 64) words
-        The same as bits: what each node reaches, and what reaches it.
-    """
-
-    reach: BoolArray
-    behind: NDArray[np.uint64]
-    before: NDArray[np.uint64]
+    reach: BoolArray  # (n, n): whether a path leads from the row to the column
+    behind: NDArray[np.uint64]  # (n, n / 64): what each node reaches, as bits
+    before: NDArray[np.uint64]  # (n, n / 64): what reaches each node, as bits
 
     @classmethod
     def of(cls, graph: ComputationGraph) -> Relations:

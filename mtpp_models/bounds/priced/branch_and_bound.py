@@ -71,15 +71,8 @@ class BlockTree:
     def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
         """Search to the end, to the first block, or until time is up.
 
-        Parameters
-        ----------
-        deadline : Deadline
-
-        Returns
-        -------
-        tuple
-            Whether it is proved that no block below the goal is worth its share; else (n,) the nodes of such a block,
-            or None if there was no time.
+        The answer is whether it is proved that no block below the goal is worth its share; else (n,) the nodes of such
+        a block, or None if there was no time.
         """
         n, depth = len(self._question.worth), 1
         while depth > 0:

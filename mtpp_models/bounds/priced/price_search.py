@@ -97,12 +97,7 @@ class PriceSearch:
     def improve(self, rounds: int, deadline: Deadline | None = None) -> None:
         """Find blocks that are worth too much and lower the prices, as long as that finds new ones.
 
-        Parameters
-        ----------
-        rounds : int
-            At most.
-        deadline : Deadline, optional
-            It is looked at after each search.
+        There are at most so many rounds, and the deadline is looked at after each search.
         """
         deadline = deadline or Deadline()
         for _ in range(rounds):

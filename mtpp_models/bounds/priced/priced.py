@@ -38,46 +38,24 @@ PRICED = "priced"
 
 @dataclass(frozen=True)
 class PricedSettings:
-    """How `priced` divides its time and chooses its goals.
+    """How `priced` divides its time and chooses its goals."""
 
-    Parameters
-    ----------
-    first_rounds, more_rounds : int
-        Rounds of searches for prices, at first and after each block that corrects them, unless time runs out.
-    first, more, proof : float
-        Of the time that is left: for these rounds, and for one proof.
-    pairs : float
-        Of the time that is left for a proof: for the pairs of nodes that share no block.
-    rise : float
-        How far the first goal lies from *simple* to the cost at which the prices are worth k blocks.
-    nearly : float
-        Of that cost: from there on, the next goal is that cost itself.
-    retreat : float
-        How far a goal falls towards the bound after a proof that took too long.
-    little, shortest : float
-        Of all time, what is too little for another proof after one that took too long; and seconds for any.
-    proofs : int
-        Attempts, so that it ends without a clock.
-    close : float
-        Relative: what counts as the goal reached.
-    negligible : float
-        Where *simple* is 0, goals below this part of the bottleneck are given up.
-    """
-
+    # Rounds of searches for prices, at first and after each block that corrects them, unless time runs out.
     first_rounds: int = 200
     more_rounds: int = 50
+    # Of the time that is left: for these rounds, and for one proof.
     first: float = 0.2
     more: float = 0.05
     proof: float = 0.35
-    pairs: float = 0.57
-    rise: float = 0.6
-    nearly: float = 0.998
-    retreat: float = 0.4
-    little: float = 0.15
-    shortest: float = 0.05
-    proofs: int = 200
-    close: float = 1e-6
-    negligible: float = 1e-3
+    pairs: float = 0.57  # of the time that is left for a proof: for the pairs of nodes that share no block
+    rise: float = 0.6  # how far the first goal lies from *simple* to the cost at which the prices are worth k blocks
+    nearly: float = 0.998  # of that cost: from there on, the next goal is that cost itself
+    retreat: float = 0.4  # how far a goal falls towards the bound after a proof that took too long
+    little: float = 0.15  # of all time: too little for another proof after one that took too long
+    shortest: float = 0.05  # seconds that are too little for any proof
+    proofs: int = 200  # attempts, so that it ends without a clock
+    close: float = 1e-6  # relative: what counts as the goal reached
+    negligible: float = 1e-3  # where *simple* is 0, goals below this part of the bottleneck are given up
 
 
 _SETTINGS = PricedSettings()
@@ -86,19 +64,10 @@ _ROUNDING = 1e-9
 
 
 def priced(start: Partition, controls: Controls) -> Result:
-    """Look for good prices and prove what they are worth.
+    """Look for good prices and prove what they are worth: the better the start, the better the prices.
 
-    Parameters
-    ----------
-    start : Partition
-        The better, the better the prices.
-    controls : Controls
-        Without a time limit, the same seed gives the same bound.
-
-    Returns
-    -------
-    Result
-        The bound's witness holds the prices, unless it is *simple*.
+    The bound's witness holds the prices, unless it is *simple*. Without a time limit, the same seed gives the same
+    bound.
     """
     instance, floor = start.instance, simple(start.instance)
     # All nodes together are worth their share as well.
@@ -156,21 +125,9 @@ def _prove_with(
 ) -> tuple[float, BoolArray | None]:
     """What given prices prove, at most `goal`, and a block that stands in the way of more.
 
-    Parameters
-    ----------
-    prices : (n,) floats
-        Not negative, not all 0.
-    goal : float
-        Positive, at least *simple*.
-    search : PriceSearch
-        Knows the instance, and what its blocks cost.
-    deadline : Deadline
-
-    Returns
-    -------
-    tuple
-        The bound in the time unit of the work, 0 if there was no time; and (n,) the nodes of the cheapest block found
-        that is worth its share and costs less than `goal`, or None.
+    The prices, (n,), are not negative and not all 0; the goal is positive, at least *simple*. The bound is in the time
+    unit of the work, and 0 if there was no time; the block is (n,) the nodes of the cheapest one found that is worth
+    its share and costs less than `goal`, or None.
     """
     cheapest = None
     while goal > 0:

@@ -52,6 +52,13 @@ def test_versions_name_packages_solvers_and_folders(capsys: pytest.CaptureFixtur
     assert Path(lines["experiments"]) == Path(experiments.__file__).parent
 
 
+def printed(script: str) -> str:
+    """What a script prints in a process of its own, which has to end well."""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
 def test_help_is_there_without_the_heavy_packages() -> None:
     """`mtpp --help` and `mtpp list readers` load neither Pyomo nor pandas, matplotlib or numba."""
     script = (
@@ -59,9 +66,7 @@ def test_help_is_there_without_the_heavy_packages() -> None:
         "assert main(['--help']) == 0 and main(['certify', '--help']) == 0 and main(['list', 'readers']) == 0\n"
         "sys.exit(', '.join({'pyomo', 'pandas', 'matplotlib', 'numba'} & set(sys.modules)) or 0)"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert "Exit codes" in run.stdout
+    assert "Exit codes" in printed(script)
 
 
 def test_a_search_does_not_wait_for_pyomo(folder: Path) -> None:
@@ -71,9 +76,7 @@ def test_a_search_does_not_wait_for_pyomo(folder: Path) -> None:
         "assert main(['partition', 'path.json', '-k', '2', '--method', 'kahn']) == 0\n"
         "sys.exit('pyomo' in sys.modules)"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    assert columns(run.stdout)["k"] == "2"
+    assert columns(printed(script))["k"] == "2"
 
 
 def test_python_m_experiments_is_mtpp(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import mtpp
+from command_line import assert_misuse
 
 import experiments
 from experiments.runs.log import Run, read_runs
@@ -158,14 +158,8 @@ def test_tables_end_to_end_and_after_an_interruption(tmp_path: Path, capsys: pyt
 
 
 def test_wrong_use_is_refused_before_any_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command, named in (
-        ("table placement --format doc", "no format 'doc'"),
-        ("table placement quick", "placement"),
-        ("table quick --quick", "--quick"),
-    ):
-        assert mtpp(command) == 2
-        (line,) = capsys.readouterr().err.strip().splitlines()
-        assert named in line
+    wrong = {"table placement --format doc": "no format 'doc'", "table placement quick": "placement"}
+    assert_misuse(capsys, wrong | {"table quick --quick": "--quick"})
     assert not Path("runs.jsonl").exists()
 
 

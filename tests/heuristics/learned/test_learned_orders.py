@@ -36,6 +36,12 @@ def whole_numbers(rng: np.random.Generator) -> Instance:
     return Instance(graph, Platform(int(rng.integers(2, 6)), bandwidth=1))
 
 
+def question(name: str, seed: int) -> tuple[np.random.Generator, Instance, FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    instance = whole_numbers(rng)
+    return rng, instance, *drawn(PROPOSERS[name], instance.graph.n, seed)
+
+
 @pytest.mark.parametrize("name", PROPOSERS)
 @settings(max_examples=40)
 @given(instances(max_nodes=8, max_k=6), st.floats(1e-9, 1e9), SEEDS)
@@ -49,9 +55,7 @@ class TestPacking:
     @pytest.mark.parametrize("seed", range(60))
     def test_takes_the_highest_score_that_fits(self, seed: int) -> None:
         """Against a slow version that follows the description and takes costs from their definition."""
-        rng = np.random.default_rng(seed)
-        instance = whole_numbers(rng)
-        noise, weights = drawn(PROPOSERS["orders"], instance.graph.n, seed)
+        rng, instance, noise, weights = question("orders", seed)
         room = rng.integers(5, 40) + 1 / 7  # no sum of whole numbers
         order = block_filling.pack(noise, weights, room, instance.k, KernelArrays.of(instance))
         assert order.tolist() == packed(instance, noise, weights, room)
@@ -123,9 +127,7 @@ class TestSweeps:
     @pytest.mark.parametrize("seed", range(25))
     def test_goes_where_the_score_is_highest(self, seed: int) -> None:
         """Against a slow version that takes costs from `Partition`; whole numbers, so that both round alike."""
-        rng = np.random.default_rng(seed)
-        instance = whole_numbers(rng)
-        noise, weights = drawn(PROPOSERS["intervals"], instance.graph.n, seed)
+        rng, instance, noise, weights = question("intervals", seed)
         room = float(rng.integers(5, 20))
         order = sweeps.sweep(noise, weights, room, instance.k, KernelArrays.of(instance))
         assert order.tolist() == swept(instance, noise, weights, room)

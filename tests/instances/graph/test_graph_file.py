@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from profile_files import assert_refused, write
 from strategies import graphs, partitions
 
 from instances import (
@@ -178,12 +179,7 @@ def node(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_bad_graph_file_is_refused_by_place(document: Any, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "graph.json"
-    path.write_text(json.dumps(document))
-    with pytest.raises(InputError) as caught:
-        read_graph(path)
-    assert str(caught.value).startswith(f"{path}{message}")
-    assert "\n" not in str(caught.value)
+    assert_refused(read_graph, write(tmp_path / "graph.json", document), message)
 
 
 @pytest.mark.parametrize(
@@ -261,9 +257,7 @@ def test_a_bad_partition_file_is_refused_by_place(changes: dict[str, Any], messa
     path = tmp_path / "p.json"
     save_partition(Partition(pair(), [0, 1]), path)
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-    with pytest.raises(InputError) as caught:
-        read_partition(path, pair())
-    assert str(caught.value).startswith(f"{path}{message}")
+    assert_refused(lambda path: read_partition(path, pair()), path, message)
 
 
 def test_a_partition_of_another_graph_is_refused(tmp_path: Path) -> None:

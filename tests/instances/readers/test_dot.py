@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from profile_files import assert_refused, write
 
 from instances import InputError
 from instances.readers.dot import read_dot, recognises_dot
@@ -22,11 +23,6 @@ digraph "G" {
   one more */
 }
 """
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 def test_weights_are_seconds_and_bytes_and_one_by_default(tmp_path: Path) -> None:
@@ -71,10 +67,7 @@ def test_edges_of_one_weight_are_one_tensor(tmp_path: Path) -> None:
 )
 def test_a_bad_file_is_refused_by_line(old: str, new: str, message: str, tmp_path: Path) -> None:
     assert old in GRAPH
-    path = write(tmp_path / "net.dot", GRAPH.replace(old, new))
-    with pytest.raises(InputError) as caught:
-        read_dot(path)
-    assert str(caught.value).startswith(f"{path}{message}")
+    assert_refused(read_dot, write(tmp_path / "net.dot", GRAPH.replace(old, new)), message)
 
 
 def test_a_graph_without_nodes_is_refused(tmp_path: Path) -> None:

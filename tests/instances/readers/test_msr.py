@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from profile_files import write
 
 from instances import InputWarning, Instance, Partition, Platform, load_graph
 from instances.readers.msr import read_msr
@@ -25,11 +25,6 @@ def profile(n: int, forward: list[tuple[int, int]], backward: list[tuple[int, in
     links = [(u, v, u + 1.0) for u, v in forward] + [(100 + u, 100 + v, 10.0 * (u + 1)) for u, v in backward]
     edges = [{"sourceId": u, "destId": v, "size": size, "cost": size} for u, v, size in links]
     return {"nodes": nodes, "edges": edges}
-
-
-def write(path: Path, document: Any) -> Path:
-    path.write_text(json.dumps(document))
-    return path
 
 
 CHAIN = [(0, 1), (1, 2), (2, 3)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from profile_files import MSR, msr_edge, msr_node, write
+from profile_files import MSR, assert_refused, msr_edge, msr_node, write
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, load_graph
 from instances.readers.msr import read_msr
@@ -54,10 +55,7 @@ def test_msr_costs_stay_as_in_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_msr_file_is_refused_by_place(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "net.json", MSR | changes)
-    with pytest.raises(InputError) as caught:
-        load_graph(path, reader="msr")
-    assert str(caught.value).startswith(f"{path}{message}")
+    assert_refused(partial(load_graph, reader="msr"), write(tmp_path / "net.json", MSR | changes), message)
 
 
 def test_an_msr_node_needs_no_name(tmp_path: Path) -> None:

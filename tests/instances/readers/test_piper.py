@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from profile_files import assert_refused, write
 
 from instances import InputError
 from instances.readers.piper import read_piper, recognises_piper
@@ -31,11 +32,6 @@ WORKLOAD: dict[str, Any] = {
     "nodes": [node(4, 0.25), node(2, 0.5), node(9, 1.0, name="loss")],
     "edges": [edge(4, 2, 100.0), edge(4, 9, 100.0), edge(2, 9, 30.0)],
 }
-
-
-def write(path: Path, document: Any) -> Path:
-    path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return path
 
 
 def test_times_are_seconds_and_a_transfer_counts_both_ways(tmp_path: Path) -> None:
@@ -74,10 +70,7 @@ def test_other_ways_to_run_a_node_are_chosen_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_file_is_refused_by_place(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "net.json", WORKLOAD | changes)
-    with pytest.raises(InputError) as caught:
-        read_piper(path)
-    assert str(caught.value).startswith(f"{path}{message}")
+    assert_refused(read_piper, write(tmp_path / "net.json", WORKLOAD | changes), message)
 
 
 def test_the_format_is_recognised_by_content() -> None:

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import networkx as nx
 import numpy as np
 import pytest
-from brute_force import best_partition
 from certificates import least_cost
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import graphs, heavy_overflows, instances, partitions
+from strategies import graphs, instances, partitions
 
 from heuristics import HEURISTICS, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
@@ -146,23 +145,6 @@ def test_a_node_alone_costs_at_least_its_cut(instance: Instance) -> None:
     for v, alone in enumerate(cuts.alone()):
         assert alone >= cuts.least_cost([v])
         assert alone == pytest.approx(cost(instance, {v}), abs=rounding(instance, total))
-
-
-@settings(max_examples=120)
-@given(partitions(max_nodes=5))
-def test_no_partition_is_better_than_the_bound(start: Partition) -> None:
-    """Numbers of any size, with and without overflow, from any start."""
-    assert_bound_holds(start)
-
-
-@settings(max_examples=60)
-@given(heavy_overflows())
-def test_the_bound_holds_beside_a_huge_overflow(instance: Instance) -> None:
-    assert_bound_holds(Partition(instance, [0] * instance.graph.n))
-
-
-def assert_bound_holds(start: Partition) -> None:
-    assert bound_of(start) <= best_partition(start.instance).bottleneck * (1 + 1e-9)
 
 
 def bound_of(start: Partition) -> float:
