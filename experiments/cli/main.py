@@ -9,6 +9,7 @@ What a verb needs is imported when it runs, so that help is there at once.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code.
     """
     try:
-        with terminate_as_interrupt(), _warnings_in_one_line():
+        with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling():
             code = app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
             sys.stdout.flush()  # a full disk or a closed pipe shows here
             return int(code)
@@ -121,3 +122,24 @@ def _warnings_in_one_line() -> Iterator[None]:
         warnings.simplefilter("always", InputWarning)
         others, warnings.showwarning = warnings.showwarning, show
         yield
+
+
+class _Teller(logging.Handler):
+    """Says on stderr what the logger says."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage(), DONE)
+
+
+@contextmanager
+def _told_of_compiling() -> Iterator[None]:
+    """Print that kernels are compiled, which takes a while before anything else is seen."""
+    logger, teller = logging.getLogger("instances.compiled"), _Teller()
+    before = logger.level
+    logger.addHandler(teller)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(teller)
+        logger.setLevel(before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 import pyomo.environ as pyo
 
 from instances import Partition
+from instances.deadline import Stopwatch
 from instances.graph.tensors import IntArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.formulations.scaled_instance import ScaledInstance
@@ -110,19 +110,19 @@ class Case:
         SolverFaultError
             If the solver fails or gives what is no answer.
         """
-        begin = time.monotonic()
+        watch = Stopwatch()
         model = self.model(start, relaxation=controls.relaxation)
-        built = time.monotonic()
+        built = watch.passed
         if controls.deadline.interrupted.is_set():  # the solver would not hear of it
-            return CaseResult(0.0, math.inf, None, "", built - begin, 0.0)
+            return CaseResult(0.0, math.inf, None, "", built, 0.0)
         outcome = solver.solve(model, controls)
         return CaseResult(
             bound=_proved(outcome, solver) * data.unit,
             found=_found(outcome) * data.unit,
             superblock=None if outcome.objective is None else _read(model, solver),
             log=outcome.log,
-            build=built - begin,
-            solve=time.monotonic() - built,
+            build=built,
+            solve=watch.passed - built,
         )
 
 
