@@ -156,11 +156,11 @@ def _written(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 def _folders() -> list[Path]:
     """Where to store machine code, best place first.
 
-    Nowhere if the sources are out of sight, as in an archive, or changed since the first look: then the code in memory
-    may be of two generations.
+    Nowhere if numba is switched off, or the sources are out of sight, as in an archive, or changed since the first
+    look: then the code in memory may be of two generations.
     """
     written, key = _first_look()
-    if not written or _written(written) != written:
+    if _settings.DISABLE_JIT or not written or _written(written) != written:
         return []
     own, users = _ROOT / "instances" / "__pycache__", AppDirs("numba", False).user_cache_dir
     places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [own, users]

@@ -30,6 +30,7 @@ from experiments.cli.place import place
 from experiments.cli.plan import plan
 from experiments.cli.table import table
 from experiments.cli.verify import verify
+from experiments.cli.warm_up import warm_up
 from instances.errors import InputError, InputWarning
 from instances.interrupts import terminate_as_interrupt
 
@@ -96,6 +97,7 @@ for verb in (partition, bound, certify, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
 app.command()(table)
+app.command("warm-up")(warm_up)
 
 
 @app.command()
