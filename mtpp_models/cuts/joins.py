@@ -20,6 +20,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from instances import Instance
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from instances.partitioning.reductions import Contraction, merge
 from mtpp_models.cuts.block_cuts import BlockCuts
@@ -27,7 +28,7 @@ from mtpp_models.cuts.block_cuts import BlockCuts
 __all__ = ["join"]
 
 
-def join(instance: Instance, cutoff: float) -> Contraction:
+def join(instance: Instance, cutoff: float, deadline: Deadline | None = None) -> Contraction:
     """Merge the ends of all edges that partitions with a bottleneck below `cutoff` do not cut.
 
     Parameters
@@ -35,12 +36,14 @@ def join(instance: Instance, cutoff: float) -> Contraction:
     instance : Instance
     cutoff : float
         T, positive.
+    deadline : Deadline, optional
+        Soon after it, merge what was found.
 
     Returns
     -------
     Contraction
     """
-    cuts = BlockCuts(instance, cutoff)
+    deadline, cuts = deadline or Deadline(), BlockCuts(instance, cutoff)
     edges = np.unique(instance.graph.edges, axis=0)
     u, v = edges.T
     cheap = cuts.alone() < cutoff
@@ -48,6 +51,8 @@ def join(instance: Instance, cutoff: float) -> Contraction:
     without_v, without_u = cheap[u], cheap[v]
     joined = []
     for e, (a, b) in enumerate(edges.tolist()):
+        if deadline.passed:
+            break
         for held, other, known in ((a, b, without_v), (b, a, without_u)):
             if known[e]:
                 continue

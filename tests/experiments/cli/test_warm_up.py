@@ -51,8 +51,7 @@ for words in (
 def run(script: str, folder: Path) -> str:
     """Run a script in a process of its own whose machine code lies in a folder; return what it says on stderr."""
     root = str(Path(experiments.__file__).parent.parent)
-    # Without optimisation numba compiles the same functions for the same types, in half of the time.
-    environment = os.environ | {"PYTHONPATH": root, "NUMBA_CACHE_DIR": str(folder), "NUMBA_OPT": "0"}
+    environment = os.environ | {"PYTHONPATH": root, "NUMBA_CACHE_DIR": str(folder)}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
