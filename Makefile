@@ -23,16 +23,20 @@ help:
 
 table: .venv/table.stamp
 	@mkdir -p results
+	@$(BIN)/mtpp warm-up
 	$(BIN)/mtpp table quick -k 2,4,8,32 --time-limit 1.5 --jobs $(JOBS) --out results/quick.jsonl --tables results/quick
 
 test: .venv/test.stamp
+	@$(BIN)/mtpp warm-up
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
 hunt: .venv/test.stamp
+	@$(BIN)/mtpp warm-up
 	$(BIN)/python tests/helpers/hunt.py --seconds $(SECONDS) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED))
 
 bench: .venv/test.stamp
+	@$(BIN)/mtpp warm-up
 	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only
 
 check: lint types contract test notebooks
@@ -48,6 +52,7 @@ contract: .venv/test.stamp
 	$(BIN)/lint-imports
 
 notebooks: .venv/test.stamp
+	@$(BIN)/mtpp warm-up
 	$(BIN)/python -m pytest -q -n $(JOBS) -m notebooks tests
 
 golden: .venv/test.stamp

@@ -30,7 +30,8 @@ def package_version(name: str = "mtpp") -> str | None:
 
 
 def show_versions() -> str:
-    """Aligned lines: Python, platform, packages, solvers, and the folders that our packages come from."""
+    """Aligned lines: Python, platform, packages, solvers, the folders of our packages, whether they are compiled."""
+    from instances.compiled import is_warm
     from mtpp_models import SOLVERS, available_solvers
 
     solvers = available_solvers()
@@ -41,5 +42,7 @@ def show_versions() -> str:
     for name in SIBLINGS:
         spec = find_spec(name)
         lines[name] = str(Path(spec.origin).parent) if spec is not None and spec.origin else "not found"
+    folder = is_warm()
+    lines["compiled"] = "no, mtpp warm-up does it" if folder is None else f"yes, in {folder}"
     width = max(map(len, lines))
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.registry import HEURISTICS
 from instances import Instance, Result
+from instances.deadline import Stopwatch
 from instances.lookup import find
 
 __all__ = ["search"]
@@ -43,7 +42,7 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
     >>> search(Instance(graph, Platform(k=2, bandwidth=1)), "kahn", np.random.default_rng(0)).partition.bottleneck
     2.0
     """
-    limits, begin = limits or Limits(), time.monotonic()
+    limits, watch = limits or Limits(), Stopwatch()
     partition = find(HEURISTICS, method, "heuristic").run(instance, rng, limits)
-    spent, interrupted = {"search": time.monotonic() - begin}, limits.deadline.interrupted.is_set()
+    spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result(method, instance, partition, seconds=spent, interrupted=interrupted)

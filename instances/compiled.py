@@ -2,11 +2,15 @@
 
 numba stores machine code on disk and looks at the file of the function alone, not at the files whose functions,
 constants and tuples went into it. So the code of all kernels lies in a folder named by a hash of all kernel sources.
+
+While numba compiles a function, or loads its code, the clock of all time limits stands still. When it first compiles
+one of ours, the logger of this module says so (level INFO), and the command line prints it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,10 +18,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
+import llvmlite.binding
 import numba
+from numba.core import event
 from numba.misc.appdirs import AppDirs
 
-__all__ = ["compiled", "kernel_sources"]
+from instances.deadline import CLOCK
+
+__all__ = ["compiled", "is_warm", "kernel_sources", "kernels", "mark_warm"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -27,6 +35,12 @@ _PACKAGES = ("instances", "heuristics", "mtpp_models")
 #: A file with one of them has a kernel, or a tuple that kernels may take.
 _MARKS = (b"import compiled", b"NamedTuple")
 
+#: Its presence beside the code says that all of it is there; holds what the code was made for.
+_STAMP = "complete"
+
+_LOG = logging.getLogger(__name__)
+
+_kernels: list[Any] = []
 _settings: Any = numba.config  # made from the environment, unknown to its types
 _settings_lock = threading.Lock()
 
@@ -65,15 +79,55 @@ def compiled(
         options["_nrt"] = False
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        for folder in _folders():
-            try:
-                with _cache_in(folder):
-                    return numba.njit(cache=True, **options)(function)
-            except RuntimeError:  # the folder cannot be written
-                continue
-        return numba.njit(**options)(function)
+        kernel = _decorated(function, options)
+        _kernels.append(kernel)
+        return kernel
 
     return decorate if function is None else decorate(function)
+
+
+def _decorated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    for folder in _folders():
+        try:
+            with _cache_in(folder):
+                return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # the folder cannot be written
+            continue
+    return numba.njit(**options)(function)
+
+
+def kernels() -> list[Any]:
+    """All functions that were decorated so far, as numba made them."""
+    return list(_kernels)
+
+
+def is_warm() -> Path | None:
+    """The folder with the machine code of all kernels; None if some must be compiled, as `mark_warm` was not called."""
+    for folder in _folders():
+        try:
+            if (folder / _STAMP).read_text() == _made_for():
+                return folder
+        except OSError:
+            continue
+    return None
+
+
+def mark_warm() -> Path | None:
+    """Note that the machine code of all kernels is on disk; return its folder, None if there is no place for it."""
+    for folder in _folders():
+        try:
+            (folder / _STAMP).write_text(_made_for())
+            return folder
+        except OSError:  # as where kernels found no place
+            continue
+    return None
+
+
+def _made_for() -> str:
+    """What makes numba compile anew although no source changed: another numba, processor, or time of writing."""
+    written, _ = _first_look()
+    processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
+    return repr((numba.__version__, processor, sorted(written.values())))
 
 
 def kernel_sources() -> list[Path]:
@@ -102,11 +156,11 @@ def _written(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 def _folders() -> list[Path]:
     """Where to store machine code, best place first.
 
-    Nowhere if the sources are out of sight, as in an archive, or changed since the first look: then the code in memory
-    may be of two generations.
+    Nowhere if numba is switched off, or the sources are out of sight, as in an archive, or changed since the first
+    look: then the code in memory may be of two generations.
     """
     written, key = _first_look()
-    if not written or _written(written) != written:
+    if _settings.DISABLE_JIT or not written or _written(written) != written:
         return []
     own, users = _ROOT / "instances" / "__pycache__", AppDirs("numba", False).user_cache_dir
     places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [own, users]
@@ -123,3 +177,31 @@ def _cache_in(folder: Path) -> Iterator[None]:
             yield
         finally:
             _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = before
+
+
+class _Halt(event.Listener):
+    """Time spent with numba does not count."""
+
+    def on_start(self, event: event.Event) -> None:
+        CLOCK.halt()
+
+    def on_end(self, event: event.Event) -> None:
+        CLOCK.resume()
+
+
+class _Tell(event.Listener):
+    """Say once in a process that kernels are compiled."""
+
+    told = False
+
+    def on_start(self, event: event.Event) -> None:
+        if not self.told and event.data["dispatcher"].py_func.__module__.startswith(_PACKAGES):
+            self.told = True
+            _LOG.info("compiling, once after each update (about half a minute); mtpp warm-up does it ahead")
+
+    def on_end(self, event: event.Event) -> None:
+        pass
+
+
+event.register("numba:compiler_lock", _Halt())
+event.register("numba:compile", _Tell())

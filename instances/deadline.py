@@ -1,4 +1,4 @@
-"""A moment at which work stops: when time is up, or somebody asks for it."""
+"""A moment at which work stops: when time is up, or somebody asks for it; and the clock that tells when."""
 
 from __future__ import annotations
 
@@ -9,17 +9,88 @@ from dataclasses import dataclass, field, replace
 
 from instances.errors import InputError
 
-__all__ = ["Deadline"]
+__all__ = ["CLOCK", "COMPILE", "Deadline", "Stopwatch", "WorkClock"]
+
+#: The phase in which the clock stood still.
+COMPILE = "compile"
+
+
+class WorkClock:
+    """A monotonic clock that stands still while kernels are compiled or their machine code is loaded.
+
+    Every time limit and every time that is reported is measured by `CLOCK`, so that the first run after an update does
+    as much work in its time as all others. `instances.compiled` halts it.
+
+    Examples
+    --------
+    >>> clock = WorkClock()
+    >>> clock.halt()
+    >>> clock.now() == clock.now()
+    True
+    >>> clock.resume()
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._halts = 0
+        # Since when it stands still, if it does, and how long it did before. One object: readers need no lock.
+        self._state: tuple[float | None, float] = (None, 0.0)
+
+    def now(self) -> float:
+        """Seconds since some moment, without those of standing still."""
+        since, still = self._state
+        return (time.monotonic() if since is None else since) - still
+
+    @property
+    def still(self) -> float:
+        """Seconds that it stood still so far."""
+        since, still = self._state
+        return still if since is None else still + time.monotonic() - since
+
+    def halt(self) -> None:
+        """Stand still until `resume` is called as often, from whatever thread."""
+        with self._lock:
+            self._halts += 1
+            since, still = self._state
+            self._state = (time.monotonic() if since is None else since, still)
+
+    def resume(self) -> None:
+        """Take back one `halt`."""
+        with self._lock:
+            self._halts -= 1
+            if self._halts == 0:
+                self._state = (None, self.still)
+
+
+#: The clock of this process.
+CLOCK = WorkClock()
+
+
+class Stopwatch:
+    """What some work takes by `CLOCK`, and how long that stood still meanwhile."""
+
+    def __init__(self) -> None:
+        self._begin, self._still = CLOCK.now(), CLOCK.still
+
+    @property
+    def passed(self) -> float:
+        """Seconds since it was made."""
+        return CLOCK.now() - self._begin
+
+    def seconds(self, **phases: float) -> dict[str, float]:
+        """The phases, and beside them `COMPILE` if the clock stood still meanwhile."""
+        still = CLOCK.still - self._still
+        return phases | ({COMPILE: still} if still > 0 else {})
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment of the monotonic clock, or Ctrl-C, whichever comes first.
+    """A moment of `CLOCK`, or Ctrl-C, whichever comes first.
 
     Parameters
     ----------
     end : float
-        Of `time.monotonic`; infinite by default.
+        Of `CLOCK`; infinite by default.
     interrupted : threading.Event
         Ends the work when it is set. Shares of a deadline have the event of the whole.
     """
@@ -38,13 +109,13 @@ class Deadline:
         """
         if time_limit is not None and not 0 <= time_limit < math.inf:
             raise InputError(f"The time limit is {time_limit}; it must be finite, 0 seconds or more.")
-        end = math.inf if time_limit is None else time.monotonic() + time_limit
+        end = math.inf if time_limit is None else CLOCK.now() + time_limit
         return cls(end, interrupted or threading.Event())
 
     @property
     def left(self) -> float:
         """Seconds that are left, at least 0; infinite without a limit."""
-        return max(0.0, self.end - time.monotonic())
+        return max(0.0, self.end - CLOCK.now())
 
     @property
     def time_limit(self) -> float | None:
@@ -54,8 +125,8 @@ class Deadline:
     @property
     def passed(self) -> bool:
         """Whether to stop with what is known."""
-        return self.interrupted.is_set() or time.monotonic() >= self.end
+        return self.interrupted.is_set() or CLOCK.now() >= self.end
 
     def share(self, part: float) -> Deadline:
         """An earlier deadline: after `part`, from 0 to 1, of the time that is left."""
-        return self if self.end == math.inf else replace(self, end=time.monotonic() + part * self.left)
+        return self if self.end == math.inf else replace(self, end=CLOCK.now() + part * self.left)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from instances.deadline import COMPILE
 from instances.errors import FalseCertificateError, InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.partitioning.partition import Partition
@@ -107,7 +108,7 @@ class Result(Displayed, Generic[Q, A]):
         A partition, an iteration of a plan, or a placement.
     bound : Bound, optional
     seconds : mapping of str to float
-        Wall time of each phase.
+        Wall time of each phase, of which "compile" is beside the others; see `spent`.
     solver : str, optional
         Name and version of the solver, if one was used.
     log : str
@@ -155,6 +156,11 @@ class Result(Displayed, Generic[Q, A]):
     def cost(self) -> float | None:
         """Of the answer."""
         return None if self.answer is None else self.answer.cost
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all phases but "compile", the compiling and loading of kernels, which no time limit counts."""
+        return sum(seconds for phase, seconds in self.seconds.items() if phase != COMPILE)
 
     @property
     def ratio(self) -> float | None:
@@ -220,7 +226,7 @@ class Result(Displayed, Generic[Q, A]):
             lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method})"
         if self.ratio is not None:
             lines["ratio"] = f"{self.ratio:.6f}"
-        lines["seconds"] = f"{sum(self.seconds.values()):.2f}"
+        lines["seconds"] = f"{self.spent:.2f}"
         return lines
 
     def _rows(self) -> Rows | None:
@@ -258,13 +264,14 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     proof = max((r for r in results if r.bound), key=lambda r: r.bound.value if r.bound else 0.0, default=None)
     seconds: dict[str, float] = {}
     for result in results:
-        seconds[result.method] = seconds.get(result.method, 0.0) + sum(result.seconds.values())
+        seconds[result.method] = seconds.get(result.method, 0.0) + result.spent
+    compiling = [result.seconds[COMPILE] for result in results if COMPILE in result.seconds]
     return Result(
         method="certify",
         instance=instance,
         answer=min(found, key=lambda answer: answer.cost, default=None),
         bound=None if proof is None else proof.bound,
-        seconds=seconds,
+        seconds=seconds | ({COMPILE: sum(compiling)} if compiling else {}),
         solver=None if proof is None else proof.solver,
         interrupted=any(result.interrupted for result in results),
     )

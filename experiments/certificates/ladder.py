@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ import numpy as np
 from experiments.certificates.other_k import from_other_k
 from heuristics import HEURISTICS, Limits, search
 from instances import Instance, Partition, Result, combine
-from instances.deadline import Deadline
+from instances.deadline import Deadline, Stopwatch
 from instances.interrupts import catch_interrupt
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.priced import PRICED
@@ -118,7 +117,7 @@ def gather(
 ) -> list[Result]:
     """The answers that `certify` combines, in the order in which they were found; of each bound the best."""
     find_solver(options.solver)  # before the searches, which may take a while
-    begin = time.monotonic()
+    watch = Stopwatch()
     rng = np.random.default_rng(options.seed)
     answers = [*from_other_k(known, instance), *([] if start is None else [Result("start", instance, start)])]
     on_fault, sound = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3)), True
@@ -132,7 +131,7 @@ def gather(
             if _close_enough(best, options.gap) or (no_time and step.share > 0):
                 break
             part = deadline.share(step.share) if step.share > 0 else Deadline(interrupted=interrupted)
-            report = _reporter(step.method, best, begin, on_progress)
+            report = _reporter(step.method, best, watch, on_progress)
             report(None)
             if step.method in HEURISTICS:
                 target = None if best.bound is None else best.bound.value
@@ -185,7 +184,7 @@ def _close_enough(known: Result, gap: float) -> bool:
 
 
 def _reporter(
-    method: str, known: Result, begin: float, on_progress: Callable[[Progress], None] | None
+    method: str, known: Result, watch: Stopwatch, on_progress: Callable[[Progress], None] | None
 ) -> Callable[[Progress | None], None]:
     """Put what a solver says into the frame of what is known."""
     bottleneck = None if known.partition is None else known.partition.bottleneck
@@ -202,6 +201,6 @@ def _reporter(
             proved = min(proved, bottleneck)  # that of a model which holds only below the bottleneck may be higher
         if on_progress is not None:
             nodes = None if moment is None else moment.nodes
-            on_progress(Progress(method, time.monotonic() - begin, bottleneck, proved, nodes))
+            on_progress(Progress(method, watch.passed, bottleneck, proved, nodes))
 
     return report

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from heuristics.planning import PLANNERS
 from heuristics.planning.spp import spp_plans
 from instances import Result
+from instances.deadline import Stopwatch
 from instances.lookup import find
 from instances.planning import Iteration, TrainingInstance
 from mtpp_models.planning.guarantees import iteration_bound, lemma_1, lemma_2, theorem_1
@@ -29,11 +28,11 @@ def certify_plan(instance: TrainingInstance, rng: np.random.Generator, planner: 
     InputError
         If there is no such planner in `PLANNERS`, or it finds no plan that fits into memory.
     """
-    begin = time.monotonic()
+    watch = Stopwatch()
     iteration = find(PLANNERS, planner, "planner").run(instance, rng)
-    found = time.monotonic()
+    found = watch.passed
     bound = None if iteration.plan is None else iteration_bound(instance, ceiling=iteration.time)
-    seconds = {"search": found - begin, "bound": time.monotonic() - found}
+    seconds = watch.seconds(search=found, bound=watch.passed - found)
     return PlanResult(planner, instance, iteration, bound, seconds)
 
 

@@ -102,7 +102,7 @@ def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dic
         "parameters": dict(answer.bound.witness),
         "solver": solver or None,
         "version": version or None,
-        "seconds": sum(answer.seconds.values()),
+        "seconds": answer.spent,
         "recheck": recheck(answer.bound.method, problem) or "trusted",
     }
 

@@ -9,6 +9,7 @@ What a verb needs is imported when it runs, so that help is there at once.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import warnings
@@ -29,6 +30,7 @@ from experiments.cli.place import place
 from experiments.cli.plan import plan
 from experiments.cli.table import table
 from experiments.cli.verify import verify
+from experiments.cli.warm_up import warm_up
 from instances.errors import InputError, InputWarning
 from instances.interrupts import terminate_as_interrupt
 
@@ -61,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code.
     """
     try:
-        with terminate_as_interrupt(), _warnings_in_one_line():
+        with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling():
             code = app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
             sys.stdout.flush()  # a full disk or a closed pipe shows here
             return int(code)
@@ -95,6 +97,7 @@ for verb in (partition, bound, certify, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
 app.command()(table)
+app.command("warm-up")(warm_up)
 
 
 @app.command()
@@ -121,3 +124,24 @@ def _warnings_in_one_line() -> Iterator[None]:
         warnings.simplefilter("always", InputWarning)
         others, warnings.showwarning = warnings.showwarning, show
         yield
+
+
+class _Teller(logging.Handler):
+    """Says on stderr what the logger says."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage(), DONE)
+
+
+@contextmanager
+def _told_of_compiling() -> Iterator[None]:
+    """Print that kernels are compiled, which takes a while before anything else is seen."""
+    logger, teller = logging.getLogger("instances.compiled"), _Teller()
+    before = logger.level
+    logger.addHandler(teller)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(teller)
+        logger.setLevel(before)

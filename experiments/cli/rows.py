@@ -111,4 +111,4 @@ def _over_simple(value: float, instance: Instance) -> str:
 
 
 def _seconds(answer: Result) -> str:
-    return f"{sum(answer.seconds.values()):.2f}"
+    return f"{answer.spent:.2f}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 from experiments.runs.log import Run
+from instances.deadline import Stopwatch
 
 __all__ = ["Job"]
 
@@ -45,12 +45,12 @@ class Job(ABC):
         KeyboardInterrupt
             If the run was interrupted; a part of a run is not a run.
         """
-        began = time.perf_counter()
+        watch = Stopwatch()
         try:
             answer = self.answer(start)
         except Exception as error:
-            return self.record(time.perf_counter() - began, f"{type(error).__name__}: {error}")
-        return self.record(time.perf_counter() - began, **answer)
+            return self.record(watch.passed, f"{type(error).__name__}: {error}")
+        return self.record(watch.passed, **answer)
 
     @staticmethod
     def failed(run: Run) -> bool:

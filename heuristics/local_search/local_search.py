@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from heuristics.orders.kahn import kahn
 from heuristics.orders.kernels import decode
 from heuristics.orders.slicing import TABLE_NODES, slice_order
 from instances import Instance, Partition
+from instances.deadline import CLOCK
 from instances.graph.tensors import IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
@@ -73,13 +73,13 @@ def local_search(
     planned, left, speed, chunk = max(_FIRST_ROUND, 10 * n), limits.allow(moves), math.inf, min(most, _FIRST_CHUNK)
     while left > 0 and best.bottleneck > 0 and not limits.reached(best.bottleneck):
         state = start_state(best.block, best.order, k, arrays)
-        begin, done, size = time.monotonic(), 0, _size(planned, 0, left, speed, limits)
+        begin, done, size = CLOCK.now(), 0, _size(planned, 0, left, speed, limits)
         while done < size and not limits.reached(float(state.best[0])):
             chunk = min(chunk, size - done)
             first, last = hot * (cold / hot) ** (done / size), hot * (cold / hot) ** ((done + chunk) / size)
             anneal_partition(state, arrays, *before, chunk, first, last, int(rng.integers(2**31)))
             done, left, chunk = done + chunk, left - chunk, most
-            speed = done / max(1e-9, time.monotonic() - begin)
+            speed = done / max(1e-9, CLOCK.now() - begin)
             size = _size(planned, done, left, speed, limits)
         best = _better(best, state.best_rank[state.best_block], rng)
         planned *= 2

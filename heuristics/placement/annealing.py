@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from functools import partial
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.placement.simulator import SimulatorArrays, penalised, workspace
 from instances.compiled import compiled
+from instances.deadline import CLOCK
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -62,16 +62,15 @@ def anneal_placement(
     device = np.zeros(graph.n, dtype=np.int64) if start is None else start.device.copy()
     best = device.copy()
     value = np.full(2, penalised(arrays, device, workspace(arrays)))  # of the walk, and the best one
-    _walk(arrays, rows, device, best, value, 0, hot, cold, 0)  # compiles, which should not count as time
     moves, done = limits.allow(simulations) - 1 if instance.devices > 1 else 0, 0
-    begin = time.monotonic()
+    begin = CLOCK.now()
     while done < moves and not limits.reached(float(value[1]) * instance.total_work):
         chunk = min(_CHUNK, moves - done)
         hotter, colder = (hot and hot * (cold / hot) ** (i / moves) for i in (done, done + chunk))
         _walk(arrays, rows, device, best, value, chunk, hotter, colder, int(rng.integers(2**31)))
         done += chunk
         if limits.deadline.left < math.inf:
-            moves = min(moves, done + int(done / (time.monotonic() - begin) * limits.deadline.left))
+            moves = min(moves, done + int(done / max(1e-9, CLOCK.now() - begin) * limits.deadline.left))
     return Placement(instance, best)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.placement.registry import PLACERS
 from instances import Bound, Result
+from instances.deadline import Stopwatch
 from instances.lookup import find
 from instances.placement.grouping import Grouping, group_nodes
 from instances.placement.placement import Placement
@@ -50,7 +50,7 @@ def search_placement(
     InputError
         If the placer is unknown.
     """
-    limits, begin = limits or Limits(), time.monotonic()
+    limits, watch = limits or Limits(), Stopwatch()
     placer = find(PLACERS, method, "placer")
     grouping = grouping or group_nodes(instance.graph)
     found = placer.run(replace(instance, graph=grouping.graph), rng, limits)
@@ -60,6 +60,6 @@ def search_placement(
         instance=instance,
         answer=placement,
         bound=Bound(instance.lower_bound, "simple", optimal=False),
-        seconds={"search": time.monotonic() - begin},
+        seconds=watch.seconds(search=watch.passed),
         interrupted=limits.deadline.interrupted.is_set(),
     )

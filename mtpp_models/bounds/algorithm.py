@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from instances import Instance, Partition, Result
+from instances.deadline import Stopwatch
 from mtpp_models.simple import one_block
 from mtpp_models.solvers.interface import Controls
 
@@ -27,6 +27,7 @@ class Algorithm:
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
         """Run; without a start, the partition counts only if the algorithm has found it."""
-        begin = time.monotonic()
-        result = replace(self.run(start or one_block(instance), controls), seconds={"solve": time.monotonic() - begin})
+        watch = Stopwatch()
+        result = self.run(start or one_block(instance), controls)
+        result = replace(result, seconds=watch.seconds(solve=watch.passed))
         return result if start is not None or self.exact else replace(result, answer=None)

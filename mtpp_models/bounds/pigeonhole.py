@@ -53,7 +53,7 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
     if instance.graph.n >= size and start.bottleneck > best.value * (1 + PROOF_TOLERANCE):
         cuts = BlockCuts(instance, start.bottleneck)
         cost, finished = _costly_pairs(cuts, size, int(best.value / start.bottleneck * UNIT), deadline)
-        nodes = _costliest_clique(cost, size)
+        nodes = _costliest_clique(cost, size, deadline)
         if nodes is not None:
             value = min(float(cuts.scaled(cost[u, v])) for u, v in combinations(nodes.tolist(), 2))
             closed = finished and value >= min(value + cuts.lost(), start.bottleneck) * (1 - PROOF_TOLERANCE)
@@ -65,7 +65,7 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
 
 def _costly_pairs(cuts: BlockCuts, size: int, most: int, deadline: Deadline) -> tuple[IntArray, bool]:
     """L of the pairs that cost more than `most` and may belong to a clique, (n, n); and whether these are all."""
-    pairs = PairCuts(cuts, most)
+    pairs = PairCuts(cuts, most, deadline)
     for i, u in enumerate(np.argsort(-cuts.alone(), kind="stable").tolist()):
         if i % _ROWS == 0:
             hopeless = ~core(pairs.open | (pairs.cost > 0), size - 1)
@@ -75,11 +75,11 @@ def _costly_pairs(cuts: BlockCuts, size: int, most: int, deadline: Deadline) -> 
     return pairs.cost, True
 
 
-def _costliest_clique(cost: IntArray, size: int) -> IntArray | None:
-    """Nodes of which each two cost something, and as much as possible; None if none are found."""
+def _costliest_clique(cost: IntArray, size: int, deadline: Deadline) -> IntArray | None:
+    """Nodes of which each two cost something, and as much as time allows to find; None if none are found."""
     found, costs = None, np.unique(cost[cost > 0])
     low, high = 0, len(costs)  # bisection: found at all below `low`, at none from `high` on
-    while low < high:
+    while low < high and not (deadline.passed and found is not None):
         middle = low if found is None else (low + high) // 2
         nodes = find_clique(cost >= costs[middle], size)
         if nodes is None:

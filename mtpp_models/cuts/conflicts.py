@@ -42,7 +42,7 @@ def conflicts(instance: Instance, cutoff: float, deadline: Deadline | None = Non
     [[0, 2], [1, 2]]
     """
     deadline = deadline or Deadline()
-    pairs = PairCuts(BlockCuts(instance, cutoff), UNIT - 1)
+    pairs = PairCuts(BlockCuts(instance, cutoff), UNIT - 1, deadline)
     for u in range(instance.graph.n):
         if not pairs.resolve(u, deadline):
             break

@@ -20,6 +20,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from instances import Instance
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from instances.partitioning.reductions import Contraction, merge
 from mtpp_models.cuts.block_cuts import BlockCuts
@@ -27,9 +28,12 @@ from mtpp_models.cuts.block_cuts import BlockCuts
 __all__ = ["join"]
 
 
-def join(instance: Instance, cutoff: float) -> Contraction:
-    """Merge the ends of all edges that partitions with a bottleneck below `cutoff`, T > 0, do not cut."""
-    cuts = BlockCuts(instance, cutoff)
+def join(instance: Instance, cutoff: float, deadline: Deadline | None = None) -> Contraction:
+    """Merge the ends of all edges that partitions with a bottleneck below `cutoff`, T > 0, do not cut.
+
+    Soon after the deadline, what was found by then.
+    """
+    deadline, cuts = deadline or Deadline(), BlockCuts(instance, cutoff)
     edges = np.unique(instance.graph.edges, axis=0)
     u, v = edges.T
     cheap = cuts.alone() < cutoff
@@ -37,6 +41,8 @@ def join(instance: Instance, cutoff: float) -> Contraction:
     without_v, without_u = cheap[u], cheap[v]
     joined = []
     for e, (a, b) in enumerate(edges.tolist()):
+        if deadline.passed:
+            break
         for held, other, known in ((a, b, without_v), (b, a, without_u)):
             if known[e]:
                 continue

@@ -7,6 +7,7 @@ once. Such sets are segments of topological orders, and the source sides of the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,10 @@ from instances.graph.tensors import IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import BoolArray, FlowNetwork, augment
 
-__all__ = ["PairCuts"]
+__all__ = ["PairCuts", "row_blocks"]
 
-# Cuts between looks at the clock.
-_CUTS = 200
+# Cuts between looks at the clock, and multiplications in a product of matrices.
+_CUTS, _PRODUCTS = 200, 10**9
 
 
 class PairCuts:
@@ -32,6 +33,8 @@ class PairCuts:
     cuts : BlockCuts
     most : int
         Pairs that cost at most this, as a whole number of `cuts`, are of no interest.
+    deadline : Deadline, optional
+        Soon after it, what is not found out stays open.
 
     Attributes
     ----------
@@ -41,17 +44,19 @@ class PairCuts:
         Pairs of which nothing is known yet; whoever does not want to know may clear them.
     """
 
-    def __init__(self, cuts: BlockCuts, most: int) -> None:
-        self._cuts, self._most = cuts, most
+    def __init__(self, cuts: BlockCuts, most: int, deadline: Deadline | None = None) -> None:
+        self._cuts, self._most, deadline = cuts, most, deadline or Deadline()
         n = cuts.graph.n
         # The work of u, v and what lies between them; sums of whole numbers below 2^53 are exact.
-        path = (cuts.reach * cuts.work.astype(np.float64)) @ cuts.reach
-        heavy = (path + path.T >= UNIT) & ~np.eye(n, dtype=bool)
+        reach, heavy = cuts.reach.astype(np.float64), np.zeros((n, n), dtype=bool)
+        for rows in row_blocks(n, deadline):
+            heavy[rows] = (reach[rows] * cuts.work) @ reach >= UNIT
+        heavy = (heavy | heavy.T) & ~np.eye(n, dtype=bool)
         self.cost = np.where(heavy, UNIT, 0)
         self.open = ~heavy & ~np.eye(n, dtype=bool)
         segments, rng = Segments.of(cuts.graph, cuts.work, cuts.time), np.random.default_rng(0)
         cleared = n
-        while cleared > n // 8:  # beyond that, cuts are faster
+        while cleared > n // 8 and not deadline.passed:  # beyond that, cuts are faster
             keys = rng.integers(0, 2**40, (2, n))
             cleared = sum(_clear_segments(segments, keys[i], i == 0, most, self.open) for i in range(2))
 
@@ -63,6 +68,15 @@ class PairCuts:
                 return False
             v = _resolve(cuts.network, cuts.reach, cuts.reach_back, u, v, _CUTS, self._most, UNIT, self.open, self.cost)
         return True
+
+
+def row_blocks(n: int, deadline: Deadline) -> Iterator[slice]:
+    """Yield the rows of a product of (n, n) matrices in blocks, the first and those that there is time for."""
+    height = 1 + _PRODUCTS // max(1, n) ** 2
+    for first in range(0, n, height):
+        if first > 0 and deadline.passed:
+            return
+        yield slice(first, first + height)
 
 
 class Segments(NamedTuple):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from instances import Instance
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import augment
@@ -34,7 +35,9 @@ class BlockWindows(NamedTuple):
     last: IntArray
 
 
-def windows(instance: Instance, cutoff: float, apart: IntArray | None = None) -> BlockWindows:
+def windows(
+    instance: Instance, cutoff: float, apart: IntArray | None = None, deadline: Deadline | None = None
+) -> BlockWindows:
     """First and last block of each node in all partitions with a bottleneck below `cutoff`.
 
     Parameters
@@ -45,6 +48,8 @@ def windows(instance: Instance, cutoff: float, apart: IntArray | None = None) ->
         T, positive.
     apart : (c, 2) integers, optional
         Pairs of nodes that cannot share a block; see `mtpp_models.cuts.conflicts`.
+    deadline : Deadline, optional
+        Behind it, work alone counts, which takes no cut.
 
     Returns
     -------
@@ -60,7 +65,7 @@ def windows(instance: Instance, cutoff: float, apart: IntArray | None = None) ->
     ([1, 2, 2], [2, 2, 3])
     """
     n, k, work = instance.graph.n, instance.k, instance.graph.work
-    cuts = BlockCuts(instance, k * cutoff)
+    deadline, cuts = deadline or Deadline(), BlockCuts(instance, k * cutoff)
     before = np.zeros((n, n), dtype=bool)
     if apart is not None:
         before[tuple(apart.T)] = before[tuple(apart.T[::-1])] = True
@@ -68,10 +73,10 @@ def windows(instance: Instance, cutoff: float, apart: IntArray | None = None) ->
     first, last = np.ones(n, dtype=np.int64), np.full(n, k)
     order = instance.graph.topological_order
     for v in order:
-        ahead = max(float(work @ cuts.reach_back[v]), _least(cuts, v, ideal=True))
+        ahead = max(float(work @ cuts.reach_back[v]), _least(cuts, v, deadline, ideal=True))
         first[v] = max(_blocks(ahead, cutoff), first[cuts.reach_back[v]].max(), first[before[:, v]].max(initial=0) + 1)
     for v in order[::-1]:
-        behind = max(float(work @ cuts.reach[v]), _least(cuts, v, ideal=False))
+        behind = max(float(work @ cuts.reach[v]), _least(cuts, v, deadline, ideal=False))
         last[v] = min(
             k + 1 - _blocks(behind, cutoff), last[cuts.reach[v]].min(), last[before[v]].min(initial=k + 1) - 1
         )
@@ -83,8 +88,10 @@ def _blocks(cost: float, cutoff: float) -> int:
     return int(cost / cutoff * (1 - _ROUNDING)) + 1
 
 
-def _least(cuts: BlockCuts, v: int, *, ideal: bool) -> float:
-    """Least work and time of tensors of the ideals around v, or of the sets without edges out of them."""
+def _least(cuts: BlockCuts, v: int, deadline: Deadline, *, ideal: bool) -> float:
+    """Least work and time of tensors of the ideals around v, or of the sets without edges out; 0 if time is up."""
+    if deadline.passed:
+        return 0.0
     network, n = cuts.network, len(cuts.reach)
     every, none = np.ones(n, dtype=bool), np.zeros(n, dtype=bool)
     before, behind = (none, every) if ideal else (every, none)

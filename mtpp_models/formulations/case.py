@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyomo.environ as pyo
+from pyomo.core.expr import NumericExpression
+from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
 from instances import Partition
+from instances.deadline import Stopwatch
 from instances.graph.tensors import IntArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.formulations.scaled_instance import ScaledInstance
@@ -20,6 +22,10 @@ from mtpp_models.solvers.registry import Solver
 
 __all__ = ["Case", "CaseResult", "block_ranks"]
 
+# A row takes about so many seconds to be built and handed over, and twice as long as one of a sample of some rows.
+_ROW_SECONDS, _ROW_FACTOR, _SAMPLE = 3e-5, 2.0, 500
+# Of the time that is left: what need not be estimated more closely.
+_LITTLE = 0.05
 # How far from a whole number the solution of a solver may be.
 _INTEGRAL = 1e-4
 
@@ -43,6 +49,7 @@ class Case:
     name: str  # unique in its formulation
     build: Callable[[], pyo.ConcreteModel]  # its variable ``y[v, b]``: node v lies in (super)block b or before
     superblock: Callable[[Partition], IntArray]  # (super)block of each node of a partition, counted from 1
+    blocks: int = 1  # (super)blocks of the model, on which its size depends
 
     def model(self, start: Partition | None = None, *, relaxation: bool = False) -> pyo.ConcreteModel:
         """Build the model, with a warm start in ``y``; the solver completes the other variables.
@@ -76,20 +83,43 @@ class Case:
         SolverFaultError
             If the solver fails or gives what is no answer.
         """
-        begin = time.monotonic()
+        watch = Stopwatch()
+        if not self._can_be_built(data, controls.deadline.left):
+            return CaseResult(0.0, math.inf, None, "", watch.passed, 0.0)
         model = self.model(start, relaxation=controls.relaxation)
-        built = time.monotonic()
+        built = watch.passed
         if controls.deadline.interrupted.is_set():  # the solver would not hear of it
-            return CaseResult(0.0, math.inf, None, "", built - begin, 0.0)
+            return CaseResult(0.0, math.inf, None, "", built, 0.0)
         outcome = solver.solve(model, controls)
         return CaseResult(
             bound=_proved(outcome, solver) * data.unit,
             found=_found(outcome) * data.unit,
             superblock=None if outcome.objective is None else _read(model, solver),
             log=outcome.log,
-            build=built - begin,
-            solve=time.monotonic() - built,
+            build=built,
+            solve=watch.passed - built,
         )
+
+    def _can_be_built(self, data: ScaledInstance, left: float) -> bool:
+        """Whether so many seconds may be enough to build the model and to hand it over, which nothing interrupts."""
+        graph = data.instance.graph
+        rows = (graph.n + 2 * len(graph.tensors.consumers)) * self.blocks
+        return rows * _ROW_SECONDS <= _LITTLE * left or rows * _ROW_FACTOR * _row_seconds() <= left
+
+
+def _row_seconds() -> float:
+    """What a row takes here and now, with whatever else is at work on the machine."""
+    watch, m = Stopwatch(), pyo.ConcreteModel()
+    m.rows = pyo.RangeSet(1, _SAMPLE)
+    m.x = pyo.Var(m.rows)
+    m.objective = pyo.Objective(expr=m.x[1])
+
+    @m.Constraint(m.rows)
+    def row(m: pyo.ConcreteModel, i: int) -> NumericExpression:
+        return m.x[i] + m.x[_SAMPLE + 1 - i] >= 1 - m.x[1]
+
+    LinearStandardFormCompiler().write(m, mixed_form=True)
+    return watch.passed / _SAMPLE
 
 
 def block_ranks(partition: Partition) -> IntArray:

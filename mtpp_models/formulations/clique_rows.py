@@ -6,8 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.cuts.pair_cuts import row_blocks
 
 __all__ = ["CliqueRow", "cliques", "successions"]
 
@@ -20,27 +22,32 @@ class CliqueRow(NamedTuple):
     limit: int
 
 
-def successions(apart: BoolArray, reach: BoolArray) -> IntArray:
+def successions(apart: BoolArray, reach: BoolArray, deadline: Deadline) -> IntArray:
     """(c, 2) pairs (u, v), u before v, that are apart and between which there is no other such pair.
 
     If u before a before v, and a and v are apart, then so are u and v, and the rows of (a, v) and of the edges from u
     to a are as strong together as that of (u, v). `apart`, (n, n) and symmetric, says which nodes cannot share a block;
-    `reach`, (n, n), whether a path, maybe of no edge, leads from the row to the column.
+    `reach`, (n, n), whether a path, maybe of no edge, leads from the row to the column. Soon after the deadline, what
+    was found by then.
     """
     ordered = apart & reach
     strictly = (reach & ~np.eye(len(reach), dtype=bool)).astype(np.float32)
     pairs = ordered.astype(np.float32)
-    return np.argwhere(ordered & (strictly @ pairs == 0) & (pairs @ strictly == 0))
+    found = np.zeros_like(ordered)
+    for rows in row_blocks(len(reach), deadline):
+        found[rows] = ordered[rows] & (strictly[rows] @ pairs == 0) & (pairs[rows] @ strictly == 0)
+    return np.argwhere(found)
 
 
-def cliques(apart: BoolArray, wanted: BoolArray) -> list[tuple[int, ...]]:
+def cliques(apart: BoolArray, wanted: BoolArray, deadline: Deadline) -> list[tuple[int, ...]]:
     """Cliques that together hold the wanted pairs, as far as a greedy search of at most n cliques gets.
 
-    Both matrices, (n, n), are symmetric; wanted pairs are apart. The nodes of a clique, two or more, are sorted.
+    Both matrices, (n, n), are symmetric; wanted pairs are apart. The nodes of a clique, two or more, are sorted. Soon
+    after the deadline, what was found by then.
     """
     found: list[tuple[int, ...]] = []
     left = wanted.copy()
-    while left.any() and len(found) < len(apart):
+    while left.any() and len(found) < len(apart) and not deadline.passed:
         clique = [int(left.sum(axis=1).argmax())]
         gain, fits = left[clique[0]].astype(np.int64), apart[clique[0]].copy()
         degree = apart.sum(axis=1) / len(apart)

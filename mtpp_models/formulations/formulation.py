@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.deadline import Deadline
+from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.formulations.case import Case, CaseResult
@@ -110,13 +109,13 @@ class Formulation:
         ExcludedPartitionError
             If the model excludes a known partition although it says that it is a bound.
         """
-        begin, solver = time.monotonic(), find_solver(controls.options.solver)
+        watch, solver = Stopwatch(), find_solver(controls.options.solver)
         name = f"{self.name}-lp" if controls.relaxation else self.name
         whole = one_block(instance)
         if whole.bottleneck == 0 and self.is_bound:
             return Result(name, instance, whole, Bound(0.0, name))
         prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
-        prepared_in = time.monotonic() - begin
+        prepared_in = watch.passed
         results = _solve_in_turn(prepared, solver, controls)
         known = [start] if start is not None and self.is_bound else []
         if self.exact:
@@ -137,10 +136,10 @@ class Formulation:
             instance=instance,
             answer=min(known, key=lambda partition: partition.bottleneck, default=None),
             bound=bound,
-            seconds={
-                "build": prepared_in + sum(result.build for result in results),
-                "solve": sum(result.solve for result in results),
-            },
+            seconds=watch.seconds(
+                build=prepared_in + sum(result.build for result in results),
+                solve=sum(result.solve for result in results),
+            ),
             solver=f"{solver.name} {solver.version()}",
             log="\n".join(result.log for result in results),
         )

@@ -60,7 +60,7 @@ def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
 
 
 def _case(data: ScaledInstance, r: int) -> Case:
-    return Case(f"r = {r}", lambda: guess_the_bottleneck(data, r), lambda partition: around(partition, r))
+    return Case(f"r = {r}", lambda: guess_the_bottleneck(data, r), lambda partition: around(partition, r), blocks=3)
 
 
 GUESS_THE_BOTTLENECK = Formulation(

@@ -52,10 +52,10 @@ class Facts(NamedTuple):
         )
 
 
-def contract(instance: Instance, cutoff: float, parts: Strengthening) -> Contraction:
-    """First step: merge the ends of edges that no partition below the cutoff cuts."""
+def contract(instance: Instance, cutoff: float, parts: Strengthening, deadline: Deadline) -> Contraction:
+    """First step: merge the ends of edges that no partition below the cutoff cuts, as far as time allows."""
     everyone = np.arange(instance.graph.n)
-    return join(instance, cutoff) if parts.joins else Contraction(instance, instance, everyone, everyone)
+    return join(instance, cutoff, deadline) if parts.joins else Contraction(instance, instance, everyone, everyone)
 
 
 def collect_facts(
@@ -72,10 +72,10 @@ def collect_facts(
     cutoff : float
     parts : Strengthening
     deadline : Deadline
-        When to stop looking for pairs, roughly.
+        When to stop looking for them, roughly.
     """
     apart = _conflicts(instance, {1, *sizes}, cutoff, deadline) if parts.conflicts else {}
-    blocks = windows(instance, cutoff, apart.get(1)) if parts.windows else _everywhere(instance)
+    blocks = windows(instance, cutoff, apart.get(1), deadline) if parts.windows else _everywhere(instance)
     if (blocks.first > blocks.last).any():
         return None
     home = np.repeat(np.arange(1, len(sizes) + 1), sizes)
@@ -84,7 +84,8 @@ def collect_facts(
     if parts.conflicts:
         reach = reachability(*instance.graph.successors, instance.graph.topological_order)
         matrices = {s: _matrix(pairs, instance.graph.n) for s, pairs in apart.items()}
-        facts = Facts(where, _pairs(matrices, reach, where, sizes), _cliques(matrices, reach, where, sizes))
+        pairs = _pairs(matrices, reach, where, sizes, deadline)
+        facts = Facts(where, pairs, _cliques(matrices, reach, where, sizes, deadline))
     return None if facts.contradict else facts
 
 
@@ -120,23 +121,23 @@ def _everywhere(instance: Instance) -> BlockWindows:
 
 
 def _pairs(
-    apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int]
+    apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int], deadline: Deadline
 ) -> list[tuple[int, int, int]]:
     """Of pairs that are apart, those that say most, for each superblock that both may lie in."""
-    pairs = {s: successions(apart[s], reach).tolist() for s in set(sizes)}
+    pairs = {s: successions(apart[s], reach, deadline).tolist() for s in set(sizes)}
     return [
         (u, v, b) for b, size in enumerate(sizes, 1) for u, v in pairs[size] if where.first[v] <= b <= where.last[u]
     ]
 
 
 def _cliques(
-    apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int]
+    apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int], deadline: Deadline
 ) -> list[CliqueRow]:
     """A superblock of size s holds one node of a clique of pairs that s blocks keep apart, and s of one that 1 does."""
     groups = {}
     for s in set(sizes):
-        groups[s] = [(clique, 1) for clique in cliques(apart[s], apart[s] & ~reach & ~reach.T)]
-        groups[s] += [(clique, s) for clique in cliques(apart[1], apart[1]) if len(clique) > s > 1]
+        groups[s] = [(clique, 1) for clique in cliques(apart[s], apart[s] & ~reach & ~reach.T, deadline)]
+        groups[s] += [(clique, s) for clique in cliques(apart[1], apart[1], deadline) if len(clique) > s > 1]
     rows = []
     for b, size in enumerate(sizes, 1):
         for clique, limit in groups[size]:

@@ -34,6 +34,9 @@ from mtpp_models.simple import simple
 
 __all__ = ["EXACT", "SuperblockFormulation", "coarse", "equal_sizes", "merged"]
 
+# Of the time for what strengthens a model, at most.
+_FOR_JOINS = 0.5
+
 
 @dataclass(frozen=True, kw_only=True)
 class SuperblockFormulation(Formulation):
@@ -63,13 +66,15 @@ class SuperblockFormulation(Formulation):
         cutoff, unit = start.bottleneck * (1 - margin), start.bottleneck or 1.0
         if simple(instance) >= cutoff:
             return PreparedModel(ScaledInstance(relaxed, unit), (), None, np.arange(instance.graph.n), cutoff)
-        contraction = contract(relaxed, cutoff, parts)
+        contraction = contract(relaxed, cutoff, parts, deadline.share(_FOR_JOINS))
         data = ScaledInstance(contraction.instance.with_k(min(instance.k, contraction.instance.graph.n)), unit)
         sizes = self.sizes(data.k)
         facts = collect_facts(data.instance, sizes, cutoff, parts, deadline)
         if facts is None:
             return PreparedModel(data, (), None, contraction.group, cutoff)
-        case = Case(self.name, lambda: build(data, sizes, facts, parts), lambda partition: merged(partition, sizes))
+        case = Case(
+            self.name, lambda: build(data, sizes, facts, parts), lambda partition: merged(partition, sizes), len(sizes)
+        )
         kept = restrict(start, contraction, data.instance, case, facts.windows)
         return PreparedModel(data, (case,), kept, contraction.group, cutoff)
 
@@ -101,7 +106,7 @@ def coarse(j: int) -> SuperblockFormulation:
 
     def cases(data: ScaledInstance) -> tuple[Case, ...]:
         sizes = sizes_of(data.k)
-        return (Case(str(sizes), lambda: exact(data, sizes), lambda partition: merged(partition, sizes)),)
+        return (Case(str(sizes), lambda: exact(data, sizes), lambda partition: merged(partition, sizes), len(sizes)),)
 
     return SuperblockFormulation(
         name=f"coarse-{j}",
@@ -122,7 +127,7 @@ EXACT = SuperblockFormulation(
     name="exact",
     summary="the exact mixed-integer program; exact+all is strengthened",
     reference="MTPP, Section 4.1, eq. (5)-(12)",
-    cases=lambda data: (Case("exact", lambda: exact(data), block_ranks),),
+    cases=lambda data: (Case("exact", lambda: exact(data), block_ranks, data.k),),
     exact=True,
     sizes=lambda k: (1,) * k,
 )

@@ -78,7 +78,7 @@ def _around_most_work(partition: Partition) -> IntArray:
 
 def _formulation(name: str, summary: str, reference: str, *, dag: bool = True, cut_io: bool = True) -> Formulation:
     def cases(data: ScaledInstance) -> tuple[Case, ...]:
-        return (Case(name, lambda: bottleneck(name, data, dag=dag, cut_io=cut_io), _around_most_work),)
+        return (Case(name, lambda: bottleneck(name, data, dag=dag, cut_io=cut_io), _around_most_work, blocks=3),)
 
     return Formulation(name, summary, reference, cases)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from instances import Bound, InputError, Result
-from instances.deadline import Deadline
+from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
 from instances.interrupts import catch_interrupt
 from instances.lookup import find
@@ -91,7 +90,7 @@ def solve_replication(
     SolverFaultError
         If the solver fails, or states what the plan of its start or solution contradicts.
     """
-    begin, deadline = time.monotonic(), Deadline.after(options.time_limit)
+    watch, deadline = Stopwatch(), Deadline.after(options.time_limit)
     chosen = find(FORMS, form, "form")
     if not 1 <= slack < math.inf:
         raise InputError(f"The slack is {slack}; it must be 1 or more, and finite.")
@@ -113,7 +112,7 @@ def solve_replication(
     with catch_interrupt() as interrupted:
         model = chosen.build(data)
         chosen.start(model, stages)
-        built = time.monotonic()
+        built = watch.passed
         controls = Controls(options, replace(deadline, interrupted=interrupted))
         outcome = SolverOutcome(Termination.STOPPED) if interrupted.is_set() else driver.solve(model, controls)
         stopped = interrupted.is_set()
@@ -130,7 +129,7 @@ def solve_replication(
         instance=instance,
         answer=CostedPlan(best, chosen.cost(best)),
         bound=Bound(proved, form, closed),
-        seconds={"build": built - begin, "solve": time.monotonic() - built},
+        seconds=watch.seconds(build=built, solve=watch.passed - built),
         solver=f"{driver.name} {driver.version()}",
         log=outcome.log,
         interrupted=stopped,

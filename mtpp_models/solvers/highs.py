@@ -44,6 +44,8 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
         compiled = LinearStandardFormCompiler().write(model, mixed_form=True)
     except InfeasibleConstraintException:
         return SolverOutcome(Termination.INFEASIBLE)
+    if controls.deadline.passed:
+        return SolverOutcome(Termination.STOPPED)
     columns = compiled.columns
     linear = _linear_program(compiled)
     # The scheduler of HiGHS keeps the number of threads of its first run in the process.

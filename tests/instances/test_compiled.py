@@ -143,7 +143,8 @@ def project(tmp_path: Path) -> Path:
     for package in ("instances", "mtpp_models"):
         (root / package).mkdir(parents=True)
         (root / package / "__init__.py").touch()
-    shutil.copy(instances.compiled.__file__, root / "instances")
+    for name in ("compiled.py", "deadline.py", "errors.py"):
+        shutil.copy(ROOT / "instances" / name, root / "instances")
     (root / "mtpp_models" / "callee.py").write_text(CALLEE)
     (root / "mtpp_models" / "caller.py").write_text(CALLER)
     return root
@@ -205,6 +206,29 @@ def test_sources_that_cannot_be_written_beside(project: Path) -> None:
     shutil.rmtree(project / "users")
     (project / "users").touch()
     assert [run(project), run(project)] == ["4 0 1", "4 0 1"]
+
+
+def test_compiling_and_loading_take_no_time_and_are_told_once(project: Path) -> None:
+    """The clock of time limits stands still; the logger speaks of compiling, not of loading."""
+    script = (
+        "import logging, sys; logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='told')\n"
+        "import time; from instances.deadline import CLOCK; from mtpp_models.caller import outer\n"
+        "begin, now = time.monotonic(), CLOCK.now(); outer(1); outer(1.5)\n"
+        "print(CLOCK.now() - now < (time.monotonic() - begin) / 2, CLOCK.still > 0)"
+    )
+    assert run(project, script).splitlines() == ["told", "True True"]
+    assert run(project, script) == "True True"
+
+
+def test_code_is_complete_until_a_source_is_written_anew(project: Path) -> None:
+    """Also with the same text, as numba looks at the time; and never where nothing is compiled."""
+    ask = "import instances.compiled as c; print(c.is_warm() is not None)"
+    mark = "import mtpp_models.caller, instances.compiled as c; print(c.mark_warm() is not None)"
+    assert [run(project, ask), run(project, mark), run(project, ask)] == ["False", "True", "True"]
+    os.utime(project / "mtpp_models" / "caller.py", (1, 1))
+    assert run(project, ask) == "False"
+    off = {"NUMBA_DISABLE_JIT": "1"}
+    assert [run(project, mark, **off), run(project, mark), run(project, ask, **off)] == ["False", "True", "False"]
 
 
 def test_without_compilation_the_function_runs_as_it_stands(project: Path) -> None:

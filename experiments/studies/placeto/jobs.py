@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -35,6 +34,7 @@ from heuristics.placement.registry import PLACERS
 from heuristics.placement.rivals import random_placements
 from heuristics.placement.simulator import step_times
 from instances import InputError
+from instances.deadline import Stopwatch
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -126,13 +126,13 @@ class FastJob(PlacementJob):
         starts = schedule["start"]
         made = policy.create("fast", self.seed)
         how = training.Training(self.options["updates"], seed=self.seed, **schedule)
-        began = time.perf_counter()
+        watch = Stopwatch()
         curve = training.train(made, self.instances("train"), how)
-        answer: dict[str, Any] = {"training": time.perf_counter() - began, "curve": [list(point) for point in curve]}
+        answer: dict[str, Any] = {"training": watch.passed, "curve": [list(point) for point in curve]}
         scorer, test = policy.capture(made).scorer(), self.instances("test")
-        began = time.perf_counter()
+        watch = Stopwatch()
         zero_shot, answer["zero-shot"] = _outcomes(test, scorer, self.seed, start=starts)
-        answer["placing"] = (time.perf_counter() - began) / len(test)
+        answer["placing"] = (watch.passed) / len(test)
         answer["zero-shot, last"] = _measured(outcome.last for outcome in zero_shot)
         _, answer["sampled"] = _outcomes(test, scorer, self.seed, start=starts, samples=SAMPLES)
         for name in ("zero-shot", "sampled"):

@@ -43,8 +43,12 @@ _ROUNDING = 1e-12
 _MUCH_BETTER = 0.5
 # Few enough that looking for joins would take longer.
 _FEW_IDEALS = 20_000
+# Of the time that is left, at most.
+_FOR_JOINS = 0.5
 # Of a program that takes long.
 _IDEALS_A_SECOND = 25_000
+# Of listing ideals: as many ideals as that divided by the nodes of the graph.
+_NODES_A_SECOND = 40_000_000
 # Entries of the table of the dynamic program, 16 bytes each.
 _LARGEST_TABLE = 2**26
 # A second or so of work between looks at the clock.
@@ -86,18 +90,19 @@ def solve_ideals(
     instance = starts[0].instance
     if any(start.instance.with_k(instance.k).key != instance.key for start in starts):
         raise InputError("The starts belong to different questions; give one graph on one platform.")
+    deadline = deadline or Deadline()
     upper = np.zeros(max(start.instance.k for start in starts) + 1)
     for start in starts:
         upper[start.instance.k] = start.bottleneck
     most = min(limit, _LARGEST_TABLE // len(upper))
-    lattice = _enumerate(instance, min(_FEW_IDEALS, most), upper)
+    lattice = _enumerate(instance, _affordable(instance, min(_FEW_IDEALS, most), deadline), upper)
     joined = merge(instance, np.arange(instance.graph.n))
-    if lattice is None and most > _FEW_IDEALS and upper.max() > 0:
-        joined = join(instance, float(upper.max()))
-        lattice = _enumerate(joined.instance, most, upper)
+    if lattice is None and most > _FEW_IDEALS and upper.max() > 0 and not deadline.passed:
+        joined = join(instance, float(upper.max()), deadline.share(_FOR_JOINS))
+        lattice = _enumerate(joined.instance, _affordable(joined.instance, most, deadline), upper)
     if lattice is None:
         return None
-    chains = _cheapest_chains(joined.instance, lattice, upper, deadline or Deadline())
+    chains = _cheapest_chains(joined.instance, lattice, upper, deadline)
     if chains is None:
         return None
     best, before = chains
@@ -166,6 +171,11 @@ def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
     """The instance, where tensors that nobody cuts below `upper` take twice as long: more would cost exactness."""
     arrays = KernelArrays.of(instance)
     return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * float(upper.max())))
+
+
+def _affordable(instance: Instance, limit: int, deadline: Deadline) -> int:
+    """So many ideals, or as many as take half of the time to list."""
+    return int(min(limit, 1 + _NODES_A_SECOND * deadline.left / 2 / instance.graph.n))
 
 
 def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> Lattice | None:

@@ -18,11 +18,10 @@ T is worth its share, and then OPT >= T, or it finds one, which corrects the pri
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 from instances import Bound, Partition, Result
-from instances.deadline import Deadline
+from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
@@ -80,7 +79,7 @@ def priced(start: Partition, controls: Controls) -> Result:
 
 def _raise_goals(start: Partition, floor: float, bound: Bound, controls: Controls) -> Bound:
     """Choose a goal, try to prove it, and learn from the answer, until the bound cannot rise or time is up."""
-    begin, deadline, settings = time.monotonic(), controls.deadline, _SETTINGS
+    watch, deadline, settings = Stopwatch(), controls.deadline, _SETTINGS
     whole = deadline.left
     search = PriceSearch(start, controls.options.seed)
     search.improve(settings.first_rounds, deadline.share(settings.first))
@@ -96,7 +95,7 @@ def _raise_goals(start: Partition, floor: float, bound: Bound, controls: Control
         if value > bound.value:
             closed = value >= start.bottleneck * (1 - PROOF_TOLERANCE)
             bound = Bound(value, PRICED, closed, {"prices": prices.tolist(), "seed": controls.options.seed})
-            controls.report(Progress(PRICED, time.monotonic() - begin, None, value, None))
+            controls.report(Progress(PRICED, watch.passed, None, value, None))
         if value >= goal * (1 - settings.close):  # the goal is proved
             if goal >= search.ceiling:
                 return replace(bound, optimal=True)

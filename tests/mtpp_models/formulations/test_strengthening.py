@@ -105,7 +105,7 @@ def test_cliques_hold_the_wanted_pairs_and_no_others(n: int, random: object) -> 
     apart |= apart.T
     wanted = np.triu(rng.random((n, n)) < 0.5, 1)
     wanted = apart & (wanted | wanted.T)
-    found = cliques(apart, wanted)
+    found = cliques(apart, wanted, Deadline())
     for clique in found:
         assert len(set(clique)) == len(clique) > 1
         assert all(apart[u, v] for u, v in itertools.combinations(clique, 2))
@@ -118,7 +118,7 @@ def test_only_the_nearest_pairs_of_a_chain_are_kept() -> None:
     """Where no two nodes fit together, each follows the one before it; the other pairs say no more."""
     reach = np.triu(np.ones((5, 5), dtype=bool))
     apart = ~np.eye(5, dtype=bool)
-    assert successions(apart, reach).tolist() == [[v, v + 1] for v in range(4)]
+    assert successions(apart, reach, Deadline()).tolist() == [[v, v + 1] for v in range(4)]
 
 
 @settings(max_examples=150)

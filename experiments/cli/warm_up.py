@@ -1,0 +1,120 @@
+"""The verb ``mtpp warm-up``: compile ahead what is otherwise compiled when it is first needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import chain
+
+from experiments.cli.complaints import complain
+from experiments.cli.exit_codes import DONE, NOTHING
+
+__all__ = ["warm_up"]
+
+# Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
+_NODES, _FEW, _SECONDS = 12, 100, 2.0
+_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced")
+# Placers that have nothing to compile and may be missing.
+_PROGRAMS = ("metis", "scotch")
+
+
+def warm_up() -> int:
+    """Compile all that is compiled, so that no later run has to.
+
+    It takes about a minute after an update, and no time where all is compiled already. Example: mtpp warm-up
+    """
+    from instances.compiled import is_warm, mark_warm
+
+    folder = is_warm()
+    if folder is None:
+        seconds = _compile()
+        folder = mark_warm()
+        if folder is None:
+            return complain(
+                "what was compiled is not kept: no folder for it can be written (NUMBA_CACHE_DIR names another), "
+                "a source changed meanwhile, or numba is switched off.",
+                NOTHING,
+            )
+        print(f"Compiled in {seconds:.0f} s; the code is in {folder}")
+    else:
+        print(f"All is compiled; the code is in {folder}")
+    return DONE
+
+
+def _compile() -> float:
+    """Run every method on tiny questions; return the seconds it took."""
+    from experiments.progress import LiveLine
+    from instances.deadline import CLOCK, Stopwatch
+    from mtpp_models import Progress
+
+    logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told
+    watch, still = Stopwatch(), CLOCK.still
+    with LiveLine("compiling") as live:
+        for name in chain(_partitioning(), _planning(), _placement()):
+            live.show(Progress(name, 0.0, None, None, None))
+    return watch.passed + CLOCK.still - still
+
+
+def _partitioning() -> Iterator[str]:
+    """Yield the name of each method, and run it next; so do those below."""
+    import numpy as np
+
+    from heuristics import HEURISTICS, Limits
+    from heuristics.orders.bisection import slice_by_bisection
+    from heuristics.orders.slicing import segment_costs
+    from instances import Instance, Platform
+    from instances.deadline import Deadline
+    from instances.random_graphs import regal_style
+    from mtpp_models.cuts.cliques import find_clique
+    from mtpp_models.formulations.parts import Strengthening
+    from mtpp_models.formulations.superblocks import EXACT
+    from mtpp_models.registry import find_model
+    from mtpp_models.solvers.interface import Controls
+
+    graph = regal_style("erdos-renyi", _NODES, seed=1)
+    instance = Instance(graph, Platform(k=3, bandwidth=1.0))
+    for name, method in HEURISTICS.items():
+        yield name
+        method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
+    yield "slicing"
+    start = slice_by_bisection(instance, graph.topological_order)
+    segment_costs(instance, graph.topological_order)
+    for name in _MODELS:
+        yield name
+        find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS)))
+    yield "exact+all"
+    find_clique(np.ones((_NODES, _NODES), dtype=np.bool_), 3)
+    EXACT.strengthened(Strengthening.of("all")).prepare(instance, start, 0.0, Deadline())
+
+
+def _planning() -> Iterator[str]:
+    import numpy as np
+
+    from experiments.certificates.plan_certificate import certify_plan
+    from heuristics.planning import PLANNERS
+    from instances.planning import Cluster, LayerChain, TrainingInstance
+
+    layers, between = np.ones(4), np.ones(3)
+    network = LayerChain(layers, 2 * layers, between, between, layers)
+    instance = TrainingInstance(network, Cluster.of_servers([2, 2], within=2.0, between=1.0), 4)
+    for name in PLANNERS:
+        yield name
+        certify_plan(instance, np.random.default_rng(0), name)
+
+
+def _placement() -> Iterator[str]:
+    import numpy as np
+
+    from heuristics import Limits
+    from heuristics.placement import PLACERS
+    from heuristics.placement.simulator import step_times
+    from instances.placement.problem import PlacementInstance
+    from instances.random_graphs import regal_style
+
+    instance = PlacementInstance(regal_style("erdos-renyi", _NODES, seed=1), 2, 1.0)
+    yield "step times"
+    step_times(instance, np.zeros((1, _NODES), dtype=np.int64))
+    for name, method in PLACERS.items():
+        if name not in _PROGRAMS:
+            yield name
+            method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
