@@ -41,7 +41,7 @@ class PairCuts:
     cost : (n, n) integers
         L of each pair where it is known to be above `most`, else 0; `UNIT` stands for the cutoff and all above.
     open : (n, n) booleans
-        Pairs of which nothing is known yet; whoever does not want to know may clear them.
+        Pairs of which nothing is known yet; callers clear those that they do not need.
     """
 
     def __init__(self, cuts: BlockCuts, most: int, deadline: Deadline | None = None) -> None:

@@ -47,7 +47,7 @@ class Case:
     """One Pyomo model."""
 
     name: str  # unique in its formulation
-    build: Callable[[], pyo.ConcreteModel]  # its variable ``y[v, b]``: node v lies in (super)block b or before
+    build: Callable[[], pyo.ConcreteModel]  # with V, B, B_before_last, and y[v, b]: v is in (super)block b or before
     superblock: Callable[[Partition], IntArray]  # (super)block of each node of a partition, counted from 1
     blocks: int = 1  # (super)blocks of the model, on which its size depends
 

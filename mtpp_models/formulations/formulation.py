@@ -39,8 +39,8 @@ class PreparedModel(NamedTuple):
 class Formulation:
     """A lower bound on the bottleneck: the smallest optimum of its cases.
 
-    Whoever adds constraints that some partition violates makes the optimum that of fewer partitions, and no bound for
-    all of them; this has to be said with `is_bound`. Constraints that name nodes need `solve` with ``reduce=False``.
+    If a constraint excludes some partition, the optimum bounds only the others: set ``is_bound=False``. Constraints
+    that name nodes need `solve` with ``reduce=False``.
 
     Parameters
     ----------

@@ -45,6 +45,12 @@ def test_golden_values(name: str, model: str) -> None:
     assert values(name, model) == pytest.approx(golden[name][model], rel=1e-6)
 
 
+def renewed(name: str, model: str) -> dict[str, float]:
+    """The values of before where they still hold, so that a difference means something."""
+    new, old = values(name, model), json.loads(FILE.read_text()).get(name, {}).get(model)
+    return old if old == pytest.approx(new, rel=1e-6) else new
+
+
 if __name__ == "__main__":
-    golden = {name: {model: values(name, model) for model in MODELS} for name in INSTANCES}
+    golden = {name: {model: renewed(name, model) for model in MODELS} for name in INSTANCES}
     FILE.write_text(json.dumps(golden, indent=1) + "\n")

@@ -39,13 +39,13 @@ IDEALS = "ideals"
 _MOST_IDEALS = 1_000_000
 # Costs are sums of at most some thousand terms; rounding stays far below this part of the largest term.
 _ROUNDING = 1e-12
-# Than the start, for another program with smaller numbers.
+# The program runs again from the partition found if that costs less than this part of the start.
 _MUCH_BETTER = 0.5
 # Few enough that looking for joins would take longer.
 _FEW_IDEALS = 20_000
 # Of the time that is left, at most.
 _FOR_JOINS = 0.5
-# Of a program that takes long.
+# How many ideals a slow program does in a second.
 _IDEALS_A_SECOND = 25_000
 # Of listing ideals: as many ideals as that divided by the nodes of the graph.
 _NODES_A_SECOND = 40_000_000

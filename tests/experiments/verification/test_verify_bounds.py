@@ -12,13 +12,14 @@ import pytest
 from brute_force import best_partition
 from certificates import BUFFERED, GRAPH, PLAIN, Document, check, entry, settle, work_bound
 from hypothesis import HealthCheck, example, given, settings
-from strategies import heavy_overflows
+from strategies import heavy_overflows, instances
 
 from experiments.certificates.writing import certificate_document
 from experiments.cli.main import main
+from experiments.verification.checkers import CHECKERS
 from heuristics import HEURISTICS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
-from mtpp_models import SolveOptions, solve
+from mtpp_models import MODELS, SolveOptions, solve
 
 
 @pytest.mark.parametrize("method", ["simple", "pinned", "pigeonhole", "ideals", "carried"])
@@ -34,6 +35,19 @@ def test_a_bound_that_is_too_high_is_named(method: str, factor: float, tmp_path:
     assert repr(bound["value"]) in fault
     bound |= {"recheck": "solver", "solver": "highs", "version": "1.0"}
     assert any(fault.startswith(place) for fault in check(forged, tmp_path).faults)
+
+
+@pytest.mark.parametrize("method", [name for name in MODELS if name in {"simple", *CHECKERS} - {"priced"}])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(instance=instances(max_nodes=6, huge_ratio=False))
+def test_what_a_bound_rests_on_proves_it_again(method: str, instance: Instance, tmp_path: Path) -> None:
+    """Every method of the registry that has a checker, by its witness alone."""
+    result = solve(instance, method)
+    assert result.bound is not None
+    verdict = check(certificate_document([result]), tmp_path, ideals=True)
+    assert not verdict.faults
+    assert verdict.proved_bound is not None
+    assert verdict.proved_bound >= result.bound.value * (1 - 1e-9)
 
 
 def test_a_solver_cannot_be_trusted_beyond_the_partition(tmp_path: Path) -> None:
