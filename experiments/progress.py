@@ -27,10 +27,10 @@ _PLAIN_SECONDS = 10.0
 
 
 class LiveLine:
-    """What a search or a solver is doing, under a label; a context manager."""
+    """What a search or a solver is doing, under a label, unless it is silent; a context manager."""
 
-    def __init__(self, label: str) -> None:
-        self._label = label
+    def __init__(self, label: str, *, silent: bool = False) -> None:
+        self._label, self._silent = label, silent
         self._moment: Progress | None = None
         self._begin = self._printed = time.monotonic()
         self._console = _console()
@@ -39,20 +39,21 @@ class LiveLine:
     def show(self, moment: Progress) -> None:
         """Take the newest state; may be called from another thread."""
         self._moment = moment
+        if self._silent:
+            return
         if not self._console.is_terminal and time.monotonic() - self._printed > _PLAIN_SECONDS:
             self._printed = time.monotonic()
             self._console.print(self._text(), soft_wrap=True)
 
     def __enter__(self) -> LiveLine:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._silent:
             self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
+        self._live.stop()
 
     def _text(self) -> Text:
         parts = [self._label, f"{time.monotonic() - self._begin:.0f} s"]

@@ -11,6 +11,7 @@ from experiments.verification.clock import Clock, Limits
 from experiments.verification.costs import bottleneck, find_fault
 from experiments.verification.exact_instance import ExactInstance
 from experiments.verification.faults import faults_of_copies, faults_of_cost, faults_of_sum, unequal
+from experiments.verification.stages import faults_of_stages
 from experiments.verification.verdict import Verdict, check_claims
 from instances.json_files import Value
 from instances.partitioning.stated import Certificate, Stated, certificate_from_document
@@ -61,5 +62,6 @@ def _faults_of_copies(certificate: Certificate, stated: Stated, cost: Fraction) 
         list(names) != stages.get(b, []) for b, names in enumerate(stated.stages)
     ):
         yield "partition.stages: the names are not those of block and order"
+    yield from faults_of_stages(certificate.instance, stated)
     yield from faults_of_cost("partition.bottleneck", stated.bottleneck, cost)
     yield from faults_of_cost("bottleneck", certificate.cost, cost)

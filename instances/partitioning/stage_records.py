@@ -1,0 +1,121 @@
+"""What an answer says about each of its stages and about what moves between them, as records of files and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from instances.json_files import Value
+
+__all__ = ["Crossing", "Stage", "read_crossing", "read_stage"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A block that is not empty: what it holds and what it costs.
+
+    Parameters
+    ----------
+    stage : int
+        Number of the block.
+    first, last : str
+        Names of the first and the last node that it executes.
+    nodes : int
+    receive, work, overflow, send, cost : float
+        The terms of eq. (3) and their sum, in the time unit of the work.
+    share : float
+        Cost over bottleneck, from 0 to 1.
+    param_bytes, peak_bytes : float
+        Its parameters and its peak of activations [bytes].
+    """
+
+    stage: int
+    first: str
+    last: str
+    nodes: int
+    receive: float
+    work: float
+    overflow: float
+    send: float
+    cost: float
+    share: float
+    param_bytes: float
+    peak_bytes: float
+
+    def document(self) -> dict[str, Any]:
+        """Members of a JSON object; null where a time is infinite."""
+        return _finite(asdict(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossing:
+    """A tensor that some other block reads than the one that makes it.
+
+    Parameters
+    ----------
+    producer : str
+        Name of the node that makes it.
+    node, output : int
+        Number of that node, and of the tensor among its outputs.
+    source : int
+        Block of the producer.
+    readers : tuple of int
+        Other blocks that read it, in order.
+    bytes : float
+    time : float
+        To move it once, in the time unit of the work.
+    """
+
+    producer: str
+    node: int
+    output: int
+    source: int
+    readers: tuple[int, ...]
+    bytes: float
+    time: float
+
+    def document(self) -> dict[str, Any]:
+        """Members of a JSON object."""
+        return _finite(asdict(self) | {"readers": list(self.readers)})
+
+
+def read_stage(value: Value) -> Stage:
+    """A stage as a file states it.
+
+    Raises
+    ------
+    InputError
+        If a member is missing, unknown or of the wrong kind.
+    """
+    fields = value.members(tuple(Stage.__dataclass_fields__))
+    texts = {name: fields[name].text() for name in ("first", "last")}
+    counts = {name: fields[name].whole() for name in ("stage", "nodes")}
+    return Stage(**texts, **counts, **_numbers(fields, {*fields} - {*texts, *counts}))
+
+
+def read_crossing(value: Value) -> Crossing:
+    """A tensor between blocks as a file states it.
+
+    Raises
+    ------
+    InputError
+        If a member is missing, unknown or of the wrong kind.
+    """
+    fields = value.members(tuple(Crossing.__dataclass_fields__))
+    return Crossing(
+        producer=fields["producer"].text(),
+        readers=tuple(fields["readers"].whole_numbers()),
+        **{name: fields[name].whole() for name in ("node", "output", "source")},
+        **_numbers(fields, {"bytes", "time"}),
+    )
+
+
+def _numbers(fields: Mapping[str, Value], names: set[str]) -> dict[str, Any]:
+    numbers = {name: fields[name].optional_number() for name in names}
+    return {name: math.inf if number is None else number for name, number in numbers.items()}
+
+
+def _finite(members: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if item == math.inf else item for name, item in members.items()}
