@@ -81,9 +81,10 @@ def _console() -> Console:
 
 
 class RunBar:
-    """How many of `total` runs of a table are made, with the time left; a context manager."""
+    """How many of `total` runs of a table are made, unless it is silent, with the time left; a context manager."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, *, silent: bool = False) -> None:
+        self._silent = silent
         self._total, self._done, self._failed = total, 0, 0
         self._begin = self._printed = time.monotonic()
         self._console = _console()
@@ -94,7 +95,7 @@ class RunBar:
             TextColumn("{task.description}"),
             console=self._console,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=silent or not self._console.is_terminal,
         )
         self._task = self._bar.add_task("", total=total)
 
@@ -108,6 +109,8 @@ class RunBar:
             self._console.print(f"failed: {label}: {reason}", markup=False, soft_wrap=True)
         self._bar.update(self._task, advance=1, description=escape(label))
         now = time.monotonic()
+        if self._silent:
+            return
         if not self._console.is_terminal and (now - self._printed > _PLAIN_SECONDS or self._done == self._total):
             self._printed = now
             left = (now - self._begin) / self._done * (self._total - self._done)

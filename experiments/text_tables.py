@@ -126,8 +126,10 @@ def _lines(table: list[list[str]], words: Collection[int]) -> str:
     widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
     lines = []
     for row in table:
-        blanks = [" " * (wide - cell_len(cell)) for cell, wide in zip(row, widths, strict=True)]
-        cells = [cell + blank if i in words else blank + cell for i, (cell, blank) in enumerate(zip(row, blanks))]
+        cells = []
+        for i, (cell, wide) in enumerate(zip(row, widths, strict=True)):
+            blank = " " * (wide - cell_len(cell))
+            cells.append(cell + blank if i in words else blank + cell)
         lines.append((" " * _GAP).join(cells).rstrip())
     return "\n".join(lines)
 

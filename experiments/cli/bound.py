@@ -58,7 +58,7 @@ def bound(
             for file in write_model(instance, model, file_for(export, instance, instances), begin)
         ]
         printing.say("\n".join(written))
-        printing.document(written)
+        printing.document(lambda: written)
         return DONE
     with printing.answers(bound_row, instances, tables=False) as answers:
         for instance, begin in zip(instances, starts, strict=True):

@@ -80,7 +80,8 @@ Out = Annotated[
     Path | None, of_files(metavar="FILE", help="Write the answer as JSON; with several k, '-kK' is put into the name.")
 ]
 Json = Annotated[
-    bool, of_printing("--json", help="One JSON document on stdout, that of --out, and nothing else; of several k a list.")
+    bool,
+    of_printing("--json", help="One JSON document on stdout, that of --out, and nothing else; of several k a list."),
 ]
 Quiet = Annotated[bool, of_printing("--quiet", help="No progress, and of the answer the result line only.")]
 Plot = Annotated[Path | None, of_files(metavar="FILE", help="Draw the partition (.png, .svg or .pdf).")]

@@ -48,13 +48,13 @@ class Printing:
 
     def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Print a table of rows, column to text; a row need not have all columns."""
-        header = list(max(rows, key=len))
+        header = list(max(rows, key=lambda row: len(row)))
         self.say(fitted(header, [[row.get(name, "–") for name in header] for row in rows], terminal_width()))
 
-    def document(self, document: Mapping[str, Any] | Sequence[Any]) -> None:
-        """Print the JSON document, if it is asked for."""
+    def document(self, document: Callable[[], Mapping[str, Any] | Sequence[Any]]) -> None:
+        """Make and print the JSON document, if it is asked for."""
         if self.json:
-            sys.stdout.write(json_text(document, ascii_only=True))
+            sys.stdout.write(json_text(document(), ascii_only=True))
 
     @contextmanager
     def answers(
@@ -76,22 +76,25 @@ class Printing:
             yield answers
         finally:
             if answers.results and self.json:
-                documents = [document() for document in answers.documents]
-                self.document(documents if len(instances) > 1 else documents[0])
+                documents = answers.documents
+                self.document(documents[0] if len(instances) == 1 else lambda: [document() for document in documents])
             elif answers.results:
                 self.rows([row(result) for result in answers.results])
                 found = [result.partition for result in answers.results if result.partition is not None]
                 self._tables(found if tables and not self.quiet else [])
 
     def _tables(self, partitions: Sequence[Partition]) -> None:
-        from experiments.cli.stage_tables import memory_sentence, tables
+        from experiments.certificates.sentences import memory_sentence
+        from experiments.cli.stage_tables import tables
 
         several, sentences = len(partitions) > 1, map(memory_sentence, partitions)
         for partition, sentence in zip(partitions, sentences, strict=True):
             if sentence is not None:
                 self.say(f"k = {partition.instance.k}: {sentence}" if several else sentence)
         if len(partitions) > _MOST_TABLES:
-            return self.detail(f"Stages and cuts are shown of at most {_MOST_TABLES} k; mtpp explain shows those of a file.")
+            return self.detail(
+                f"Stages and cuts are shown of at most {_MOST_TABLES} k; mtpp explain shows those of a file."
+            )
         for partition in partitions:
             heading = [f"k = {partition.instance.k}"] if several else []
             self.detail(*heading, *tables(partition, terminal_width()))

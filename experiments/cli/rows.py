@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from experiments.quantities import bytes_in_words
-from instances import Instance, Partition, Result
+from instances import Bound, Instance, Partition, Result
 from mtpp_models import simple
 
-__all__ = ["bound_row", "certificate_row", "partition_row"]
+__all__ = ["bound_row", "certificate_row", "explained_row", "partition_row"]
 
 #: Column to text.
 Row = dict[str, str]
@@ -54,6 +54,12 @@ def certificate_row(answer: Result) -> Row:
         "status": answer.status.value,
         "seconds": _seconds(answer),
     }
+
+
+def explained_row(partition: Partition, bound: Bound | None) -> Row:
+    """Row of a given partition: its costs, the best bound known and how far they are apart."""
+    answer = Result("given", partition.instance, partition, bound)
+    return {name: cell for name, cell in certificate_row(answer).items() if name != "seconds"}
 
 
 def _instance(instance: Instance) -> Row:

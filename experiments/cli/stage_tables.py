@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from experiments.quantities import Scale, bytes_in_words, time_in_words
+from experiments.quantities import Scale, bytes_in_words
 from experiments.text_tables import fitted
 from instances import Partition
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.stage_records import Crossing, Stage
 from instances.partitioning.stages import crossings, stages
 
-__all__ = ["crossing_table", "memory_sentence", "stage_table", "tables"]
+__all__ = ["crossing_table", "stage_table", "tables"]
 
 # Of many stages and cuts, so many are shown; of the tensors of a cut, and of those of all cuts together.
 _MOST_ROWS, _MOST_A_CUT, _MOST_TENSORS = 64, 16, 64
@@ -69,7 +69,7 @@ def stage_table(partition: Partition, found: Sequence[Stage], width: int | None)
     if hidden:
         notes.append(f"… {len(hidden)} more stages, each at most {hidden[-1].share:.1%} of the bottleneck")
     if empty := partition.instance.k - len(found):
-        notes.append(f"{empty} of {partition.instance.k} stages are empty")
+        notes.append(f"empty: {empty} of {partition.instance.k} stages")
     return "\n".join([table, *notes])
 
 
@@ -108,28 +108,9 @@ def crossing_table(partition: Partition, found: Sequence[Stage], moved: Sequence
     header = ["cut", "tensor", "from", "to", f"size [{sizes.unit}]", f"time [{times.unit}]"]
     table = fitted(header, rows, width, words={0, 1, 3})
     left = len(before) - len(shown)
-    return f"{table}\n… {left} more cuts, each of at most {bytes_in_words(float(totals[shown].min()))}" if left else table
-
-
-def memory_sentence(partition: Partition) -> str | None:
-    """What does not fit into memory and what that costs; None where everything fits."""
-    instance = partition.instance
-    overflow = partition.costs.overflow
-    over = np.flatnonzero(overflow)
-    if not over.size:
-        return None
-    slowest, memory, k = int(partition.block_costs.argmax()), instance.platform.memory, instance.k
-    need = partition.param_bytes + partition.peaks
-    if instance.graph.parameter_total > k * memory:
-        total = bytes_in_words(instance.graph.parameter_total)
-        why = f"{total} of parameters, {bytes_in_words(k * memory)} on {k} {'devices' if k > 1 else 'device'}"
-    else:
-        worst = int(need.argmax())
-        why = f"stage {worst} needs {bytes_in_words(need[worst])} of {bytes_in_words(memory)}"
-        why += f", {over.size} of {k} stages too much" if over.size > 1 else ""
-    scale = Scale.of_times([partition.bottleneck], instance.time_unit)
-    share = f"{scale.cell(overflow[slowest])} of {scale.cell(partition.bottleneck)} {scale.unit} are overflow"
-    return f"does not fit: {why}; {share}; --fit makes memory a hard limit"
+    return (
+        f"{table}\n… {left} more cuts, each of at most {bytes_in_words(float(totals[shown].min()))}" if left else table
+    )
 
 
 def _cut_rows(
@@ -147,9 +128,16 @@ def _cut_rows(
     most += len(crossing) == most + 1  # a row that says "1 more" says less than the tensor
     for tensor in crossing[:most]:
         name = f"{tensor.producer}:{tensor.output}" if outputs[tensor.node] > 1 else tensor.producer
-        yield [label, name, str(tensor.source), ",".join(map(str, tensor.readers)), *numbers([tensor])]
+        yield [label, name, str(tensor.source), _ranges(tensor.readers), *numbers([tensor])]
     if rest := crossing[most:]:
         yield ["", f"… {len(rest)} more", "", "", *numbers(rest)]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in order, runs of them by their ends: 1–3,5."""
+    cuts = [i for i in range(1, len(numbers)) if numbers[i] != numbers[i - 1] + 1]
+    runs = [numbers[i:j] for i, j in zip([0, *cuts], [*cuts, len(numbers)], strict=True)]
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
 
 
 def _totals(first: IntArray, behind: IntArray, size: FloatArray, count: int) -> FloatArray:
@@ -158,4 +146,3 @@ def _totals(first: IntArray, behind: IntArray, size: FloatArray, count: int) -> 
     np.add.at(change, first, size)
     np.subtract.at(change, behind, size)
     return np.maximum(0.0, np.cumsum(change[:count]))
-

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
-from instances.json_files import PARTITION_FORMAT, read_json, write_json
+from instances.json_files import PARTITION_FORMAT, Value, read_json, write_json
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.stage_records import read_crossing, read_stage
 from instances.partitioning.stages import crossings, stages
 
-__all__ = ["partition_document", "read_partition", "save_partition"]
+__all__ = ["partition_document", "partition_from_document", "read_partition", "save_partition"]
 
 _NUMBERS = ("bandwidth", "memory", "activation_buffer", "bottleneck")
 _OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "stages", "costs", "crossing")
@@ -60,9 +60,19 @@ def read_partition(path: str | Path, instance: Instance) -> Partition:
     Raises
     ------
     InputError
-        If the file cannot be read, was made for another graph or another k, or the partition is infeasible.
+        If the file cannot be read, and as `partition_from_document`.
     """
-    document = read_json(path)
+    return partition_from_document(read_json(path), instance)
+
+
+def partition_from_document(document: Value, instance: Instance) -> Partition:
+    """The partition of a file's document.
+
+    Raises
+    ------
+    InputError
+        If it is none, was made for another graph or another k, or the partition is infeasible.
+    """
     document.check_format(PARTITION_FORMAT)
     fields = document.members(("format", "k", "block"), _OPTIONAL)
     graph = fields["graph"].text() if "graph" in fields else "?"

@@ -90,9 +90,13 @@ def read_stage(value: Value) -> Stage:
         If a member is missing, unknown or of the wrong kind.
     """
     fields = value.members(tuple(Stage.__dataclass_fields__))
-    texts = {name: fields[name].text() for name in ("first", "last")}
-    counts = {name: fields[name].whole() for name in ("stage", "nodes")}
-    return Stage(**texts, **counts, **_numbers(fields, {*fields} - {*texts, *counts}))
+    return Stage(
+        stage=fields["stage"].whole(),
+        first=fields["first"].text(),
+        last=fields["last"].text(),
+        nodes=fields["nodes"].whole(),
+        **_numbers(fields, {*fields} - {"stage", "first", "last", "nodes"}),
+    )
 
 
 def read_crossing(value: Value) -> Crossing:
@@ -107,7 +111,9 @@ def read_crossing(value: Value) -> Crossing:
     return Crossing(
         producer=fields["producer"].text(),
         readers=tuple(fields["readers"].whole_numbers()),
-        **{name: fields[name].whole() for name in ("node", "output", "source")},
+        node=fields["node"].whole(),
+        output=fields["output"].whole(),
+        source=fields["source"].whole(),
         **_numbers(fields, {"bytes", "time"}),
     )
 
