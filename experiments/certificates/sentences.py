@@ -110,7 +110,8 @@ def _better(found: Findings) -> str | None:
     if found.better is None:
         return None
     faster = 1 - found.better.bottleneck / found.partition.bottleneck
-    return f"A better partition is known now, of {found.time(found.better.bottleneck)}, {faster:.2%} below this one; --json holds it."
+    cost = found.time(found.better.bottleneck)
+    return f"A better partition is known now, of {cost}, {faster:.2%} below this one; --json holds it."
 
 
 def _memory(found: Findings) -> str | None:

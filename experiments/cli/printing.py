@@ -48,7 +48,7 @@ class Printing:
 
     def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Print a table of rows, column to text; a row need not have all columns."""
-        header = list(max(rows, key=lambda row: len(row)))
+        header = max(map(list, rows), key=len)
         self.say(fitted(header, [[row.get(name, "–") for name in header] for row in rows], terminal_width()))
 
     def document(self, document: Callable[[], Mapping[str, Any] | Sequence[Any]]) -> None:
