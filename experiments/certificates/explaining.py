@@ -54,7 +54,7 @@ def explain(
     """
     bounds, known = list(stated), Result("given", partition.instance, partition)
     best = max(bounds, key=lambda bound: bound.value, default=None)
-    if best is None or partition.bottleneck > best.value * (1 + PROOF_TOLERANCE):
+    if best is None or _is_more(partition.bottleneck, best.value):
         told = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
         known = combine(*gather(partition.instance, told, start=partition, on_progress=on_progress, on_fault=on_fault))
         if known.bound is not None and (best is None or known.bound.value > best.value):
@@ -63,7 +63,7 @@ def explain(
         partition=partition,
         bound=best,
         stated=best is not None and best is not known.bound,
-        better=known.partition if known.cost is not None and known.cost < partition.bottleneck else None,
+        better=known.partition if known.cost is not None and _is_more(partition.bottleneck, known.cost) else None,
     )
     if known.interrupted or partition.bottleneck == 0:
         return found, known.interrupted
@@ -71,3 +71,8 @@ def explain(
     with catch_interrupt() as interrupted:
         cut = pinned(partition, Deadline.after(options.time_limit, interrupted).share(_CUTS), nodes).bound
     return replace(found, cut=cut), interrupted.is_set()
+
+
+def _is_more(cost: float, other: float) -> bool:
+    """Whether a cost is larger by more than what counts as the same."""
+    return cost > other * (1 + PROOF_TOLERANCE)
