@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -66,6 +67,9 @@ def sentences(found: Findings) -> Iterator[str]:
     if found.partition.bottleneck == 0:
         yield "No stage takes any time: no partition is faster."
         return
+    if math.isinf(found.partition.bottleneck):  # where memory is a hard limit
+        yield from (sentence for say in (_memory, _better) if (sentence := say(found)) is not None)
+        return
     told = (_ratio, _better, _memory, _slowest, _largest_tensor, _slack, _largest_node, _minimum_cut, _even_work)
     yield from (sentence for say in told if (sentence := say(found)) is not None)
 
@@ -86,6 +90,8 @@ def memory_sentence(partition: Partition) -> str | None:
         worst = int(need.argmax())
         why = f"stage {worst} needs {bytes_in_words(need[worst])} of {bytes_in_words(memory)}"
         why += f", and {over.size} of {k} stages do not fit" if over.size > 1 else ""
+    if math.isinf(partition.bottleneck):
+        return f"does not fit: {why}"
     scale = Scale.of_times([partition.bottleneck], instance.time_unit)
     share = f"{scale.cell(overflow[slowest])} of {scale.cell(partition.bottleneck)} {scale.unit} are overflow"
     return f"does not fit: {why}; {share}; --fit makes memory a hard limit"
