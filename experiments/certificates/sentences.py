@@ -82,11 +82,12 @@ def memory_sentence(partition: Partition) -> str | None:
     if not over.size:
         return None
     slowest, memory, k = int(partition.block_costs.argmax()), instance.platform.memory, instance.k
-    if instance.graph.parameter_total > k * memory:
-        parameters = f"{bytes_in_words(instance.graph.parameter_total)} of parameters"
-        why = f"{parameters}, {bytes_in_words(k * memory)} on {k} {'devices' if k > 1 else 'device'}"
+    if instance.graph.held_total > k * memory:
+        held = f"{bytes_in_words(instance.graph.held_total)} of parameters"
+        held += " and states" if instance.graph.state_bytes.any() else ""
+        why = f"{held}, {bytes_in_words(k * memory)} on {k} {'devices' if k > 1 else 'device'}"
     else:
-        need = partition.param_bytes + partition.peaks
+        need = partition.param_bytes + partition.state_bytes + partition.peaks
         worst = int(need.argmax())
         why = f"stage {worst} needs {bytes_in_words(need[worst])} of {bytes_in_words(memory)}"
         why += f", and {over.size} of {k} stages do not fit" if over.size > 1 else ""

@@ -84,7 +84,7 @@ def _memory(partition: Partition) -> Row:
     overflow, unit = partition.costs.overflow, partition.instance.graph.time_unit
     if not overflow.any():
         return {}
-    need = float((partition.param_bytes + partition.peaks).max())
+    need = float((partition.param_bytes + partition.state_bytes + partition.peaks).max())
     return {"memory": bytes_in_words(need), f"overflow [{unit}]": _number(overflow[partition.block_costs.argmax()])}
 
 

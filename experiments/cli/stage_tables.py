@@ -48,9 +48,10 @@ def stage_table(partition: Partition, found: Sequence[Stage], width: int | None)
     hidden = cheapest_first[: max(0, len(found) - _MOST_ROWS)]
     shown = sorted(cheapest_first[len(hidden) :], key=lambda stage: stage.stage)
     time = Scale.of_times((stage.cost for stage in shown), partition.instance.time_unit)
-    size = Scale.of_bytes(x for stage in shown for x in (stage.param_bytes, stage.peak_bytes))
     times = ["work", "receive", "send", *(["overflow"] if any(stage.overflow for stage in found) else []), "cost"]
-    sizes = {"parameters": "param_bytes", "peak": "peak_bytes"}
+    states = {"states": "state_bytes"} if any(stage.state_bytes for stage in found) else {}
+    sizes = {"parameters": "param_bytes", **states, "peak": "peak_bytes"}
+    size = Scale.of_bytes(getattr(stage, field) for stage in shown for field in sizes.values())
     rows = [
         [
             str(stage.stage),

@@ -52,7 +52,7 @@ def _same(claimed: object, true: object) -> bool:
 
 
 def _stages(instance: Instance, stated: Stated) -> Iterator[Mapping[str, Any]]:
-    exact, names = ExactInstance.of(instance), instance.graph.names
+    exact, names, state_bytes = ExactInstance.of(instance), instance.graph.names, instance.graph.state_bytes.tolist()
     # With a bandwidth of 1 byte per unit of time, times are bytes.
     sizes = ExactInstance.of(replace(instance, platform=replace(instance.platform, bandwidth=1.0)))
     params, peaks = held(sizes, stated.block, stated.order)
@@ -62,7 +62,7 @@ def _stages(instance: Instance, stated: Stated) -> Iterator[Mapping[str, Any]]:
     for v in stated.order:
         nodes.setdefault(stated.block[v], []).append(v)
     for b, own in sorted(nodes.items()):
-        cost = sum(terms[b])
+        cost, states = sum(terms[b]), sum(Fraction(state_bytes[v]) for v in own)
         yield {
             "stage": b,
             "first": names[own[0]],
@@ -71,7 +71,8 @@ def _stages(instance: Instance, stated: Stated) -> Iterator[Mapping[str, Any]]:
             **{name: time * exact.unit for name, time in terms[b]._asdict().items()},
             "cost": cost * exact.unit,
             "share": Fraction(cost, slowest) if slowest else Fraction(1),
-            "param_bytes": params[b] * sizes.unit,
+            "param_bytes": params[b] * sizes.unit - states,
+            "state_bytes": Fraction(states),
             "peak_bytes": peaks[b] * sizes.unit,
         }
 

@@ -27,8 +27,8 @@ class Stage:
         The terms of eq. (3) and their sum, in the time unit of the work.
     share : float
         Cost over bottleneck, from 0 to 1.
-    param_bytes, peak_bytes : float
-        Its parameters and its peak of activations [bytes].
+    param_bytes, state_bytes, peak_bytes : float
+        Its parameters, its states and its peak of activations [bytes].
     """
 
     stage: int
@@ -42,6 +42,7 @@ class Stage:
     cost: float
     share: float
     param_bytes: float
+    state_bytes: float
     peak_bytes: float
 
     def document(self) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def stages(partition: Partition) -> tuple[Stage, ...]:
                 cost=cost,
                 share=1.0 if cost == bottleneck else cost / bottleneck,
                 param_bytes=float(partition.param_bytes[b]),
+                state_bytes=float(partition.state_bytes[b]),
                 peak_bytes=float(partition.peaks[b]),
             )
         )

@@ -25,6 +25,7 @@ def test_stages_are_the_blocks_that_hold_nodes(partition: Partition) -> None:
         assert [stage.receive, stage.work, stage.overflow, stage.send] == terms
         assert stage.cost == partition.block_costs[stage.stage]
         assert stage.param_bytes == partition.param_bytes[stage.stage]
+        assert stage.state_bytes == partition.state_bytes[stage.stage]
         assert stage.peak_bytes == partition.peaks[stage.stage]
         assert stage.share * partition.bottleneck == pytest.approx(stage.cost)
         assert 0 <= stage.share <= 1
