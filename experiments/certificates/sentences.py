@@ -103,7 +103,9 @@ def _ratio(found: Findings) -> str | None:
     if found.bound is None:
         return None
     cost, bound, k = found.partition.bottleneck, found.bound, found.partition.instance.k
-    by = f"{bound.method}, as the file states" if found.stated else f"{bound.method}, proved now"
+    node = bound.witness.get("nodes", ()) if bound.method == "pinned" else ()
+    method = f"{bound.method} around {found.name(node[0])}" if node else bound.method
+    by = f"{method}, as the file states" if found.stated else f"{method}, proved now"
     if bound.value <= 0:
         return f"No bound above 0 is known: nothing says how much faster a partition into {k} could be."
     if cost <= bound.value * (1 + PROOF_TOLERANCE):
