@@ -17,12 +17,14 @@ from instances.partitioning.stated import Stated
 __all__ = ["faults_of_stages"]
 
 
-def faults_of_stages(instance: Instance, stated: Stated) -> Iterator[str]:
+def faults_of_stages(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[str]:
     """Numbers and names of a partition without fault that do not hold; nothing where the file does not have them.
 
     Parameters
     ----------
     instance : Instance
+    exact : ExactInstance
+        The same.
     stated : Stated
 
     Yields
@@ -33,7 +35,7 @@ def faults_of_stages(instance: Instance, stated: Stated) -> Iterator[str]:
     for member, (claims, compute) in rows.items():
         if claims is None:
             continue
-        truth = list(compute(instance, stated))
+        truth = list(compute(instance, exact, stated))
         if len(claims) != len(truth):
             yield unequal(f"partition.{member}", f"{len(claims)} items", f"{len(truth)} items")
             continue
@@ -51,8 +53,8 @@ def _same(claimed: object, true: object) -> bool:
     return claimed == true
 
 
-def _stages(instance: Instance, stated: Stated) -> Iterator[Mapping[str, Any]]:
-    exact, names, state_bytes = ExactInstance.of(instance), instance.graph.names, instance.graph.state_bytes.tolist()
+def _stages(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[Mapping[str, Any]]:
+    names, state_bytes = instance.graph.names, instance.graph.state_bytes.tolist()
     # With a bandwidth of 1 byte per unit of time, times are bytes.
     sizes = ExactInstance.of(replace(instance, platform=replace(instance.platform, bandwidth=1.0)))
     params, peaks = held(sizes, stated.block, stated.order)
@@ -77,8 +79,8 @@ def _stages(instance: Instance, stated: Stated) -> Iterator[Mapping[str, Any]]:
         }
 
 
-def _crossings(instance: Instance, stated: Stated) -> Iterator[Mapping[str, Any]]:
-    exact, graph = ExactInstance.of(instance), instance.graph
+def _crossings(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[Mapping[str, Any]]:
+    graph = instance.graph
     first: dict[int, int] = {}
     for t, (tensor, size) in enumerate(zip(exact.tensors, graph.tensors.bytes.tolist(), strict=True)):
         node, source = tensor.producer, stated.block[tensor.producer]

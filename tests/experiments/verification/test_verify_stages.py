@@ -14,6 +14,7 @@ from hypothesis import given
 from strategies import partitions
 
 from experiments.certificates.writing import certificate_document
+from experiments.verification.exact_instance import ExactInstance
 from experiments.verification.stages import faults_of_stages
 from experiments.verification.verify import verify
 from instances import Bound, Partition, Result
@@ -30,7 +31,8 @@ def document_of(partition: Partition) -> Document:
 def test_what_is_written_is_true(partition: Partition) -> None:
     certificate = certificate_from_document(Value(document_of(partition), "c.json"))
     assert certificate.partition is not None
-    assert list(faults_of_stages(certificate.instance, certificate.partition)) == []
+    exact = ExactInstance.of(certificate.instance)
+    assert list(faults_of_stages(certificate.instance, exact, certificate.partition)) == []
 
 
 @pytest.mark.parametrize("original", [PLAIN, FULL, BUFFERED])
