@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from instances.json_files import Value
@@ -47,7 +47,7 @@ class Stage:
 
     def document(self) -> dict[str, Any]:
         """Members of a JSON object; null where a time is infinite."""
-        return _finite(asdict(self))
+        return _finite(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class Crossing:
 
     def document(self) -> dict[str, Any]:
         """Members of a JSON object."""
-        return _finite(asdict(self) | {"readers": list(self.readers)})
+        return _finite(vars(self) | {"readers": list(self.readers)})
 
 
 def read_stage(value: Value) -> Stage:

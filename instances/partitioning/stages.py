@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from instances.graph.tensors import sorted_unique
 from instances.partitioning.partition import Partition
 from instances.partitioning.stage_records import Crossing, Stage
 
@@ -25,21 +26,21 @@ def stages(partition: Partition) -> tuple[Stage, ...]:
     names, bottleneck = partition.instance.graph.names, partition.bottleneck
     by_block = partition.order[np.argsort(partition.block[partition.order], kind="stable")]
     occupied, begin = np.unique(partition.block[by_block], return_index=True)
+    terms = {name: times.tolist() for name, times in partition.costs._asdict().items()}
+    sizes = {name: getattr(partition, name).tolist() for name in ("param_bytes", "state_bytes")}
+    costs, peaks = partition.block_costs.tolist(), partition.peaks.tolist()
     found = []
     for b, nodes in zip(occupied.tolist(), np.split(by_block, begin[1:]), strict=True):
-        cost = float(partition.block_costs[b])
         found.append(
             Stage(
                 stage=b,
                 first=names[nodes[0]],
                 last=names[nodes[-1]],
                 nodes=len(nodes),
-                **{name: float(times[b]) for name, times in partition.costs._asdict().items()},
-                cost=cost,
-                share=1.0 if cost == bottleneck else cost / bottleneck,
-                param_bytes=float(partition.param_bytes[b]),
-                state_bytes=float(partition.state_bytes[b]),
-                peak_bytes=float(partition.peaks[b]),
+                **{name: times[b] for name, times in (terms | sizes).items()},
+                cost=costs[b],
+                share=1.0 if costs[b] == bottleneck else costs[b] / bottleneck,
+                peak_bytes=peaks[b],
             )
         )
     return tuple(found)
@@ -56,21 +57,22 @@ def crossings(partition: Partition) -> tuple[Crossing, ...]:
     -------
     tuple of Crossing
     """
-    graph, block = partition.instance.graph, partition.block
+    graph, block, k = partition.instance.graph, partition.block, partition.instance.k
     tensors, time = graph.tensors, partition.instance.tensor_time
-    home = block[tensors.producer]
-    crosses = home[graph.edge_tensor] != block[tensors.consumers]
+    home, reader = block[tensors.producer], block[tensors.consumers]
+    crosses = home[graph.edge_tensor] != reader
+    crossing, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
+    moved, begin = np.unique(crossing, return_index=True)
     found = []
-    for t in np.unique(graph.edge_tensor[crosses]).tolist():
-        node, source = int(tensors.producer[t]), int(home[t])
-        reading = np.unique(block[tensors.consumers[tensors.start[t] : tensors.start[t + 1]]]).tolist()
+    for t, blocks in zip(moved.tolist(), np.split(entered, begin)[1:], strict=True):
+        node = int(tensors.producer[t])
         found.append(
             Crossing(
                 producer=graph.names[node],
                 node=node,
                 output=t - int(graph.output_start[node]),
-                source=source,
-                readers=tuple(b for b in reading if b != source),
+                source=int(home[t]),
+                readers=tuple(blocks.tolist()),
                 bytes=float(tensors.bytes[t]),
                 time=float(time[t]),
             )
