@@ -9,6 +9,7 @@ import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -302,16 +303,8 @@ def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
 
 
 def json_text(document: Mapping[str, Any] | Sequence[Any], *, ascii_only: bool = False) -> str:
-    """The text of a JSON file: one line a member or an item, and one for each object of a list in a member.
-
-    Raises
-    ------
-    TypeError, ValueError, RecursionError
-        If the document has something that JSON cannot hold.
-    """
-
-    def one_line(item: Any) -> str:
-        return json.dumps(item, allow_nan=False, ensure_ascii=ascii_only)
+    """The text of a JSON file: one line a member or an item, and one for each object of a list in a member; raises as `json.dumps`."""
+    one_line = partial(json.dumps, allow_nan=False, ensure_ascii=ascii_only)
 
     def lines(value: Any) -> str:
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -319,7 +312,7 @@ def json_text(document: Mapping[str, Any] | Sequence[Any], *, ascii_only: bool =
         return one_line(value)
 
     if isinstance(document, Mapping):
-        return "{\n" + ",\n".join(f" {json.dumps(name)}: {lines(value)}" for name, value in document.items()) + "\n}\n"
+        return "{\n" + ",\n".join(f" {json.dumps(name)}: {lines(item)}" for name, item in document.items()) + "\n}\n"
     return "[\n" + ",\n".join(f" {one_line(item)}" for item in document) + "\n]\n"
 
 

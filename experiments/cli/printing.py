@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ class Printing:
         """The live line on stderr, unless nobody wants it."""
         from experiments.progress import LiveLine
 
+        if self.quiet:
+            logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # nor what else is told of the work
         return LiveLine(label, silent=self.quiet)
 
     def say(self, text: str) -> None:

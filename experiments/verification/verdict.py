@@ -108,7 +108,7 @@ class Verdict:
         return {
             "file": self.certificate.file,
             "instance": self.certificate.label,
-            "time_unit": self.certificate.time_unit,
+            "time_unit": self.certificate.instance.time_unit,
             "faults": list(self.faults),
             "rests_on_trust": self.rests_on_trust,
             **{name: _number(value) for name, value in numbers.items()},
