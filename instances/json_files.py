@@ -303,7 +303,7 @@ def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
 
 
 def json_text(document: Mapping[str, Any] | Sequence[Any], *, ascii_only: bool = False) -> str:
-    """The text of a JSON file: one line a member or an item, and one for each object of a list in a member; raises as `json.dumps`."""
+    """The text of a JSON file: one line a member or item, and one for each object of a list in a member."""
     one_line = partial(json.dumps, allow_nan=False, ensure_ascii=ascii_only)
 
     def lines(value: Any) -> str:
