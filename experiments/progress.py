@@ -27,10 +27,10 @@ _PLAIN_SECONDS = 10.0
 
 
 class LiveLine:
-    """What a search or a solver is doing, under a label; a context manager."""
+    """What a search or a solver is doing, under a label, unless it is silent; a context manager."""
 
-    def __init__(self, label: str) -> None:
-        self._label = label
+    def __init__(self, label: str, *, silent: bool = False) -> None:
+        self._label, self._silent = label, silent
         self._moment: Progress | None = None
         self._begin = self._printed = time.monotonic()
         self._console = _console()
@@ -39,20 +39,21 @@ class LiveLine:
     def show(self, moment: Progress) -> None:
         """Take the newest state; may be called from another thread."""
         self._moment = moment
+        if self._silent:
+            return
         if not self._console.is_terminal and time.monotonic() - self._printed > _PLAIN_SECONDS:
             self._printed = time.monotonic()
             self._console.print(self._text(), soft_wrap=True)
 
     def __enter__(self) -> LiveLine:
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._silent:
             self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
+        self._live.stop()
 
     def _text(self) -> Text:
         parts = [self._label, f"{time.monotonic() - self._begin:.0f} s"]
@@ -80,9 +81,10 @@ def _console() -> Console:
 
 
 class RunBar:
-    """How many of `total` runs of a table are made, with the time left; a context manager."""
+    """How many of `total` runs of a table are made, unless it is silent, with the time left; a context manager."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, *, silent: bool = False) -> None:
+        self._silent = silent
         self._total, self._done, self._failed = total, 0, 0
         self._begin = self._printed = time.monotonic()
         self._console = _console()
@@ -93,7 +95,7 @@ class RunBar:
             TextColumn("{task.description}"),
             console=self._console,
             transient=True,
-            disable=not self._console.is_terminal,
+            disable=silent or not self._console.is_terminal,
         )
         self._task = self._bar.add_task("", total=total)
 
@@ -107,6 +109,8 @@ class RunBar:
             self._console.print(f"failed: {label}: {reason}", markup=False, soft_wrap=True)
         self._bar.update(self._task, advance=1, description=escape(label))
         now = time.monotonic()
+        if self._silent:
+            return
         if not self._console.is_terminal and (now - self._printed > _PLAIN_SECONDS or self._done == self._total):
             self._printed = now
             left = (now - self._begin) / self._done * (self._total - self._done)

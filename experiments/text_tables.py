@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+import shutil
+import sys
+from collections.abc import Callable, Collection, Sequence
+
+from rich.cells import cell_len, set_cell_size
 
 from instances.errors import printable
 
-__all__ = ["FORMATS", "aligned", "drawn", "left_aligned"]
+__all__ = ["FORMATS", "aligned", "drawn", "fitted", "left_aligned", "shortened", "terminal_width"]
 
 Rows = Sequence[Sequence[str]]
 
+_GAP = 2
+# Columns of words are not made narrower than this.
+_NARROWEST = 12
+# Columns of a word, whatever the width of the terminal.
+_LONGEST_WORD = 60
 _LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -34,20 +43,95 @@ def aligned(header: Sequence[str], rows: Rows) -> str:
     bert  12
     a      7
     """
-    table = _cells((header, *rows))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = []
-    for row in table:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+    return _lines(_cells((header, *rows)), words={0})
 
 
 def left_aligned(rows: Rows) -> str:
     """Columns of words, without a header."""
-    rows = _cells(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return _lines(_cells(rows), words=range(len(rows[0]) if rows else 0))
+
+
+def fitted(header: Sequence[str], rows: Rows, width: int | None, words: Collection[int] = (0,)) -> str:
+    """Columns that fit a width: long words lose their middle, and columns without room go below, with the first again.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequence of str
+    width : int, optional
+        Of the terminal; None is one without an end.
+    words : collection of int
+        Columns that are left-aligned and can be shortened.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(fitted(["name", "n"], [["a-very-long-name-of-a-network", "12"]], 20))
+    name               n
+    a-very-l…network  12
+    """
+    table = [
+        [shortened(cell, _LONGEST_WORD) if i in words else cell for i, cell in enumerate(row)]
+        for row in _cells((header, *rows))
+    ]
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    if width is None:
+        return _lines(table, words)
+    least = [min(wide, _NARROWEST) if i in words else wide for i, wide in enumerate(widths)]
+    bands: list[list[int]] = [[0]]
+    for i in range(1, len(widths)):
+        if sum(least[j] + _GAP for j in bands[-1]) + least[i] > width and bands[-1] != [0]:
+            bands.append([0] if len(rows) > 1 else [])
+        bands[-1].append(i)
+    return "\n\n".join(_band(table, band, least, widths, width, words) for band in bands)
+
+
+def _band(
+    table: list[list[str]], band: list[int], least: list[int], widths: list[int], width: int, words: Collection[int]
+) -> str:
+    """Some columns of a table; words share the room that numbers leave."""
+    room = {i: least[i] for i in band}
+    spare = width - sum(room.values()) - _GAP * (len(band) - 1)
+    while spare > 0 and (narrow := [i for i in band if room[i] < widths[i]]):
+        for i in narrow[:spare]:
+            room[i] += 1
+        spare -= len(narrow[:spare])
+    rows = [[shortened(row[i], room[i]) if i in words else row[i] for i in band] for row in table]
+    return _lines(rows, {place for place, i in enumerate(band) if i in words})
+
+
+def shortened(text: str, width: int) -> str:
+    """A text of at most `width` columns, which keeps its beginning and its end.
+
+    Examples
+    --------
+    >>> shortened("decoder.layers.11.attention", 15)
+    'decoder…tention'
+    """
+    if cell_len(text) <= width:
+        return text
+    head, tail = width // 2, (width - 1) // 2
+    return f"{set_cell_size(text, head).rstrip()}…{set_cell_size(text[::-1], tail)[::-1].lstrip()}"
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal behind stdout; None if that is a file or a pipe, where no line is too long."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _lines(table: list[list[str]], words: Collection[int]) -> str:
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        cells = []
+        for i, (cell, wide) in enumerate(zip(row, widths, strict=True)):
+            blank = " " * (wide - cell_len(cell))
+            cells.append(cell + blank if i in words else blank + cell)
+        lines.append((" " * _GAP).join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def drawn(name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from instances.import_guard import SIBLINGS
 
-__all__ = ["package_version", "show_versions"]
+__all__ = ["package_version", "versions"]
 
 _CORE = ("numpy", "scipy", "networkx", "numba", "pyomo", "pandas", "matplotlib", "typer", "rich")
 _EXTRAS = ("onnx", "onnxruntime", "torch", "dask", "distributed")
@@ -29,8 +29,8 @@ def package_version(name: str = "mtpp") -> str | None:
         return None
 
 
-def show_versions() -> str:
-    """Aligned lines: Python, platform, packages, solvers, the folders of our packages, whether they are compiled."""
+def versions() -> dict[str, str]:
+    """Python, platform, packages, solvers, the folders of our packages, whether they are compiled."""
     from instances.compiled import is_warm
     from mtpp_models import SOLVERS, available_solvers
 
@@ -44,5 +44,4 @@ def show_versions() -> str:
         lines[name] = str(Path(spec.origin).parent) if spec is not None and spec.origin else "not found"
     folder = is_warm()
     lines["compiled"] = "no, mtpp warm-up does it" if folder is None else f"yes, in {folder}"
-    width = max(map(len, lines))
-    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines.items())
+    return lines

@@ -9,6 +9,7 @@ import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
@@ -27,6 +28,7 @@ __all__ = [
     "Value",
     "check_readable",
     "check_writable",
+    "json_text",
     "parse_json",
     "read_json",
     "read_text",
@@ -282,8 +284,7 @@ def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
     """
     check_writable(path)
     try:
-        rows = [f" {json.dumps(name)}: {_rows(value)}" for name, value in document.items()]
-        content = ("{\n" + ",\n".join(rows) + "\n}\n").encode()
+        content = json_text(document).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be written as JSON ({_reason(error)}).") from None
     target = Path(os.path.realpath(path))
@@ -301,15 +302,18 @@ def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
         raise InputError(f"{path}: cannot be written ({_reason(error)}).") from None
 
 
-def _rows(value: Any) -> str:
-    """One line an item for a list of objects or lists, so that files can be read and compared; else one line."""
+def json_text(document: Mapping[str, Any] | Sequence[Any], *, ascii_only: bool = False) -> str:
+    """The text of a JSON file: one line a member or item, and one for each object of a list in a member."""
+    one_line = partial(json.dumps, allow_nan=False, ensure_ascii=ascii_only)
 
-    def one_line(item: Any) -> str:
-        return json.dumps(item, allow_nan=False, ensure_ascii=False)
+    def lines(value: Any) -> str:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            return "[\n" + ",\n".join(f"  {one_line(item)}" for item in value) + "\n ]"
+        return one_line(value)
 
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "[\n" + ",\n".join(f"  {one_line(item)}" for item in value) + "\n ]"
-    return one_line(value)
+    if isinstance(document, Mapping):
+        return "{\n" + ",\n".join(f" {json.dumps(name)}: {lines(item)}" for name, item in document.items()) + "\n}\n"
+    return "[\n" + ",\n".join(f" {one_line(item)}" for item in document) + "\n]\n"
 
 
 def _reason(error: Exception) -> str:

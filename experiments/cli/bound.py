@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from experiments.cli import options
 from experiments.cli.exit_codes import DONE, INTERRUPTED, NOTHING
 from experiments.cli.inputs import PartitioningQuestion, Solving
 from experiments.cli.outputs import Files, file_for, read_starts
+from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
 
 __all__ = ["bound"]
@@ -34,6 +36,7 @@ def bound(
     export: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the model (.lp or .mps) instead of solving it.")
     ] = None,
+    printing: Printing,
 ) -> int:
     """Prove a lower bound on the bottleneck of every partition.
 
@@ -44,23 +47,28 @@ def bound(
     instances = question.instances()
     starts = read_starts(start, instances)
 
-    from experiments.cli.rows import bound_row, printed
-    from experiments.progress import LiveLine
+    from experiments.certificates.writing import certificate_document
+    from experiments.cli.rows import bound_row
     from mtpp_models import solve, write_model
 
     if export is not None:
-        for instance, begin in zip(instances, starts, strict=True):
-            for file in write_model(instance, model, file_for(export, instance, instances), begin):
-                print(file)
+        written = [
+            str(file)
+            for instance, begin in zip(instances, starts, strict=True)
+            for file in write_model(instance, model, file_for(export, instance, instances), begin)
+        ]
+        printing.say("\n".join(written))
+        printing.document(lambda: written)
         return DONE
-    with printed(bound_row) as answers:
+    with printing.answers(bound_row, instances, tables=False) as answers:
         for instance, begin in zip(instances, starts, strict=True):
-            with LiveLine(instance.label) as live:
+            with printing.working(instance.label) as live:
                 answer = solve(instance, model, settings, start=begin, relaxation=relaxation, on_progress=live.show)
-            answers.append(answer)
+            document = partial(certificate_document, [answer])
+            answers.add(answer, document)
             own = files.of(instance, instances)
-            own.write_certificate([answer])
+            own.write(document)
             own.draw(answer)
             if answer.interrupted:
                 return INTERRUPTED
-    return NOTHING if any(answer.bound is None for answer in answers) else DONE
+    return NOTHING if any(answer.bound is None for answer in answers.results) else DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from experiments.cli import options
@@ -9,6 +10,7 @@ from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, INTERRUPTED, NO_SOLVER
 from experiments.cli.inputs import PartitioningQuestion, Solving
 from experiments.cli.outputs import Files, read_starts
+from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
 from instances import combine
 
@@ -19,9 +21,17 @@ __all__ = ["certify"]
 
 
 @takes_words
-def certify(*, question: PartitioningQuestion, solving: Solving, start: options.Start = None, files: Files) -> int:
+def certify(
+    *,
+    question: PartitioningQuestion,
+    solving: Solving,
+    start: options.Start = None,
+    files: Files,
+    printing: Printing,
+) -> int:
     """Find a good partition and prove how good it is, under one time budget.
 
+    Below the result line are the stages, and the tensors that cross each cut.
     If the solver fails at work, the other methods go on without it, and the exit code is 3.
 
     Example: mtpp certify bert-base -k 2,4,8 --time-limit 60 --out certificate.json
@@ -32,22 +42,28 @@ def certify(*, question: PartitioningQuestion, solving: Solving, start: options.
     starts = read_starts(start, instances)
 
     from experiments.certificates.ladder import gather
-    from experiments.cli.rows import certificate_row, printed
-    from experiments.progress import LiveLine
+    from experiments.certificates.writing import certificate_document
+    from experiments.cli.rows import certificate_row
 
     faults: list[SolverNotAvailableError] = []
     try:
-        with printed(certificate_row) as results:
+        with printing.answers(certificate_row, instances) as found:
             for instance, begin in zip(instances, starts, strict=True):
-                with LiveLine(instance.label) as live:
+                with printing.working(instance.label) as live:
                     answers = gather(
-                        instance, settings, start=begin, known=results, on_progress=live.show, on_fault=faults.append
+                        instance,
+                        settings,
+                        start=begin,
+                        known=found.results,
+                        on_progress=live.show,
+                        on_fault=faults.append,
                     )
-                results.append(combine(*answers))
+                result, document = combine(*answers), partial(certificate_document, answers)
+                found.add(result, document)
                 own = files.of(instance, instances)
-                own.write_certificate(answers)
-                own.draw(results[-1])
-                if results[-1].interrupted:
+                own.write(document)
+                own.draw(result)
+                if result.interrupted:
                     return INTERRUPTED
     finally:
         for fault in dict.fromkeys(map(str, faults)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +12,12 @@ from experiments.cli import options
 from experiments.cli.exit_codes import DONE
 from experiments.cli.inputs import Reading
 from experiments.cli.outputs import Files
+from experiments.cli.printing import Printing
 from experiments.cli.units import parse_bandwidth, parse_flops
 from experiments.cli.words import Without, takes_words
 from instances import save_graph
 from instances.errors import InputError
+from instances.graph.graph_file import graph_document
 from instances.graph.summary import Summary, summarise
 from instances.roofline import Device
 
@@ -59,6 +62,7 @@ def import_graph(
     files: Annotated[Files, Without({"plot"})],
     reading: Annotated[Reading, Without({"communication"})],
     pricing: Pricing,
+    printing: Printing,
 ) -> int:
     """Read a network or a profile, print what it is, and write it as a graph file.
 
@@ -72,7 +76,9 @@ def import_graph(
     network = reading.load(graph, device=pricing.device, cost=pricing.cost)
     if files.out is not None:
         save_graph(network, files.out)
-    print(left_aligned(summary_rows(summarise(network))))
+    rows = summary_rows(summarise(network))
+    printing.say(left_aligned(rows[:1] if printing.quiet else rows))
+    printing.document(partial(graph_document, network))
     return DONE
 
 

@@ -1,4 +1,4 @@
-"""The verb ``mtpp list``: what there is to choose from, made from the registries."""
+"""The verbs ``mtpp list`` and ``mtpp versions``: what there is to choose from, from the registries, and on what."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from experiments.cli.exit_codes import DONE
+from experiments.cli.printing import Printing
+from experiments.cli.words import takes_words
 from experiments.text_tables import left_aligned
 from instances.lookup import find
 
-__all__ = ["LISTINGS", "list_names"]
+__all__ = ["LISTINGS", "list_names", "show_versions"]
 
 Rows = list[tuple[str, ...]]
 
@@ -80,6 +83,21 @@ LISTINGS: dict[str, Callable[[], Rows]] = {
 }
 
 
-def list_names(what: Annotated[str, typer.Argument(metavar="|".join(LISTINGS))]) -> None:
+@takes_words
+def list_names(*, what: Annotated[str, typer.Argument(metavar="|".join(LISTINGS))], printing: Printing) -> int:
     """List what there is to choose from, with one line about each."""
-    print(left_aligned(find(LISTINGS, what, "list")()))
+    rows = find(LISTINGS, what, "list")()
+    printing.say(left_aligned([row[:1] for row in rows] if printing.quiet else rows))
+    printing.document(lambda: [{"name": name, "about": about} for name, *about in rows])
+    return DONE
+
+
+@takes_words
+def show_versions(*, printing: Printing) -> int:
+    """Print the versions of everything that can change an answer."""
+    from experiments.versions import versions
+
+    found = versions()
+    printing.say(left_aligned(list(found.items())[: 1 if printing.quiet else None]))
+    printing.document(lambda: found)
+    return DONE

@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -23,8 +23,9 @@ from experiments.cli.bound import bound
 from experiments.cli.certify import certify
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
+from experiments.cli.explain import explain
 from experiments.cli.import_graph import import_graph
-from experiments.cli.lists import list_names
+from experiments.cli.lists import list_names, show_versions
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
@@ -42,7 +43,6 @@ app = typer.Typer(
     epilog="Start with: mtpp certify bert-base -k 4   Exit codes: "
     + "; ".join(f"{code} {meaning}" for code, meaning in MEANINGS.items())
     + ".",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -92,20 +92,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from experiments.versions import package_version
+
+        print(f"mtpp {package_version() or 'not installed, run from its folder'}")
+        raise typer.Exit
+
+
 app.command("list")(list_names)
-for verb in (partition, bound, certify, plan, place, verify):
+for verb in (partition, bound, certify, explain, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
 app.command()(table)
 app.command("warm-up")(warm_up)
+app.command("versions")(show_versions)
 
 
-@app.command()
-def versions() -> None:
-    """Print the versions of everything that can change an answer."""
-    from experiments.versions import show_versions
-
-    print(show_versions())
+@app.callback()
+def _begin(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Options of no verb."""
 
 
 @contextmanager

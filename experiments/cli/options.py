@@ -12,6 +12,7 @@ import typer
 of_question = partial(typer.Option, rich_help_panel="The question")
 of_search = partial(typer.Option, rich_help_panel="The search")
 of_files = partial(typer.Option, rich_help_panel="Files")
+of_printing = partial(typer.Option, rich_help_panel="What is printed")
 of_device = partial(typer.Option, rich_help_panel="The device")
 
 Graph = Annotated[str, typer.Argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]
@@ -78,4 +79,9 @@ Start = Annotated[Path | None, of_search(metavar="FILE", help="Partition to star
 Out = Annotated[
     Path | None, of_files(metavar="FILE", help="Write the answer as JSON; with several k, '-kK' is put into the name.")
 ]
+Json = Annotated[
+    bool,
+    of_printing("--json", help="One JSON document on stdout, that of --out, and nothing else; of several k a list."),
+]
+Quiet = Annotated[bool, of_printing("--quiet", help="No progress, and of the answer the result line only.")]
 Plot = Annotated[Path | None, of_files(metavar="FILE", help="Draw the partition (.png, .svg or .pdf).")]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from experiments.cli import options
 from instances import InputError, Instance, Partition, Result
@@ -51,12 +52,10 @@ class Files:
         out, plot = (None if path is None else file_for(path, instance, instances) for path in (self.out, self.plot))
         return Files(out, plot)
 
-    def write_certificate(self, answers: list[Result]) -> None:
-        """Write the answers to one instance, if there is a file to write to."""
-        from experiments.certificates.writing import certificate_document
-
+    def write(self, document: Callable[[], Mapping[str, Any]]) -> None:
+        """Write a JSON document, if there is a file to write to."""
         if self.out is not None:
-            write_json(self.out, certificate_document(answers))
+            write_json(self.out, document())
 
     def draw(self, answer: Result) -> None:
         """Draw the partition of an answer, if there is a file to draw to."""

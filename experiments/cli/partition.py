@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from experiments.cli import options
 from experiments.cli.exit_codes import DONE, INTERRUPTED
 from experiments.cli.inputs import PartitioningQuestion
 from experiments.cli.outputs import Files
+from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
-from instances import save_partition
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 
@@ -24,8 +25,11 @@ def partition(
     seed: options.Seed = 0,
     time_limit: options.OptionalTimeLimit = None,
     files: Files,
+    printing: Printing,
 ) -> int:
     """Search for a partition with a small bottleneck.
+
+    Below the result line are the stages, and the tensors that cross each cut.
 
     Example: mtpp partition bert-base -k 8 --bandwidth 25GB/s --dim batch=8 --out partition.json --plot partition.svg
     """
@@ -34,19 +38,20 @@ def partition(
 
     import numpy as np
 
-    from experiments.cli.rows import partition_row, printed
-    from experiments.progress import LiveLine
+    from experiments.cli.rows import partition_row
     from heuristics import Limits, search
+    from instances.partitioning.partition_file import partition_document
 
-    with catch_interrupt() as interrupted, printed(partition_row) as answers:
+    with catch_interrupt() as interrupted, printing.answers(partition_row, instances) as answers:
         for instance in instances:
-            with LiveLine(f"{instance.label}, {method}"):
+            with printing.working(f"{instance.label}, {method}"):
                 limits = Limits(Deadline.after(time_limit, interrupted))
                 answer = search(instance, method, np.random.default_rng(seed), limits)
-            answers.append(answer)
+            assert answer.partition is not None
+            document = partial(partition_document, answer.partition)
+            answers.add(answer, document)
             own = files.of(instance, instances)
-            if own.out is not None and answer.partition is not None:
-                save_partition(answer.partition, own.out)
+            own.write(document)
             own.draw(answer)
             if interrupted.is_set():
                 return INTERRUPTED

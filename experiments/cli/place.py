@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ from experiments.cli import options
 from experiments.cli.exit_codes import DONE, INTERRUPTED, NOTHING
 from experiments.cli.inputs import Reading, bandwidth_of
 from experiments.cli.outputs import Files
+from experiments.cli.printing import Printing
 from experiments.cli.units import parse_bytes
 from experiments.cli.words import Without, takes_words
 from instances.errors import InputError
@@ -84,6 +86,7 @@ def place(
     seed: options.Seed = 0,
     time_limit: Annotated[float | None, options.of_search(metavar="SECONDS", help="[default: none]")] = None,
     files: Files,
+    printing: Printing,
 ) -> int:
     """Place the nodes of a step on devices, data going back and forth, so that the step is short.
 
@@ -97,25 +100,23 @@ def place(
     import numpy as np
 
     from experiments.certificates.writing import placement_certificate
-    from experiments.progress import LiveLine
-    from experiments.text_tables import aligned
     from heuristics.limits import Limits
     from heuristics.placement import search_placement
     from instances.deadline import Deadline
     from instances.interrupts import catch_interrupt
-    from instances.json_files import write_json
     from instances.placement.grouping import GROUPS, group_nodes
 
     grouping = group_nodes(instance.graph, groups or GROUPS)
-    with catch_interrupt() as interrupted, LiveLine(f"{instance.graph.name} on {instance.devices} devices, {method}"):
+    label = f"{instance.graph.name} on {instance.devices} devices, {method}"
+    with catch_interrupt() as interrupted, printing.working(label):
         limits = Limits(Deadline.after(time_limit, interrupted))
         answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping)
     placement = answer.answer
     assert placement is not None
-    row = placement_row(answer, grouping.graph.n)
-    print(aligned(list(row), [list(row.values())]))
-    if files.out is not None:
-        write_json(files.out, placement_certificate([answer]))
+    printing.rows([placement_row(answer, grouping.graph.n)])
+    document = partial(placement_certificate, [answer])
+    printing.document(document)
+    files.write(document)
     if files.plot is not None:
         from experiments.plots.placements import placement_figure
         from experiments.plots.style import save_figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ import typer
 from experiments.cli import options
 from experiments.cli.exit_codes import DONE
 from experiments.cli.outputs import Files
+from experiments.cli.printing import Printing
 from experiments.cli.units import parse_bandwidth, parse_bytes, parse_dims
 from experiments.cli.words import takes_words
 from instances.errors import InputError
@@ -120,6 +122,7 @@ def plan(
     planner: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list planners.")] = "improved",
     seed: options.Seed = 0,
     files: PlanFiles,
+    printing: Printing,
 ) -> int:
     """Plan pipelined training: stages, replicas, devices and a schedule, and how much faster a plan could be.
 
@@ -134,30 +137,28 @@ def plan(
 
     from experiments.certificates.plan_certificate import certify_plan, guarantees
     from experiments.certificates.writing import plan_certificate
-    from experiments.progress import LiveLine
-    from experiments.text_tables import aligned, left_aligned
-    from instances.json_files import write_json
+    from experiments.text_tables import fitted, left_aligned, terminal_width
 
-    with LiveLine(f"{instance.chain.name} on {instance.cluster.name}, {planner}"):
+    with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}"):
         answer = certify_plan(instance, np.random.default_rng(seed), planner)
     iteration = answer.answer
     assert iteration is not None
-    print(left_aligned(_headlines(answer, iteration)))
+    printing.say(left_aligned(_headlines(answer, iteration)))
     for schedule in iteration.schedules:
-        print(f"\n{aligned(*plan_rows(schedule))}")
-    if planner == "spp":
-        print("\n", "\n".join(guarantees(iteration)), sep="")
+        printing.detail(fitted(*plan_rows(schedule), terminal_width(), words={0, 1, 3}))
+    if planner == "spp" and not (printing.json or printing.quiet):
+        printing.detail("\n".join(guarantees(iteration)))
     if files.plot is not None:
         from experiments.plots.plans import plan_figure
         from experiments.plots.style import save_figure
 
         save_figure(plan_figure(iteration, answer.bound), files.plot)
-    if files.out is not None:
-        if iteration.plan is None:
-            raise InputError(
-                f"--out {files.out}: {planner} runs several pipelines side by side, which no plan file holds."
-            )
-        write_json(files.out, plan_certificate([answer]))
+    if iteration.plan is None and (printing.json or files.out is not None):
+        option = "--json" if files.out is None else f"--out {files.out}"
+        raise InputError(f"{option}: {planner} runs several pipelines side by side, which no plan file holds.")
+    document = partial(plan_certificate, [answer])
+    printing.document(document)
+    files.write(document)
     return DONE
 
 

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
-from experiments.text_tables import aligned
-from instances import Instance, Partition, Result
+from experiments.quantities import bytes_in_words
+from instances import Bound, Instance, Partition, Result
 from mtpp_models import simple
 
-__all__ = ["bound_row", "certificate_row", "partition_row", "printed"]
+__all__ = ["bound_row", "certificate_row", "explained_row", "partition_row"]
 
 #: Column to text.
 Row = dict[str, str]
-
-
-@contextmanager
-def printed(row: Callable[[Result], Row]) -> Iterator[list[Result]]:
-    """A list of answers, whose rows are printed at the end, also when something has failed by then."""
-    answers: list[Result] = []
-    try:
-        yield answers
-    finally:
-        rows = [row(answer) for answer in answers]
-        if rows:
-            print(aligned(list(rows[0]), [list(row.values()) for row in rows]))
 
 
 def partition_row(answer: Result) -> Row:
@@ -70,6 +56,12 @@ def certificate_row(answer: Result) -> Row:
     }
 
 
+def explained_row(partition: Partition, bound: Bound | None) -> Row:
+    """Row of a given partition: its costs, the best bound known and how far they are apart."""
+    answer = Result("given", partition.instance, partition, bound)
+    return {name: cell for name, cell in certificate_row(answer).items() if name != "seconds"}
+
+
 def _instance(instance: Instance) -> Row:
     ratio = instance.communication_over_work
     return {
@@ -84,7 +76,16 @@ def _instance(instance: Instance) -> Row:
 def _costs(partition: Partition) -> Row:
     unit = partition.instance.graph.time_unit
     values = (partition.bottleneck, partition.throughput, partition.latency)
-    return dict(zip(_cost_columns(unit), map(_number, values), strict=True))
+    return {**dict(zip(_cost_columns(unit), map(_number, values), strict=True)), **_memory(partition)}
+
+
+def _memory(partition: Partition) -> Row:
+    """What the fullest block needs and what the slowest one pays, if something does not fit."""
+    overflow, unit = partition.costs.overflow, partition.instance.graph.time_unit
+    if not overflow.any():
+        return {}
+    need = float((partition.param_bytes + partition.state_bytes + partition.peaks).max())
+    return {"memory": bytes_in_words(need), f"overflow [{unit}]": _number(overflow[partition.block_costs.argmax()])}
 
 
 def _no_costs(instance: Instance) -> Row:

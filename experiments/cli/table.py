@@ -13,6 +13,7 @@ from experiments.cli import options
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE
 from experiments.cli.inputs import Solving, load_targets
+from experiments.cli.printing import Printing
 from experiments.cli.units import parse_names
 from experiments.cli.words import Without, takes_words
 from instances.errors import InputError
@@ -88,11 +89,11 @@ class _Running:
             complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
         return workers_at(self.scheduler or self.cluster, self.jobs)
 
-    def report(self) -> Report:
+    def report(self, printing: Printing) -> Report:
         """The file of runs, and how tables are shown."""
         from experiments.studies.report import Report
 
-        return Report(self.out, self.tables, self.style)
+        return Report(self.out, self.tables, self.style, json=printing.json, quiet=printing.quiet)
 
 
 @takes_words
@@ -104,6 +105,7 @@ def table(
     solving: Annotated[Solving, Without({"time_limit"})],
     running: _Running,
     quick: _Quick = False,
+    printing: Printing,
 ) -> int:
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
 
@@ -113,7 +115,7 @@ def table(
 
     Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
     """
-    report = running.report()
+    report = running.report(printing)
     if questions.targets == ["training"]:
         from experiments.studies.spp.jobs import questions as all_points
         from experiments.studies.spp.tables import make_training_tables

@@ -10,6 +10,7 @@ import typer
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, FALSE, TRUSTED, WRONG
 from experiments.cli.inputs import Reading
+from experiments.cli.printing import Printing
 from experiments.cli.words import Without, takes_words
 from instances.errors import InputError
 
@@ -49,6 +50,7 @@ def verify(
         typer.Option(metavar="GRAPH", help="A graph of your own, which that of the certificate has to be."),
     ] = None,
     reading: Annotated[Reading, Without({"reader", "communication", "input_work", "time_unit"})],
+    printing: Printing,
 ) -> int:
     """Check certificates without the programs that made them.
 
@@ -60,30 +62,39 @@ def verify(
 
     Example: mtpp verify certificate.json --ideals --graph model.onnx
     """
-    from experiments.progress import LiveLine
     from experiments.runs.bounded import NotBoundedError, run_bounded
     from experiments.text_tables import left_aligned
 
     if not 0 < time_limit < float("inf"):
         raise InputError(f"--time-limit {time_limit}: it must be positive and finite.")
     own = None if graph is None else reading.load(graph)
-    code = DONE
+    code, documents = DONE, []
     for number, file in enumerate(certificates):
         words = {"own": own, "spec": graph, "ideals": ideals, "rerun": rerun, "time_limit": time_limit}
         try:
-            with LiveLine(str(file)):
+            with printing.working(str(file)):
                 verdict = run_bounded(_verdict, file, seconds=2 * time_limit + _PATIENCE, **words)
         except InputError as error:
             found = complain(str(error), WRONG)
         except NotBoundedError as error:
             found = complain(f"{file}: not checked: {error}; give more --time-limit, or do not trust it.", FALSE)
         else:
-            print("\n" * bool(number) + left_aligned(verdict.headlines()), left_aligned(verdict.table()), sep="\n\n")
+            printing.say("\n" * (bool(number) and not printing.quiet) + left_aligned(_headlines(verdict, printing)))
+            printing.detail(left_aligned(verdict.table()))
+            documents.append(verdict.document())
             found = TRUSTED if verdict.rests_on_trust else DONE
             for fault in verdict.faults:
                 found = complain(f"{file}: {fault}", FALSE)
         code = max(code, found, key=_SEVERITY.index)
+    if documents:
+        printing.document(lambda: documents if len(certificates) > 1 else documents[0])
     return code
+
+
+def _headlines(verdict: Verdict, printing: Printing) -> list[tuple[str, str]]:
+    """What is said of a certificate; to whom wants one line, its name and the last word."""
+    lines = verdict.headlines()
+    return [(lines[0][1], " ".join(lines[-1]).strip())] if printing.quiet else lines
 
 
 def _verdict(

@@ -8,6 +8,8 @@ from itertools import chain
 
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, NOTHING
+from experiments.cli.printing import Printing
+from experiments.cli.words import takes_words
 
 __all__ = ["warm_up"]
 
@@ -18,7 +20,8 @@ _MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced")
 _PROGRAMS = ("metis", "scotch")
 
 
-def warm_up() -> int:
+@takes_words
+def warm_up(*, printing: Printing) -> int:
     """Compile all that is compiled, so that no later run has to.
 
     It takes about a minute after an update, and no time where all is compiled already. Example: mtpp warm-up
@@ -27,7 +30,7 @@ def warm_up() -> int:
 
     folder = is_warm()
     if folder is None:
-        seconds = _compile()
+        seconds = _compile(printing)
         folder = mark_warm()
         if folder is None:
             return complain(
@@ -35,21 +38,21 @@ def warm_up() -> int:
                 "a source changed meanwhile, or numba is switched off.",
                 NOTHING,
             )
-        print(f"Compiled in {seconds:.0f} s; the code is in {folder}")
+        printing.say(f"Compiled in {seconds:.0f} s; the code is in {folder}")
     else:
-        print(f"All is compiled; the code is in {folder}")
+        printing.say(f"All is compiled; the code is in {folder}")
+    printing.document(lambda: {"folder": str(folder)})
     return DONE
 
 
-def _compile() -> float:
+def _compile(printing: Printing) -> float:
     """Run every method on tiny questions; return the seconds it took."""
-    from experiments.progress import LiveLine
     from instances.deadline import CLOCK, Stopwatch
     from mtpp_models import Progress
 
     logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told
     watch, still = Stopwatch(), CLOCK.still
-    with LiveLine("compiling") as live:
+    with printing.working("compiling") as live:
         for name in chain(_partitioning(), _planning(), _placement()):
             live.show(Progress(name, 0.0, None, None, None))
     return watch.passed + CLOCK.still - still

@@ -17,7 +17,7 @@ from experiments.runs.job import Job
 from experiments.runs.log import Run, RunLog
 from experiments.runs.workers import Workers
 from experiments.text_tables import FORMATS
-from instances.json_files import check_writable
+from instances.json_files import check_writable, json_text
 from instances.lookup import find
 
 __all__ = ["Report", "Section"]
@@ -46,6 +46,8 @@ class Report:
     out: Path  # file of runs; those done are not repeated
     folder: Path | None = None  # where tables (.md, .csv, .tex) and pictures (.png, .svg) are written
     style: str = "txt"  # format of the printed tables
+    json: bool = False  # whether one JSON document is printed instead of them
+    quiet: bool = False  # whether no progress is shown
 
     def __post_init__(self) -> None:
         find(FORMATS, self.style, "format")
@@ -66,9 +68,9 @@ class Report:
         try:
             with RunLog(self.out) as log:
                 missing = sum(not job.is_done(log.runs.get(key)) for key, job in wanted.items())
-                if missing < len(wanted):
+                if missing < len(wanted) and not self.quiet:
                     print(f"{len(wanted) - missing} runs are done already.", file=sys.stderr)
-                with RunBar(missing) as bar:
+                with RunBar(missing, silent=self.quiet) as bar:
                     return run_jobs(wanted.values(), log, workers, lambda run: bar.advance(_told(wanted, run)))
         except KeyboardInterrupt:
             print(
@@ -78,7 +80,9 @@ class Report:
 
     def publish(self, sections: Sequence[Section], pictures: Callable[[], Mapping[str, Axes]]) -> None:
         """Print sections; into the folder, if there is one, write them and the pictures in all formats."""
-        for _, title, header, rows, note in sections:
+        if self.json:
+            sys.stdout.write(json_text({"tables": [section._asdict() for section in sections]}, ascii_only=True))
+        for _, title, header, rows, note in () if self.json else sections:
             print(f"{title}\n\n{FORMATS[self.style](header, rows)}\n" + (f"\n{note}\n" if note else ""))
         if self.folder is None:
             return

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
+from typing import NamedTuple
 
 from experiments.verification.exact_instance import ExactInstance
 
-__all__ = ["bottleneck", "find_fault"]
+__all__ = ["Terms", "block_terms", "bottleneck", "find_fault", "held"]
 
 
 def find_fault(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> str | None:
@@ -32,33 +33,49 @@ def find_fault(exact: ExactInstance, block: Sequence[int], order: Sequence[int])
     return None
 
 
+class Terms(NamedTuple):
+    """The four terms of eq. (3) of a block, in the unit of the instance."""
+
+    receive: int
+    work: int
+    overflow: int
+    send: int
+
+
 def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> Fraction:
     """Cost of the slowest block of a partition without fault, eq. (4), in the time unit of the work."""
-    cost: defaultdict[int, int] = defaultdict(int)
-    for v, work in enumerate(exact.work):
-        cost[block[v]] += work
+    return max(sum(terms) for terms in block_terms(exact, block, order).values()) * exact.unit
+
+
+def block_terms(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> dict[int, Terms]:
+    """What each block of a partition without fault costs that is not empty, eq. (3)."""
+    receive, work, send = ([0] * exact.k for _ in range(3))
+    for v, time in enumerate(exact.work):
+        work[block[v]] += time
     for producer, readers, time in exact.tensors:
         home = block[producer]
         elsewhere = {block[v] for v in readers} - {home}
         for b in elsewhere:  # received once, however many read it there
-            cost[b] += time
-        cost[home] += time if elsewhere else 0
+            receive[b] += time
+        send[home] += time if elsewhere else 0
+    over = dict.fromkeys(set(block), 0)
     if exact.memory is not None:
-        for b, held in _held(exact, block, order).items():
-            cost[b] += max(0, held - exact.memory)
-    return max(cost.values()) * exact.unit
+        params, peaks = held(exact, block, order)
+        over = {b: max(0, params[b] + peaks[b] - exact.memory) for b in over}
+    return {b: Terms(receive[b], work[b], over[b], send[b]) for b in over}
 
 
-def _held(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> dict[int, int]:
+def held(
+    exact: ExactInstance, block: Sequence[int], order: Sequence[int]
+) -> tuple[defaultdict[int, int], dict[int, int]]:
     """Parameters and activations of each block that is not empty."""
-    held: defaultdict[int, int] = defaultdict(int)
+    params: defaultdict[int, int] = defaultdict(int)
     for v, size in enumerate(exact.held):
-        held[block[v]] += size
+        params[block[v]] += size
     for users, size in exact.shared:
         for b in {block[v] for v in users}:
-            held[b] += size
-    peaks = _peaks(exact, block, order) if exact.buffer is None else dict.fromkeys(set(block), exact.buffer)
-    return {b: held[b] + peak for b, peak in peaks.items()}
+            params[b] += size
+    return params, _peaks(exact, block, order) if exact.buffer is None else dict.fromkeys(set(block), exact.buffer)
 
 
 def _peaks(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> dict[int, int]:

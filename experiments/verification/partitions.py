@@ -11,6 +11,7 @@ from experiments.verification.clock import Clock, Limits
 from experiments.verification.costs import bottleneck, find_fault
 from experiments.verification.exact_instance import ExactInstance
 from experiments.verification.faults import faults_of_copies, faults_of_cost, faults_of_sum, unequal
+from experiments.verification.stages import faults_of_stages
 from experiments.verification.verdict import Verdict, check_claims
 from instances.json_files import Value
 from instances.partitioning.stated import Certificate, Stated, certificate_from_document
@@ -36,7 +37,7 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
         fault = find_fault(exact, stated.block, stated.order)
         if fault is None:
             cost = bottleneck(exact, stated.block, stated.order)
-            faults += _faults_of_copies(certificate, stated, cost)
+            faults += _faults_of_copies(certificate, exact, stated, cost)
         else:
             faults.append(f"partition: {fault}")
     one_block = bottleneck(exact, [0] * exact.n, exact.order)
@@ -48,7 +49,7 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
     return Verdict(certificate, cost, checks, tuple(faults))
 
 
-def _faults_of_copies(certificate: Certificate, stated: Stated, cost: Fraction) -> Iterator[str]:
+def _faults_of_copies(certificate: Certificate, exact: ExactInstance, stated: Stated, cost: Fraction) -> Iterator[str]:
     """What the partition repeats."""
     graph, platform = certificate.instance.graph, certificate.instance.platform
     yield from faults_of_copies(asdict(stated.platform), asdict(platform), "partition.")
@@ -61,5 +62,6 @@ def _faults_of_copies(certificate: Certificate, stated: Stated, cost: Fraction) 
         list(names) != stages.get(b, []) for b, names in enumerate(stated.stages)
     ):
         yield "partition.stages: the names are not those of block and order"
+    yield from faults_of_stages(certificate.instance, exact, stated)
     yield from faults_of_cost("partition.bottleneck", stated.bottleneck, cost)
     yield from faults_of_cost("bottleneck", certificate.cost, cost)

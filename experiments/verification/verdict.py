@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from experiments.verification.clock import OutOfTimeError
 from experiments.verification.exact_instance import as_float
@@ -92,6 +92,29 @@ class Verdict:
             rows.append((claim.method, f"{claim.value:.6g}", share, how))
         return rows
 
+    def document(self) -> dict[str, Any]:
+        """The same as the members of a JSON object; numbers are floats, and missing ones null."""
+        numbers = {
+            "cost": self.cost,
+            "proved_bound": self.proved_bound,
+            "stated_bound": self.stated_bound,
+            "proved_ratio": self.proved_ratio,
+            "stated_ratio": self.stated_ratio,
+        }
+        checks = [
+            {"method": claim.method, "value": claim.value, "proved": _number(proved), "check": how, "fault": fault}
+            for claim, proved, how, fault, _ in self.checks
+        ]
+        return {
+            "file": self.certificate.file,
+            "instance": self.certificate.label,
+            "time_unit": self.certificate.instance.time_unit,
+            "faults": list(self.faults),
+            "rests_on_trust": self.rests_on_trust,
+            **{name: _number(value) for name, value in numbers.items()},
+            "checks": checks,
+        }
+
 
 def check_claims(
     certificate: Envelope, check: Callable[[Claim], Check], time_limit: float
@@ -111,6 +134,11 @@ def _check(claim: Claim, check: Callable[[Claim], Check], time_limit: float) -> 
         return check(claim)
     except OutOfTimeError:
         return Check(claim, None, f"not re-checked within {time_limit:g} s")
+
+
+def _number(value: Fraction | None) -> float | None:
+    """A float, None beyond the largest."""
+    return None if value is None or math.isinf(as_float(value)) else as_float(value)
 
 
 def _rounded_up(ratio: Fraction | None) -> str:

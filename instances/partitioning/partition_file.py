@@ -7,23 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
-from instances.json_files import PARTITION_FORMAT, read_json, write_json
+from instances.json_files import PARTITION_FORMAT, Value, read_json, write_json
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
+from instances.partitioning.stage_records import read_crossing, read_stage
+from instances.partitioning.stages import crossings, stages
 
-__all__ = ["partition_document", "read_partition", "save_partition"]
+__all__ = ["partition_document", "partition_from_document", "read_partition", "save_partition"]
 
 _NUMBERS = ("bandwidth", "memory", "activation_buffer", "bottleneck")
-_OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "stages")
+_OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "stages", "costs", "crossing")
 
 
 def partition_document(partition: Partition) -> dict[str, Any]:
-    """The partition as the JSON document of its file; infinite bandwidth and memory are null."""
+    """The partition as the JSON document of its file; infinite numbers are null.
+
+    The stages by name, what each costs and what crosses between them are there for people.
+    """
     instance = partition.instance
     graph, platform = instance.graph, instance.platform
-    stages: list[list[str]] = [[] for _ in range(instance.k)]
+    names: list[list[str]] = [[] for _ in range(instance.k)]
     for v in partition.order.tolist():
-        stages[partition.block[v]].append(graph.names[v])
+        names[partition.block[v]].append(graph.names[v])
     return {
         "format": PARTITION_FORMAT,
         "graph": graph.name,
@@ -35,7 +40,9 @@ def partition_document(partition: Partition) -> dict[str, Any]:
         "memory": _finite(platform.memory),
         "activation_buffer": platform.activation_buffer,
         "bottleneck": partition.bottleneck,
-        "stages": stages,
+        "stages": names,
+        "costs": [stage.document() for stage in stages(partition)],
+        "crossing": [tensor.document() for tensor in crossings(partition)],
     }
 
 
@@ -48,14 +55,24 @@ def read_partition(path: str | Path, instance: Instance) -> Partition:
     """Read a partition file as an answer to `instance`.
 
     The blocks and the order are taken from the file. The cost is computed anew for the platform of
-    `instance`; the platform, bottleneck and stages in the file are there for people.
+    `instance`; the platform, the bottleneck and what the file says of stages are there for people.
 
     Raises
     ------
     InputError
-        If the file cannot be read, was made for another graph or another k, or the partition is infeasible.
+        If the file cannot be read, and as `partition_from_document`.
     """
-    document = read_json(path)
+    return partition_from_document(read_json(path), instance)
+
+
+def partition_from_document(document: Value, instance: Instance) -> Partition:
+    """The partition of a file's document.
+
+    Raises
+    ------
+    InputError
+        If it is none, was made for another graph or another k, or the partition is infeasible.
+    """
     document.check_format(PARTITION_FORMAT)
     fields = document.members(("format", "k", "block"), _OPTIONAL)
     graph = fields["graph"].text() if "graph" in fields else "?"
@@ -64,8 +81,10 @@ def read_partition(path: str | Path, instance: Instance) -> Partition:
             fields[name].number()
     if "stages" in fields:
         for stage in fields["stages"].items():
-            for node in stage.items():
-                node.text()
+            stage.texts()
+    for name, read in (("costs", read_stage), ("crossing", read_crossing)):
+        for record in fields[name].items() if name in fields else ():
+            read(record)
     if "graph_hash" in fields and fields["graph_hash"].text() != instance.graph.content_hash:
         document.fail(
             f"the partition was made for another graph ('{graph}', hash {fields['graph_hash'].data[:8]}), not for "

@@ -12,15 +12,16 @@ from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
 from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.stage_records import Crossing, Stage, read_crossing, read_stage
 
 __all__ = ["Certificate", "Stated", "certificate_from_document", "read_certificate"]
 
 _PLATFORM = ("k", "bandwidth", "memory", "activation_buffer")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Stated:
-    """A partition as a file states it; nothing is checked yet."""
+    """A partition as a file states it; nothing is checked yet. Files of before have neither costs nor crossing."""
 
     block: tuple[int, ...]
     order: tuple[int, ...]
@@ -28,6 +29,8 @@ class Stated:
     graph_hash: str
     bottleneck: float
     stages: tuple[tuple[str, ...], ...]
+    costs: tuple[Stage, ...] | None
+    crossing: tuple[Crossing, ...] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +83,9 @@ def certificate_from_document(document: Value) -> Certificate:
 def _stated(value: Value) -> Stated:
     value.check_format(PARTITION_FORMAT)
     names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages")
-    fields = value.members(names)
+    fields = value.members(names, ("costs", "crossing"))
     fields["graph"].text()
+    costs, crossing = (fields.get(name) for name in ("costs", "crossing"))
     return Stated(
         block=tuple(fields["block"].whole_numbers()),
         order=tuple(fields["order"].whole_numbers()),
@@ -89,6 +93,8 @@ def _stated(value: Value) -> Stated:
         graph_hash=fields["graph_hash"].text(),
         bottleneck=fields["bottleneck"].number(),
         stages=tuple(tuple(stage.texts()) for stage in fields["stages"].items()),
+        costs=None if costs is None else tuple(map(read_stage, costs.items())),
+        crossing=None if crossing is None else tuple(map(read_crossing, crossing.items())),
     )
 
 

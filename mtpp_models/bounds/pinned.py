@@ -7,6 +7,8 @@ Every node lies in some block, so with L of `mtpp_models.cuts.block_cuts`,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from instances import Bound, Partition, Result
@@ -19,8 +21,8 @@ __all__ = ["PINNED", "pinned"]
 PINNED = "pinned"
 
 
-def pinned(start: Partition, deadline: Deadline | None = None) -> Result:
-    """The largest of the minimum cuts around single nodes; the bound's witness names the node.
+def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[int] | None = None) -> Result:
+    """The largest of the minimum cuts around single nodes, by default around all; the bound's witness names the node.
 
     Cuts stop at the bottleneck of the start; once the deadline has passed, the largest cut so far is the bound. Where
     the cheapest set around v is convex, it lies within reach of each of its other nodes w, so that L({w}) is no larger
@@ -31,7 +33,8 @@ def pinned(start: Partition, deadline: Deadline | None = None) -> Result:
     cutoff = start.bottleneck or 1.0
     cuts = BlockCuts(start.instance, cutoff)
     most = cuts.alone()
-    for v in np.argsort(-most).tolist():
+    asked = np.arange(len(most)) if nodes is None else np.array(list(nodes))
+    for v in asked[np.argsort(-most[asked])].tolist():
         if value >= cutoff:
             break
         if most[v] <= value:

@@ -104,6 +104,8 @@ def settle(document: Document) -> None:
     for v in partition["order"][: len(partition["block"])]:
         partition["stages"][partition["block"][v] % instance["k"]].append(graph.names[v])
     partition["bottleneck"] = document["bottleneck"]
+    for member in ("costs", "crossing"):  # which a file need not have
+        partition.pop(member, None)
     document["bound"] = max(entry["value"] for entry in document["bounds"])
     document["ratio"] = max(1.0, document["bottleneck"] / document["bound"])
 

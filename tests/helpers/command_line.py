@@ -31,8 +31,9 @@ def assert_misuse(capsys: pytest.CaptureFixture[str], named: Mapping[str, str]) 
 
 
 def columns(out: str) -> dict[str, str]:
-    """The last row of a printed table by column; columns are at least two blanks apart."""
-    header, *rows = ([cell.strip() for cell in line.split("  ") if cell.strip()] for line in out.strip().splitlines())
+    """The last result line by column, above all other tables; columns are at least two blanks apart."""
+    lines = out.strip().partition("\n\n")[0].splitlines()
+    header, *rows = ([cell.strip() for cell in line.split("  ") if cell.strip()] for line in lines)
     return dict(zip(header, rows[-1], strict=True))
 
 

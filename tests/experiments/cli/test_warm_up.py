@@ -77,11 +77,11 @@ def test_compiling_is_told_in_one_line(capsys: pytest.CaptureFixture[str], monke
     """While the command line is at work; the logger says nothing to those who use the packages."""
     logger = logging.getLogger("instances.compiled")
 
-    def verb() -> None:
+    def versions() -> dict[str, str]:
         logger.info("compiling")
         raise InputError("enough")
 
-    monkeypatch.setattr("experiments.versions.show_versions", verb)
+    monkeypatch.setattr("experiments.versions.versions", versions)
     logger.info("before")
     assert main(["versions"]) == 2
     logger.info("behind")

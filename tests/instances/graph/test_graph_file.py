@@ -29,6 +29,7 @@ from instances import (
 from instances.graph.graph_file import graph_document
 from instances.graph.merging import merge_graph
 from instances.graph.summary import summarise
+from instances.partitioning.stages import crossings, stages
 
 # A file that is written anew in each example may stay in the folder of the test.
 anew = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -103,7 +104,8 @@ def test_a_state_is_a_size_for_each_node(states: list[float]) -> None:
 
 def test_the_partition_file_says_what_it_answers(tmp_path: Path) -> None:
     graph = sample()
-    save_partition(Partition(Instance(graph, Platform(3, math.inf)), [0, 1, 1]), tmp_path / "p.json")
+    partition = Partition(Instance(graph, Platform(3, math.inf)), [0, 1, 1])
+    save_partition(partition, tmp_path / "p.json")
     document = json.loads((tmp_path / "p.json").read_text())
     assert document == {
         "format": "mtpp-partition/1",
@@ -117,6 +119,8 @@ def test_the_partition_file_says_what_it_answers(tmp_path: Path) -> None:
         "activation_buffer": None,
         "bottleneck": 1 / 3 + 1e-300,
         "stages": [["größe"], ["b", "b"], []],
+        "costs": [stage.document() for stage in stages(partition)],
+        "crossing": [tensor.document() for tensor in crossings(partition)],
     }
 
 
@@ -249,6 +253,8 @@ def pair(work: float = 1) -> Instance:
         ({"blocks": []}, ": unknown field 'blocks'; known fields are format, k, block, graph,"),
         ({"bottleneck": "1"}, ', bottleneck: expected a number, found "1".'),
         ({"stages": ["a"]}, ', stages[0]: expected a list […], found "a".'),
+        ({"costs": [{"stage": 0}]}, ", costs[0]: missing field 'first'."),
+        ({"crossing": [{"node": 0, "by": 1}]}, ", crossing[0]: missing field 'producer'."),
         ({"format": "mtpp-graph/1"}, ": this is a graph (mtpp-graph/1); expected a partition (mtpp-partition/1)."),
         ({"format": "mtpp-partition/2"}, ", format: unknown format 'mtpp-partition/2'; expected 'mtpp-partition/1'."),
     ],

@@ -1,0 +1,78 @@
+"""From a partition to what is known about it: the best bound, a better one if there is, and its own floor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from experiments.certificates.ladder import gather
+from experiments.certificates.sentences import Findings
+from instances import Bound, Partition, Result, combine
+from instances.deadline import Deadline
+from instances.interrupts import catch_interrupt
+from instances.results import PROOF_TOLERANCE
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models.bounds.pinned import pinned
+
+__all__ = ["explain"]
+
+# Part of the time limit that minimum cuts around the slowest stage's nodes may take.
+_CUTS = 0.2
+
+
+def explain(
+    partition: Partition,
+    options: SolveOptions,
+    *,
+    stated: Sequence[Bound] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> tuple[Findings, bool]:
+    """Find out how good a partition is and why it is not better.
+
+    Parameters
+    ----------
+    partition : Partition
+    options : SolveOptions
+        The time limit is for everything together.
+    stated : sequence of Bound
+        What a file says, none above the bottleneck. If one says that the partition is optimal, nothing is proved.
+    on_progress, on_fault : callable, optional
+        As of `gather`.
+
+    Returns
+    -------
+    Findings, bool
+        And whether Ctrl-C ended the work early.
+
+    Raises
+    ------
+    InputError, SolverNotAvailableError
+        As `gather`.
+    """
+    bounds, known = list(stated), Result("given", partition.instance, partition)
+    best = max(bounds, key=lambda bound: bound.value, default=None)
+    if best is None or _is_more(partition.bottleneck, best.value):
+        told = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
+        known = combine(*gather(partition.instance, told, start=partition, on_progress=on_progress, on_fault=on_fault))
+        if known.bound is not None and (best is None or known.bound.value > best.value):
+            best = known.bound
+    found = Findings(
+        partition=partition,
+        bound=best,
+        stated=best is not None and best is not known.bound,
+        better=known.partition if known.cost is not None and _is_more(partition.bottleneck, known.cost) else None,
+    )
+    if known.interrupted or partition.bottleneck == 0:
+        return found, known.interrupted
+    nodes = np.flatnonzero(partition.block == found.slowest).tolist()
+    with catch_interrupt() as interrupted:
+        cut = pinned(partition, Deadline.after(options.time_limit, interrupted).share(_CUTS), nodes).bound
+    return replace(found, cut=cut), interrupted.is_set()
+
+
+def _is_more(cost: float, other: float) -> bool:
+    """Whether a cost is larger by more than what counts as the same."""
+    return cost > other * (1 + PROOF_TOLERANCE)

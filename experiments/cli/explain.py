@@ -1,0 +1,134 @@
+"""The verb ``mtpp explain``: what a partition of a file is, how good it is, and what would have to change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from experiments.cli import options
+from experiments.cli.complaints import complain
+from experiments.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER
+from experiments.cli.inputs import Reading, Solving, bandwidth_of, memory_limits
+from experiments.cli.printing import Printing
+from experiments.cli.words import Without, takes_words
+from instances import Bound, ComputationGraph, InputError, Partition, Platform
+from instances.partitioning.answer_file import AnswerFile
+
+if TYPE_CHECKING:
+    from experiments.certificates.sentences import Findings
+    from mtpp_models import SolverNotAvailableError
+
+__all__ = ["explain"]
+
+_ROUNDING = 1e-9
+
+
+@takes_words
+def explain(
+    *,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help='A certificate, a partition, or by hand {"block": [0, 0, 1]} or {"stages": [["a", "b"], ["c"]]}.',
+        ),
+    ],
+    graph: Annotated[
+        str | None,
+        typer.Argument(metavar="[GRAPH]", help="What the partition is of; a certificate holds its graph."),
+    ] = None,
+    bandwidth: options.Bandwidth = None,
+    memory: options.Memory = None,
+    activation_buffer: options.ActivationBuffer = None,
+    reading: Reading,
+    time_limit: Annotated[float, options.of_search(metavar="SECONDS", help="To prove a bound.")] = 10.0,
+    solving: Annotated[Solving, Without({"time_limit"})],
+    printing: Printing,
+) -> int:
+    """Say what a partition is, how good it is, and what would have to change to do better.
+
+    Bandwidth and memory are those of the file unless they are given here. Exit code 1 if the file states a bound that
+    is above the bottleneck.
+
+    Example: mtpp explain partition.json bert-base --time-limit 20
+    """
+    settings = replace(solving, time_limit=time_limit).options()
+    answer = AnswerFile.read(file)
+    stated: list[Bound] = []
+    if answer.holds_graph:
+        if (graph, bandwidth, memory, activation_buffer) != (None,) * 4 or reading != Reading():
+            raise InputError(
+                f"{file}: a certificate holds its graph and platform; leave out all that says another one."
+            )
+        partition, claims = answer.certified()
+        stated = [Bound(claim.value, claim.method) for claim in claims if claim.value >= 0]
+    else:
+        if graph is None:
+            name = answer.graph_name or "GRAPH"
+            raise InputError(f"{file}: it does not hold its graph; name that: mtpp explain {file} {name}")
+        words = (bandwidth, memory, activation_buffer)
+        partition = _read(answer, reading.load(graph), words, costs_given=reading.communication == "cost")
+
+    from experiments.certificates.explaining import explain as find_out
+    from experiments.certificates.sentences import sentences
+    from experiments.cli.rows import explained_row
+    from experiments.cli.stage_tables import tables
+    from experiments.text_tables import terminal_width
+
+    most = partition.bottleneck * (1 + _ROUNDING)
+    faults: list[SolverNotAvailableError] = []
+    with printing.working(partition.instance.label) as live:
+        true = [bound for bound in stated if bound.value <= most]
+        found, interrupted = find_out(partition, settings, stated=true, on_progress=live.show, on_fault=faults.append)
+    said = list(sentences(found))
+    printing.rows([explained_row(partition, found.bound)])
+    width = terminal_width()
+    printing.detail(
+        *tables(partition, width), "\n".join(said if width is None else (fill(line, width) for line in said))
+    )
+    printing.document(lambda: _document(found, said))
+    for bound in (bound for bound in stated if bound.value > most):
+        complain(f"{file}: the bound {bound.value:.6g} of {bound.method} is above the bottleneck; it is false.", FALSE)
+    for fault in dict.fromkeys(map(str, faults)):
+        complain(fault, NO_SOLVER)
+    if interrupted:
+        return INTERRUPTED
+    return FALSE if len(true) < len(stated) else NO_SOLVER if faults else DONE
+
+
+def _read(
+    answer: AnswerFile, graph: ComputationGraph, words: tuple[str | None, str | None, str | None], *, costs_given: bool
+) -> Partition:
+    """The partition on the platform of the words, where they are given, or else on that of the file."""
+    bandwidth, memory, buffer = words
+
+    def platform(k: int, said: dict[str, float | None]) -> Platform:
+        rate = said.get("bandwidth")
+        if bandwidth is not None or rate is None:
+            rate = 1.0 if bandwidth is None and costs_given else bandwidth_of(graph, bandwidth)
+        limit, kept = said.get("memory"), said.get("activation_buffer")
+        if memory is not None or buffer is not None:
+            limit, kept = memory_limits(memory, buffer)
+        return Platform(k, rate, float("inf") if limit is None else limit, kept)
+
+    return answer.partition(graph, platform)
+
+
+def _document(found: Findings, said: list[str]) -> dict[str, Any]:
+    from instances.partitioning.partition_file import partition_document
+
+    bound, cost = found.bound, found.partition.bottleneck
+    return {
+        "instance": found.partition.instance.name,
+        "partition": partition_document(found.partition),
+        "bound": None if bound is None else bound.value,
+        "method": None if bound is None else bound.method,
+        "stated": found.stated,
+        "ratio": None if bound is None or bound.value <= 0 else max(1.0, cost / bound.value),
+        "better": None if found.better is None else partition_document(found.better),
+        "sentences": said,
+    }

@@ -1,0 +1,147 @@
+"""Partitions as people and programs write them: certificates, partition files, and blocks or names written by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from instances.certificate_file import Claim
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
+from instances.partitioning.partition import Partition
+from instances.partitioning.partition_file import partition_from_document
+from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.stated import certificate_from_document
+
+__all__ = ["AnswerFile"]
+
+_BY_HAND = ("block", "stages", "order", "k", "graph", "bandwidth", "memory", "activation_buffer")
+
+
+@dataclass(frozen=True)
+class AnswerFile:
+    """A file that holds a partition.
+
+    Parameters
+    ----------
+    document : Value
+        A certificate, a partition file, or an object with the block of each node as ``block``, or with the nodes of
+        each stage, by name or number, as ``stages``; perhaps with ``k``, ``order`` and the platform.
+    """
+
+    document: Value
+
+    @classmethod
+    def read(cls, path: str | Path) -> AnswerFile:
+        """Read a file.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read, or is something else.
+        """
+        document = read_json(path)
+        if "format" in document.open_members(()):
+            document.check_format(CERTIFICATE_FORMAT, PARTITION_FORMAT)
+        return cls(document)
+
+    @property
+    def holds_graph(self) -> bool:
+        """Whether the graph is in the file."""
+        named = self.document.open_members(()).get("format")
+        return named is not None and named.data == CERTIFICATE_FORMAT
+
+    @property
+    def graph_name(self) -> str | None:
+        """What the graph is called, if the file says that."""
+        name = self.document.open_members(()).get("graph")
+        return None if name is None or name.data is None else name.text()
+
+    def certified(self) -> tuple[Partition, tuple[Claim, ...]]:
+        """The partition of a certificate, and its bounds as the file states them.
+
+        Raises
+        ------
+        InputError
+            If there is no partition in it, or it is refused.
+        """
+        certificate = certificate_from_document(self.document)
+        stated = certificate.partition
+        if stated is None:
+            self.document.fail("it holds a bound and no partition; there is nothing to explain.")
+        try:
+            partition = Partition(certificate.instance, stated.block, stated.order)
+        except InputError as error:
+            self.document.fail(str(error))
+        return partition, certificate.claims
+
+    def partition(
+        self, graph: ComputationGraph, platform: Callable[[int, dict[str, float | None]], Platform]
+    ) -> Partition:
+        """The partition as one of a graph.
+
+        Parameters
+        ----------
+        graph : ComputationGraph
+        platform : callable
+            Makes a platform of the number of blocks and of what the file says of bandwidth, memory and
+            activation_buffer; infinite numbers are infinite here.
+
+        Raises
+        ------
+        InputError
+            If the file does not fit the graph.
+        """
+        fields = self.document.open_members(())
+        if "format" not in fields:
+            fields = self.document.members((), _BY_HAND)
+        said = {name: fields[name].optional_number() for name in ("bandwidth", "memory") if name in fields}
+        numbers: dict[str, float | None] = {name: math.inf if x is None else x for name, x in said.items()}
+        if "activation_buffer" in fields:
+            numbers["activation_buffer"] = fields["activation_buffer"].optional_number()
+        if "format" in fields:
+            instance = Instance(graph, platform(self.document.open_members(("k",))["k"].whole(), numbers))
+            return partition_from_document(self.document, instance)
+        if ("block" in fields) == ("stages" in fields):
+            self.document.fail("give the block of each node as 'block', or the nodes of each stage as 'stages'.")
+        if "stages" in fields:
+            least, block = len(fields["stages"].items()), _blocks_of(fields["stages"], graph)
+        else:
+            block = fields["block"].whole_numbers()
+            least = max(block, default=0) + 1
+        k = fields["k"].whole() if "k" in fields else least
+        order = fields["order"].whole_numbers() if "order" in fields else None
+        try:
+            return Partition(Instance(graph, platform(k, numbers)), block, order)
+        except InputError as error:
+            self.document.fail(str(error))
+
+
+def _blocks_of(stages: Value, graph: ComputationGraph) -> list[int]:
+    """Block of each node, from the nodes of each stage by name or number."""
+    index: dict[str, list[int]] = {}
+    for v, name in enumerate(graph.names):
+        index.setdefault(name, []).append(v)
+    block = [-1] * graph.n
+    for b, stage in enumerate(stages.items()):
+        for item in stage.items():
+            if isinstance(item.data, str):
+                nodes = index.get(item.data, [])
+                if len(nodes) != 1:
+                    item.fail(
+                        f"{len(nodes) or 'no'} nodes of the graph are called {item.data!r}; give a number instead."
+                    )
+                v = nodes[0]
+            else:
+                v = item.whole()
+            if not 0 <= v < graph.n:
+                item.fail(f"there is no node {v}; they run from 0 to {graph.n - 1}.")
+            if block[v] >= 0:
+                item.fail(f"node {v} ({graph.names[v]}) is in stage {block[v]} already; name each node once.")
+            block[v] = b
+    for v in [v for v in range(graph.n) if block[v] < 0][:1]:
+        stages.fail(f"node {v} ({graph.names[v]}) is in no stage; name each node once.")
+    return block
