@@ -15,6 +15,8 @@ from strategies import graphs, instances, partitions
 
 from heuristics import HEURISTICS, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
+from instances.deadline import Deadline
+from instances.partitioning.reductions import merge
 from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
 from mtpp_models.bounds.pinned import pinned
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
@@ -135,6 +137,8 @@ def test_joins_are_the_edges_that_no_cheap_set_cuts(instance: Instance, share: f
     groups = {frozenset(nodes) for nodes in nx.strongly_connected_components(links)}
     group = join(instance, ceiling).group
     assert {frozenset(np.flatnonzero(group == g).tolist()) for g in np.unique(group)} == groups
+    late = join(instance, ceiling, Deadline.after(0)).group
+    assert len(np.unique(late)) == len(np.unique(merge(instance, np.arange(graph.n)).group))
 
 
 @settings(max_examples=60)

@@ -16,7 +16,7 @@ from strategies import instances, partitions
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 from instances.random_graphs import regal_style
-from mtpp_models import MODELS, ScaledInstance, simple, solve, write_model
+from mtpp_models import MODELS, ScaledInstance, SolveOptions, simple, solve, write_model
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination
 
@@ -193,3 +193,12 @@ def test_bad_exports_are_refused_in_one_line(tmp_path: Path, instance: Instance,
     with pytest.raises(InputError) as error:
         write_model(instance, model, tmp_path / name)
     assert "\n" not in str(error.value)
+
+
+def test_a_model_that_cannot_be_built_in_time_is_not_begun() -> None:
+    """The bound is *simple*; the solver was never asked."""
+    instance = Instance(regal_style("erdos-renyi", 200, seed=0), Platform(8, 1.0))
+    result = solve(instance, "exact", SolveOptions(time_limit=0.001))
+    assert result.bound is not None
+    assert result.bound.value == simple(instance)
+    assert (result.log, result.seconds["solve"]) == ("", 0.0)

@@ -57,11 +57,11 @@ def cutoff_of(partition: Partition, factor: float) -> float:
 @settings(max_examples=250)
 @given(partitions(max_nodes=5), FACTORS)
 def test_no_partition_below_the_ceiling_leaves_its_windows(partition: Partition, factor: float) -> None:
-    """With and without the help of conflicts."""
+    """With and without the help of conflicts, with and without time for cuts."""
     cutoff = cutoff_of(partition, factor)
     pairs = conflicts(partition.instance, cutoff)
-    for apart in (None, pairs):
-        first, last = windows(partition.instance.without_peaks(), cutoff, apart)
+    for apart, deadline in ((None, None), (pairs, None), (pairs, Deadline.after(0))):
+        first, last = windows(partition.instance.without_peaks(), cutoff, apart, deadline)
         for other in below(partition.instance, cutoff):
             assert (first <= other.block + 1).all()
             assert (other.block + 1 <= last).all()
