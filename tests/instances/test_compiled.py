@@ -211,12 +211,12 @@ def test_sources_that_cannot_be_written_beside(project: Path) -> None:
 def test_compiling_and_loading_take_no_time_and_are_told_once(project: Path) -> None:
     """The clock of time limits stands still; the logger speaks of compiling, not of loading."""
     script = (
-        "import logging, sys; logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='told')\n"
+        "import logging, sys; logging.basicConfig(level=logging.INFO, stream=sys.stdout, format='told %(levelname)s')\n"
         "import time; from instances.deadline import CLOCK; from mtpp_models.caller import outer\n"
         "begin, now = time.monotonic(), CLOCK.now(); outer(1); outer(1.5)\n"
         "print(CLOCK.now() - now < (time.monotonic() - begin) / 2, CLOCK.still > 0)"
     )
-    assert run(project, script).splitlines() == ["told", "True True"]
+    assert run(project, script).splitlines() == ["told INFO", "True True"]
     assert run(project, script) == "True True"
 
 

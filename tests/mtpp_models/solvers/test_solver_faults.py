@@ -237,7 +237,7 @@ def test_a_model_beyond_a_limited_licence_is_one_line() -> None:
         pytest.skip("a full licence of Gurobi is set up")
     large = Instance(regal_style("barabasi-albert", 70, seed=0), Platform(40, 1.0))
     with pytest.raises(SolverNotAvailableError, match=r"^Gurobi cannot solve this model: .*\.$"):
-        solve(large, "exact", SolveOptions(solver="gurobi", time_limit=1))
+        solve(large, "exact", SolveOptions(solver="gurobi", time_limit=60))
 
 
 def apart(instance: Instance, **changes: object) -> Formulation:
