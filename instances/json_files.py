@@ -23,6 +23,7 @@ __all__ = [
     "DEVICES_FORMAT",
     "GRAPH_FORMAT",
     "LARGEST_TEXT",
+    "ORDERED_FORMAT",
     "PARTITION_FORMAT",
     "PLACEMENT_FORMAT",
     "PLAN_FORMAT",
@@ -43,6 +44,7 @@ DEVICES_FORMAT = "mtpp-devices/1"
 GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
+ORDERED_FORMAT = "mtpp-placement/2"
 PLAN_FORMAT = "mtpp-plan/1"
 
 #: What each format of this project holds, in words.
@@ -55,6 +57,7 @@ _CONTENTS = {
     DEVICES_FORMAT: "devices",
     PLAN_FORMAT: "a plan",
     PLACEMENT_FORMAT: "a placement",
+    ORDERED_FORMAT: "a placement",
 }
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28

@@ -14,6 +14,7 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.method import Search
+from heuristics.placement.baechi import m_etf, m_sct
 from heuristics.placement.greedy import greedy
 from heuristics.placement.heft import heft
 from heuristics.placement.ordered_pass import begin, read_off, sequences
@@ -51,6 +52,8 @@ _STARTS: dict[str, Search[PlacementInstance, Placement]] = {
     "expert": expert,
     "heft": heft,
     "metis": metis,
+    "m-etf": m_etf,
+    "m-sct": m_sct,
     "greedy": greedy,
     "placeto": zero_shot,
 }
