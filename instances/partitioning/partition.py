@@ -56,8 +56,8 @@ class Partition:
     Raises
     ------
     InputError
-        If a block is out of range, an edge points backwards (the message names it) or `order` is not a
-        topological order.
+        If a block is out of range, an edge points backwards (the message names it), a constraint of the instance is
+        broken (the message names the nodes), or `order` is not a topological order.
     """
 
     instance: Instance
@@ -81,6 +81,8 @@ class Partition:
                 f"Edge {u[e]} -> {v[e]} ({graph.names[u[e]]} -> {graph.names[v[e]]}) points backwards, "
                 f"from block {block[u[e]]} to block {block[v[e]]}."
             )
+        if instance.constraints:
+            instance.rules.check(graph, block, instance.k)
         freeze(block, order)
         object.__setattr__(self, "instance", instance)
         object.__setattr__(self, "block", block)
@@ -92,7 +94,10 @@ class Partition:
 
     @cached_property
     def costs(self) -> BlockCosts:
-        """Receive, work, overflow and send time of each block, eq. (1) to (3)."""
+        """Receive, work, overflow and send time of each block, eq. (1) to (3).
+
+        Where the memory is a hard limit, the overflow of a block that exceeds it is infinite.
+        """
         graph, k = self.instance.graph, self.instance.k
         sender = self.block[graph.tensors.producer[graph.edge_tensor]]
         reader = self.block[graph.tensors.consumers]
@@ -151,13 +156,27 @@ class Partition:
             total[np.unique(self.block[list(parameter.users)])] += parameter.bytes
         return total
 
-    def _overflow(self) -> FloatArray:
+    @property
+    def fits(self) -> bool:
+        """Whether parameters and peak of every block are within the memory."""
+        return not self.excess.any()
+
+    @cached_property
+    def excess(self) -> FloatArray:
+        """(k,) bytes of parameters and peak beyond the memory of each block."""
         platform = self.instance.platform
-        if not self.instance.has_overflow:
+        if not math.isfinite(platform.memory):
             return np.zeros(platform.k)
         if self.instance.has_exact_bytes:
-            return np.maximum(0.0, self.param_bytes + self.peaks - platform.memory) / platform.bandwidth
-        return overflow_bytes(self.instance, self.block, self.order) / platform.bandwidth
+            return np.maximum(0.0, self.param_bytes + self.peaks - platform.memory)
+        return overflow_bytes(self.instance, self.block, self.order)
+
+    def _overflow(self) -> FloatArray:
+        if self.instance.platform.fit:
+            return np.where(self.excess > 0, math.inf, 0.0)
+        if not self.instance.has_overflow:
+            return np.zeros(self.instance.k)
+        return self.excess / self.instance.platform.bandwidth
 
 
 def check_order(graph: ComputationGraph, order: ArrayLike) -> IntArray:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import numbers
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
+from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, Word
 
 __all__ = ["Instance", "Platform"]
 
@@ -36,6 +38,8 @@ class Platform:
     activation_buffer : float, optional
         Part of `memory` reserved for activations [bytes]. If given, it stands for the peak memory of
         every non-empty block; otherwise the peak of the partition's own order counts.
+    fit : bool
+        Whether the memory is a hard limit: what does not fit is no answer, instead of taking time.
 
     Raises
     ------
@@ -47,6 +51,7 @@ class Platform:
     bandwidth: float
     memory: float = math.inf
     activation_buffer: float | None = None
+    fit: bool = False
 
     def __post_init__(self) -> None:
         given = {"k": self.k, "bandwidth": self.bandwidth, "memory": self.memory}
@@ -70,6 +75,14 @@ class Platform:
             raise InputError(f"memory is {self.memory}; it must be 0 or more.")
         if self.activation_buffer is not None and not 0 <= self.activation_buffer < math.inf:
             raise InputError(f"activation_buffer is {self.activation_buffer}; it must be finite, 0 or more.")
+        if self.fit and not self.memory < math.inf:
+            raise InputError("What shall fit needs a memory; give its size.")
+
+    @property
+    def key(self) -> str:
+        """What costs depend on, in one line; it stands in the keys of runs, and never changes."""
+        words = [f"{name}={getattr(self, name)!r}" for name in ("k", "bandwidth", "memory", "activation_buffer")]
+        return f"Platform({', '.join(words)}{', fit=True' if self.fit else ''})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,18 +95,48 @@ class Instance:
     platform : Platform
     name : str, optional
         By default the name of the graph.
+    constraints : Constraints
+        Side constraints in node numbers.
+    need : (n,) floats, optional
+        The most that a node reads and writes at once [bytes], where it is more than its tensors tell: nodes that were
+        merged into it are the reason.
+    together, windows, uncut, at_least
+        More constraints, in the words of `Constraints.of`.
 
     Raises
     ------
     InputError
-        If k times the cost of a block can exceed the largest number.
+        If k times the cost of a block can exceed the largest number, or the constraints contradict one another.
+
+    Examples
+    --------
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 2, 3], names=("a", "b", "c"))
+    >>> Instance(graph, Platform(2, 1.0), together=[["a", "c"]], windows={"b": 1}).rules.first.tolist()
+    [1, 1, 1]
     """
 
     graph: ComputationGraph
     platform: Platform
     name: str = ""
+    constraints: Constraints = NO_CONSTRAINTS
+    need: FloatArray | None = None
+    together: InitVar[Iterable[Sequence[Word] | str]] = ()
+    windows: InitVar[Mapping[Word, int | Sequence[int]] | None] = None
+    uncut: InitVar[Iterable[Word]] = ()
+    at_least: InitVar[Iterable[tuple[int, Iterable[Word] | str]]] = ()
 
-    def __post_init__(self) -> None:
+    def __post_init__(
+        self,
+        together: Iterable[Sequence[Word] | str],
+        windows: Mapping[Word, int | Sequence[int]] | None,
+        uncut: Iterable[Word],
+        at_least: Iterable[tuple[int, Iterable[Word] | str]],
+    ) -> None:
+        if together or windows or uncut or at_least:
+            words = Constraints.of(self.graph, together=together, windows=windows, uncut=uncut, at_least=at_least)
+            object.__setattr__(self, "constraints", self.constraints + words)
+        if self.constraints:
+            self.rules  # noqa: B018 - a contradiction shows here
         if not math.isfinite(self.k * self._longest):
             raise InputError(
                 f"With k = {self.k} and a bandwidth of {self.platform.bandwidth:g} costs of {self.graph.name!r} exceed "
@@ -116,6 +159,19 @@ class Instance:
     def time_unit(self) -> str:
         """Of its costs."""
         return self.graph.time_unit
+
+    @cached_property
+    def rules(self) -> BlockRules:
+        """What the constraints come to for each node."""
+        return BlockRules.of(self.graph, self.k, self.constraints)
+
+    @cached_property
+    def needs(self) -> FloatArray:
+        """(n,) bytes that are live while a node runs: all that it reads and writes, or `need` where that is more."""
+        tensors = self.graph.tensors
+        live = np.bincount(tensors.producer, tensors.bytes, self.graph.n)
+        live += np.bincount(tensors.consumers, tensors.bytes[self.graph.edge_tensor], self.graph.n)
+        return live.astype(np.float64) if self.need is None else np.maximum(live, self.need)
 
     @cached_property
     def tensor_time(self) -> FloatArray:
@@ -147,7 +203,13 @@ class Instance:
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""
-        return hashlib.sha256(f"{self.graph.content_hash}{self.platform!r}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{self.graph.content_hash}{self.platform.key}".encode())
+        if self.constraints:
+            for array in vars(self.rules).values():
+                digest.update(array.tobytes() + b"|")
+        if self.need is not None:
+            digest.update(self.need.tobytes())
+        return digest.hexdigest()
 
     @property
     def _longest(self) -> float:
