@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import filter as matching
 from typing import Any
 
@@ -27,7 +28,6 @@ from scipy.sparse.csgraph import connected_components
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray, compressed_rows
-from instances.lookup import unknown
 
 __all__ = ["NO_CONSTRAINTS", "BlockRules", "Constraints", "Word"]
 
@@ -35,6 +35,8 @@ __all__ = ["NO_CONSTRAINTS", "BlockRules", "Constraints", "Word"]
 Word = int | str
 
 _MOST_COUNTS = 100
+# A suggestion looks at so many names at the most.
+_MOST_NAMES = 10_000
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,10 @@ class BlockRules:
         """Whether some node may not be in each of k blocks."""
         return bool((self.first > 0).any() or (self.last < k - 1).any())
 
+    def forbid(self, k: int) -> bool:
+        """Whether they forbid anything at all."""
+        return self.has_groups or self.has_windows(k) or bool((self.least > 0).any())
+
     def check(self, graph: ComputationGraph, block: IntArray, k: int) -> None:
         """Refuse blocks that break a rule.
 
@@ -210,7 +216,8 @@ class _Names:
             return self._nodes[word]
         found = [v for name in matching(self._nodes, word) for v in self._nodes[name]]
         if not found:
-            raise InputError(unknown(self._nodes, word, "node"))
+            near = get_close_matches(word, list(self._nodes)[:_MOST_NAMES], n=1)
+            raise InputError(f"There is no node {word!r}" + (f"; did you mean {near[0]!r}?" if near else "."))
         return sorted(found)
 
 

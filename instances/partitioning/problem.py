@@ -204,7 +204,7 @@ class Instance:
     def key(self) -> str:
         """Hash of everything that costs depend on."""
         digest = hashlib.sha256(f"{self.graph.content_hash}{self.platform.key}".encode())
-        if self.constraints:
+        if self.constraints and self.rules.forbid(self.k):
             for array in vars(self.rules).values():
                 digest.update(array.tobytes() + b"|")
         if self.need is not None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from subset_oracle import Case
 
 from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
+from instances.partitioning.constraints import Constraints
 
 _MODERATE = (
     st.just(0.0),
@@ -129,3 +130,30 @@ def compositions(draw: st.DrawFn, k: int) -> list[int]:
     """Ordered positive sizes with the sum k."""
     ends = [b for b in range(1, k) if draw(st.booleans())]
     return [end - start for start, end in zip([0, *ends], [*ends, k], strict=True)]
+
+
+@st.composite
+def constraints(draw: st.DrawFn, graph: ComputationGraph, k: int) -> Constraints:
+    """Up to two constraints of each kind, which may contradict one another."""
+    nodes = st.integers(0, graph.n - 1)
+    blocks = st.integers(0, k - 1)
+    spans = draw(st.lists(st.tuples(nodes, blocks, blocks), max_size=2))
+    return Constraints(
+        together=tuple(map(tuple, draw(st.lists(st.lists(nodes, max_size=3), max_size=2)))),
+        windows=tuple((v, min(a, b), max(a, b)) for v, a, b in spans),
+        uncut=tuple(draw(st.lists(st.integers(0, len(graph.tensors.bytes) - 1), max_size=1)))
+        if len(graph.tensors.bytes)
+        else (),
+        at_least=tuple(
+            (draw(st.integers(0, 2)), tuple(draw(st.lists(nodes, max_size=5))))
+            for _ in range(draw(st.sampled_from([0, 0, 1, 2])))
+        ),
+    )
+
+
+@st.composite
+def constrained(draw: st.DrawFn, max_nodes: int = 5, max_k: int = 3) -> tuple[ComputationGraph, int, Constraints]:
+    """A random graph, a number of blocks, and constraints."""
+    graph = draw(graphs(max_nodes))
+    k = draw(st.integers(1, max_k))
+    return graph, k, draw(constraints(graph, k))
