@@ -98,8 +98,7 @@ class Instance:
     constraints : Constraints
         Side constraints in node numbers.
     need : (n,) floats, optional
-        The most that a node reads and writes at once [bytes], where it is more than its tensors tell: nodes that were
-        merged into it are the reason.
+        For merged nodes, the most that one of them read and wrote [bytes].
     together, windows, uncut, at_least
         More constraints, in the words of `Constraints.of`.
 
@@ -167,11 +166,13 @@ class Instance:
 
     @cached_property
     def needs(self) -> FloatArray:
-        """(n,) bytes that are live while a node runs: all that it reads and writes, or `need` where that is more."""
+        """(n,) bytes that are live while a node runs, all that it reads and writes; of merged nodes the most of one."""
+        if self.need is not None:
+            return self.need
         tensors = self.graph.tensors
         live = np.bincount(tensors.producer, tensors.bytes, self.graph.n)
         live += np.bincount(tensors.consumers, tensors.bytes[self.graph.edge_tensor], self.graph.n)
-        return live.astype(np.float64) if self.need is None else np.maximum(live, self.need)
+        return live.astype(np.float64)
 
     @cached_property
     def tensor_time(self) -> FloatArray:
@@ -184,6 +185,11 @@ class Instance:
     def has_overflow(self) -> bool:
         """Whether the memory is finite, and what does not fit takes time."""
         return math.isfinite(self.platform.memory) and math.isfinite(self.platform.bandwidth)
+
+    @property
+    def limits_memory(self) -> bool:
+        """Whether it matters what fits into the memory: it has to, or what does not fit takes time."""
+        return self.platform.fit or self.has_overflow
 
     @cached_property
     def has_exact_bytes(self) -> bool:

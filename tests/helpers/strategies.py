@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from extremes import random_case
 from hypothesis import strategies as st
 from subset_oracle import Case
 
-from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
 from instances.partitioning.constraints import Constraints
 
 _MODERATE = (
@@ -157,3 +158,17 @@ def constrained(draw: st.DrawFn, max_nodes: int = 5, max_k: int = 3) -> tuple[Co
     graph = draw(graphs(max_nodes))
     k = draw(st.integers(1, max_k))
     return graph, k, draw(constraints(graph, k))
+
+
+@st.composite
+def questions(draw: st.DrawFn, max_nodes: int = 5, max_k: int = 3, peaks: bool = True) -> Instance:
+    """A random instance with constraints that do not contradict one another; the memory may be a hard limit."""
+    plain = draw(instances(max_nodes, max_k, huge_ratio=False))
+    platform = plain.platform
+    if not peaks and platform.activation_buffer is None:
+        platform = replace(platform, activation_buffer=0.0)
+    platform = replace(platform, fit=math.isfinite(platform.memory) and draw(st.booleans()))
+    try:
+        return Instance(plain.graph, platform, constraints=draw(constraints(plain.graph, plain.k)))
+    except InputError:
+        return Instance(plain.graph, platform)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from brute_force import obeys
 from hypothesis import given, settings
 from strategies import constrained
 
@@ -14,20 +15,6 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 from instances.partitioning.constraints import BlockRules, Constraints
 
 PATH = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3), (3, 4)], work=[1] * 5, names=tuple("abcde"))
-
-
-def obeys(graph: ComputationGraph, constraints: Constraints, block: tuple[int, ...], k: int) -> bool:
-    """The constraints word by word."""
-    tensors = graph.tensors
-    ends = [
-        {int(tensors.producer[t]), *tensors.consumers[tensors.start[t] : tensors.start[t + 1]].tolist()}
-        for t in constraints.uncut
-    ]
-    return (
-        all(len({block[v] for v in group}) == 1 for group in (*constraints.together, *ends) if group)
-        and all(first <= block[v] <= last for v, first, last in constraints.windows)
-        and all(sum(block[v] == b for v in nodes) >= count for count, nodes in constraints.at_least for b in range(k))
-    )
 
 
 @settings(max_examples=300)
