@@ -130,6 +130,11 @@ class Partition:
         return self.bottleneck
 
     @property
+    def preference(self) -> tuple[float, float]:
+        """The smaller the better: the bottleneck, then, if that is infinite, the most bytes that do not fit."""
+        return self.bottleneck, 0.0 if self.bottleneck < math.inf else float(self.excess.max())
+
+    @property
     def throughput(self) -> float:
         """Inferences per unit of time, 1 / bottleneck."""
         return 1 / self.bottleneck if self.bottleneck > 0 else math.inf
