@@ -30,6 +30,18 @@ Memory = Annotated[
 ActivationBuffer = Annotated[
     str | None, of_question(metavar="BYTES", help="Part of --memory that is kept for activations.")
 ]
+Fit = Annotated[
+    bool,
+    typer.Option("--fit", help="--memory is a hard limit: what does not fit is no answer.", rich_help_panel=QUESTION),
+]
+ConstraintsFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Nodes that stay together, windows of stages, outputs that are never cut (mtpp-constraints/1).",
+        rich_help_panel=QUESTION,
+    ),
+]
 Dim = Annotated[
     list[str] | None, of_question(metavar="NAME=N", help="Dimension of a network, e.g. batch=8; may be repeated.")
 ]

@@ -4,7 +4,7 @@ Four kinds, in node numbers:
 
 - *together*: the nodes of a group are in one block;
 - *windows*: a node is in one of the blocks ``first`` to ``last``; a fixed stage is a window of one;
-- *uncut*: the producer of a tensor and its readers are in one block, so that the tensor is never sent;
+- *uncut*: a node and all that read its outputs are in one block, so that these are never sent;
 - *at least*: every block holds so many of the nodes of a set; all nodes and 1 mean that no block is empty.
 
 As no edge points backwards, a path from one node of a group to another lies in the group's block as a whole, and a
@@ -50,7 +50,7 @@ class Constraints:
     windows : tuple of (node, first, last)
         Blocks count from 0.
     uncut : tuple of int
-        Tensors.
+        Nodes whose outputs are never cut.
     at_least : tuple of (count, nodes)
         A node that stands there twice counts twice.
     """
@@ -89,11 +89,10 @@ class Constraints:
         """
         names = _Names(graph)
         spans = {} if windows is None else windows
-        start = graph.output_start
         return cls(
             together=tuple(names.all((group,) if isinstance(group, str) else group) for group in together),
             windows=tuple((v, *_span(word, span)) for word, span in spans.items() for v in names.one(word)),
-            uncut=tuple(t for word in uncut for v in names.one(word) for t in range(start[v], start[v + 1])),
+            uncut=names.all(uncut),
             at_least=tuple(
                 (_whole(count, "at_least"), names.all((words,) if isinstance(words, str) else words))
                 for count, words in at_least
@@ -239,12 +238,9 @@ def _span(word: Word, span: Any) -> tuple[int, int]:
 
 def _groups(graph: ComputationGraph, constraints: Constraints) -> IntArray:
     """(n,) numbers of groups: what is together, then what lies on a circle of groups."""
-    tensors = graph.tensors
+    start, readers = graph.successors
     chains = [*constraints.together]
-    chains += [
-        (int(tensors.producer[t]), *tensors.consumers[tensors.start[t] : tensors.start[t + 1]].tolist())
-        for t in constraints.uncut
-    ]
+    chains += [(v, *readers[start[v] : start[v + 1]].tolist()) for v in constraints.uncut]
     pairs = np.array([(chain[0], v) for chain in chains for v in chain[1:]], dtype=np.int64).reshape(-1, 2)
     group = _components(pairs, graph.n, directed=False)
     # Between groups edges may go round: all that they pass is in one block.

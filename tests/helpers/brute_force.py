@@ -32,11 +32,8 @@ def allowed_partitions(instance: Instance) -> Iterator[Partition]:
 
 def obeys(graph: ComputationGraph, constraints: Constraints, block: tuple[int, ...], k: int) -> bool:
     """The constraints word by word."""
-    tensors = graph.tensors
-    ends = [
-        {int(tensors.producer[t]), *tensors.consumers[tensors.start[t] : tensors.start[t + 1]].tolist()}
-        for t in constraints.uncut
-    ]
+    edges = graph.edges.tolist()
+    ends = [[v, *(reader for u, reader in edges if u == v)] for v in constraints.uncut]
     return (
         all(len({block[v] for v in group}) == 1 for group in (*constraints.together, *ends) if group)
         and all(first <= block[v] <= last for v, first, last in constraints.windows)

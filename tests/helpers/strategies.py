@@ -142,9 +142,7 @@ def constraints(draw: st.DrawFn, graph: ComputationGraph, k: int) -> Constraints
     return Constraints(
         together=tuple(map(tuple, draw(st.lists(st.lists(nodes, max_size=3), max_size=2)))),
         windows=tuple((v, min(a, b), max(a, b)) for v, a, b in spans),
-        uncut=tuple(draw(st.lists(st.integers(0, len(graph.tensors.bytes) - 1), max_size=1)))
-        if len(graph.tensors.bytes)
-        else (),
+        uncut=tuple(draw(st.lists(nodes, max_size=1))),
         at_least=tuple(
             (draw(st.integers(0, 2)), tuple(draw(st.lists(nodes, max_size=5))))
             for _ in range(draw(st.sampled_from([0, 0, 1, 2])))

@@ -1,4 +1,4 @@
-"""Searches under constraints and hard memory: what they give obeys and fits, and slicing is the best along its order."""
+"""Searches under constraints and hard memory: what they give obeys and fits; slicing is the best along its order."""
 
 from __future__ import annotations
 
