@@ -30,16 +30,12 @@ Memory = Annotated[
 ActivationBuffer = Annotated[
     str | None, of_question(metavar="BYTES", help="Part of --memory that is kept for activations.")
 ]
-Fit = Annotated[
-    bool,
-    typer.Option("--fit", help="--memory is a hard limit: what does not fit is no answer.", rich_help_panel=QUESTION),
-]
+Fit = Annotated[bool, of_question("--fit", help="--memory is a hard limit: what does not fit is no answer.")]
 ConstraintsFile = Annotated[
     Path | None,
-    typer.Option(
+    of_question(
         metavar="FILE",
         help="Nodes that stay together, windows of stages, outputs that are never cut (mtpp-constraints/1).",
-        rich_help_panel=QUESTION,
     ),
 ]
 Dim = Annotated[
