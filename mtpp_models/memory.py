@@ -8,6 +8,7 @@ import numpy as np
 
 from instances import Instance
 from instances.graph.tensors import FloatArray
+from instances.partitioning.reductions import contract_groups
 
 __all__ = ["fits_nowhere", "held_alone", "needs_of", "room", "surely_above", "total_held"]
 
@@ -54,21 +55,21 @@ def fits_nowhere(instance: Instance) -> str | None:
     Parameters
     ----------
     instance : Instance
-        Without groups; what is merged is one node.
 
     Returns
     -------
     str or None
-        In one line: all parameters together, the largest node, or what windows force into some blocks.
+        In one line: all parameters together, the largest node or group, or what windows force into some blocks.
     """
     if not instance.platform.fit:
         return None
+    instance = contract_groups(instance).instance
     graph, k, m = instance.graph, instance.k, room(instance)
     held, needs = held_alone(instance), needs_of(instance)
     what = "parameters" if instance.platform.activation_buffer is None else "parameters beside the buffers"
     total = total_held(instance)
     if surely_above(instance, total + needs.max(), max(m, k * m)) > 0:
-        peak = f" and {_bytes(needs.max())} of activations" if needs.max() > 0 else ""
+        peak = f" and {_bytes(needs.max())} of activations" if total <= k * m else ""
         return f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {_devices(k)}"
     over = surely_above(instance, held + needs, m)
     v = int(over.argmax())
