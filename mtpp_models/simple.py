@@ -1,15 +1,14 @@
 r"""The bound and the partition that need no work: eq. (13) of MTPP, Lemma 4.2, and all nodes in one block.
 
-With finite memory, the heaviest node overflows by what it holds and needs alone, and all blocks together by what their
-memory is too small by: with :math:`m = M - \mathrm{buffer}`, and need the bytes that are live while a node runs, or 0
-with a buffer,
+With finite memory M and no fixed buffer, some block overflows by what a node holds and needs alone, and all blocks
+together by what their memory is too small by. With need(v) the bytes that are live while v runs,
 
 .. math::
 
     \mathrm{OPT} \ge \max_v \Big(\mathrm{work}(v)
-        + \tfrac1B \max(0, \mathrm{params}(v) + \mathrm{need}(v) - m)\Big), \qquad
+        + \tfrac1B \max(0, \mathrm{params}(v) + \mathrm{need}(v) - M)\Big), \qquad
     \mathrm{OPT} \ge \tfrac1k \Big(\mathrm{work}(V)
-        + \tfrac1B \max\big(0, \mathrm{params}(V) + \max_v \mathrm{need}(v) - \max(m, k m)\big)\Big).
+        + \tfrac1B \max\big(0, \mathrm{params}(V) + \max_v \mathrm{need}(v) - k M\big)\Big).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from instances import InputError, Instance, Partition
-from mtpp_models.memory import held_alone, needs_of, room, surely_above, total_held
+from mtpp_models.memory import held_alone, surely_above, total_held
 
 __all__ = ["as_answer", "one_block", "simple", "work_bound"]
 
@@ -39,7 +38,7 @@ def work_bound(instance: Instance) -> float:
 
 
 def simple(instance: Instance) -> float:
-    """`work_bound`, with the time for what cannot fit.
+    """`work_bound`, with the time for what cannot fit unless a buffer is fixed.
 
     Parameters
     ----------
@@ -50,11 +49,11 @@ def simple(instance: Instance) -> float:
     float
         A lower bound on the bottleneck, in the time unit of the work.
     """
-    if not instance.has_overflow:
+    if not (instance.has_overflow and instance.needs_peaks):
         return work_bound(instance)
-    work, k, m, bandwidth = instance.graph.work, instance.k, room(instance), instance.platform.bandwidth
-    alone = work + surely_above(instance, held_alone(instance) + needs_of(instance), m) / bandwidth
-    together = surely_above(instance, total_held(instance) + needs_of(instance).max(), max(m, k * m)) / bandwidth
+    work, k, needs, platform = instance.graph.work, instance.k, instance.needs, instance.platform
+    alone = work + surely_above(instance, held_alone(instance) + needs, platform.memory) / platform.bandwidth
+    together = surely_above(instance, total_held(instance) + needs.max(), k * platform.memory) / platform.bandwidth
     return max(float(alone.max()), float(work.sum() + together) / k)
 
 

@@ -21,8 +21,8 @@ def carried(known: Iterable[Result], instance: Instance) -> list[Result]:
     A partition into fewer blocks is one into more, some of them empty. Merging each :math:`\lceil k / j \rceil`
     consecutive blocks of k leaves at most j, none of which costs more than its blocks together while the memory is
     infinite, so :math:`\lceil k / j \rceil \cdot \mathrm{OPT}_k \ge \mathrm{OPT}_j`. For j >= k this says that more
-    blocks never hurt, and holds with any memory, also where it is a hard limit; so what is impossible for j blocks is so
-    for fewer.
+    blocks never hurt, and holds with any memory, also where it is a hard limit: what is impossible for j blocks is
+    impossible for fewer.
 
     Groups of nodes that share a block change none of that. Windows and least numbers do: they name blocks, and forbid
     empty ones. Then no bound is carried, and a partition only if it obeys.
@@ -45,8 +45,10 @@ def carried(known: Iterable[Result], instance: Instance) -> list[Result]:
             continue
         partition = None
         if result.partition is not None and j <= k:
-            partition = as_answer(instance, Partition(instance.relaxed(), result.partition.block, result.partition.order))
-        if _tells_blocks_apart(instance) or _tells_blocks_apart(result.instance):
+            partition = as_answer(
+                instance, Partition(instance.relaxed(), result.partition.block, result.partition.order)
+            )
+        if instance.constraints.windows or instance.constraints.at_least:
             bound, impossible = None, None
         else:
             bound, impossible = _bound(result, k), result.impossible if j >= k else None
@@ -59,11 +61,6 @@ def _same_question(one: Instance, other: Instance) -> bool:
     """Whether they differ in the number of blocks alone; with another one, constraints may contradict it."""
     free = one.without_constraints().with_k(other.k)
     return one.constraints == other.constraints and free.key == other.without_constraints().key
-
-
-def _tells_blocks_apart(instance: Instance) -> bool:
-    rules = instance.rules
-    return bool(instance.constraints) and (rules.has_windows(instance.k) or bool((rules.least > 0).any()))
 
 
 def _bound(result: Result, k: int) -> Bound | None:

@@ -4,7 +4,7 @@ Every node lies in some block, so with L of `mtpp_models.cuts.block_cuts`,
 
 .. math:: \mathrm{OPT} \ge \max_v L(\{v\}),
 
-for L without overflow and for L with its linear bound.
+for L without overflow and, where memory is finite and no buffer is fixed, for L with its linear bound.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def pinned(start: Partition, deadline: Deadline | None = None) -> Result:
     value, node, finished = 0.0, 0, True
     cutoff = start.bottleneck or 1.0
     cuts = BlockCuts(start.instance, cutoff)
-    loaded = cuts.loaded()
+    loaded = cuts.loaded() if start.instance.needs_peaks else None
     cases = (cuts,) if loaded is None else (cuts, loaded)
     most = np.max([case.alone() for case in cases], axis=0)
     for v in np.argsort(-most).tolist():

@@ -1,7 +1,7 @@
 r"""Minimum cuts around nodes: what a block that holds them must cost.
 
-:math:`L(A) = \min \{ f(S) : A \subseteq S \subseteq V \}`, where overflow counts as 0. f without overflow is
-submodular, and L is a minimum cut: arcs ``v → sink`` of capacity work(v), and for each tensor t of u two nodes, ``u → out_t`` and ``in_t →
+:math:`L(A) = \min \{ f(S) : A \subseteq S \subseteq V \}`, overflow dropped. f without overflow is submodular, and L is
+a minimum cut: arcs ``v → sink`` of capacity work(v), and for each tensor t of u two nodes, ``u → out_t`` and ``in_t →
 u`` of capacity bytes(t) / B, with infinite arcs ``out_t → each reader → in_t``; with a single reader, these are one arc
 each way. Pinned nodes are tied to the source. Blocks are convex: every node between two pinned ones is pinned too, and
 for an edge a → b behind which a pinned node lies, a ∈ S implies b ∈ S; likewise b ∈ S implies a ∈ S where a pinned node
@@ -24,8 +24,8 @@ import numpy as np
 
 from instances import Instance
 from instances.graph.tensors import FloatArray, IntArray
-from mtpp_models.memory import needs_of, room
 from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment, reachability
+from mtpp_models.memory import needs_of, room
 
 __all__ = ["UNIT", "BlockCuts", "Cut"]
 

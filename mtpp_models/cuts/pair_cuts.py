@@ -56,7 +56,7 @@ class PairCuts:
 
     @property
     def cost(self) -> IntArray:
-        """(n, n) L of each pair where it is known to be above `most`, else 0; `UNIT` stands for the cutoff and all above."""
+        """(n, n) L of each pair where it is known to be above `most`, else 0; `UNIT` is the cutoff and all above."""
         constant = self._cuts.constant
         if not constant.any():
             return self._flow

@@ -22,8 +22,8 @@ With finite memory M and :math:`z_{gb} \ge x_{vb}` for each node v that uses the
     \mathrm{overflow}_b \ge \tfrac1B \Big( \sum_v \mathrm{params}(v)\, x_{vb}
         + \sum_g \mathrm{bytes}(g)\, z_{gb} + \mathrm{peak}_b - M \Big), \quad \mathrm{overflow}_b \ge 0.   (2)
 
-The peak is the fixed buffer, or else :math:`\mathrm{peak}_b \ge \mathrm{need}(v)\, x_{vb}`, what v reads and writes. Where
-the memory is a hard limit, overflow is 0.
+The peak is the fixed buffer, or else :math:`\mathrm{peak}_b \ge \mathrm{need}(v)\, x_{vb}`, what v reads and writes.
+Where the memory is a hard limit, overflow is 0.
 
 Side constraints on blocks are rows as well: y is fixed outside windows, and of least numbers there are
 :math:`\sum_v \mathrm{counted}(v)\, x_{vb} \ge \mathrm{least}`. Only the exact model and that of superblocks have them;

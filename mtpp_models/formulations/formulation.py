@@ -195,7 +195,7 @@ def _combined(
 
 
 def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition | None:
-    """The partition of a solution, whose cost is computed anew; None if, by rounding or by its peak, it does not fit."""
+    """The partition of a solution, its cost computed anew; None if, by rounding or by its peak, it does not fit."""
     try:
         return as_answer(instance, Partition(instance, block))
     except InputError as error:

@@ -9,8 +9,8 @@ Tensors inside a superblock vanish and shared ones merge, so it costs no more th
     & s_b \cdot \mathrm{bottleneck} \ge \mathrm{block}_b          & \forall b \le j             (6')
 
 subject to (7) to (12) with j blocks is a lower bound on OPT for k blocks. Sizes (k) give the work per block, sizes
-(1, …, 1) the exact model. The fast memory of a superblock is that of its blocks, :math:`s_b (M - \mathrm{buffer})`, and a
-window of blocks becomes one of the superblocks that hold them.
+(1, …, 1) the exact model. The fast memory of a superblock is that of its blocks, :math:`s_b (M - \mathrm{buffer})`, and
+a window of blocks becomes one of the superblocks that hold them.
 
 Equal sizes k / j give :math:`k \cdot \mathrm{OPT}_k \ge j \cdot \mathrm{OPT}_j` where the memory is infinite.
 """

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import instances, questions
 
-from instances import ComputationGraph, Instance, Partition, Platform
+from instances import Instance, Partition
 from instances.results import Status
 from mtpp_models import MODELS, solve
 from mtpp_models.formulations.parts import ablation
@@ -21,7 +21,9 @@ WITHOUT_SOLVER = ("simple", "pinned", "pigeonhole", "ideals", "priced")
 STRENGTHENED = (*ablation("exact")[1:], "coarse-2+all")
 
 
-def check_bound(instance: Instance, name: str, best: float, start: Partition | None = None, reduce: bool = True) -> None:
+def check_bound(
+    instance: Instance, name: str, best: float, start: Partition | None = None, reduce: bool = True
+) -> None:
     """No bound above the optimum, no answer that is none, and nothing called impossible that is not."""
     result = solve(instance, name, start=start, reduce=reduce)
     if result.impossible is not None:

@@ -78,8 +78,8 @@ def solve_ideals(
     Returns
     -------
     list of Result or None
-        One per start, each with the optimal partition and a bound, or why nothing fits; None if time was up or there are
-        more ideals.
+        One per start, each with the optimal partition and a bound, or why nothing fits; None if time was up or there
+        are more ideals.
 
     Raises
     ------

@@ -28,7 +28,7 @@ FloatArray = np.ndarray
 
 
 def convex_sets(instance: Instance) -> list[tuple[BoolArray, float]]:
-    """All blocks but the empty one, by brute force, with their costs; without a buffer peaks count as 0."""
+    """All blocks but the empty one, by brute force, with their costs; without a buffer the peak is the largest need."""
     graph, modelled = instance.graph, instance.modelled().with_k(3)
     found: dict[bytes, tuple[BoolArray, float]] = {}
     for home in itertools.product(range(3), repeat=graph.n):

@@ -38,7 +38,7 @@ FACTORS = st.sampled_from([1.0, 1.0, 1.0, 1.05, 1.3, 2.0])
 
 
 def below(instance: Instance, cutoff: float) -> Iterator[Partition]:
-    """All partitions with a bottleneck below the cutoff; peaks count as 0."""
+    """All partitions with a bottleneck below the cutoff; the peak is the largest need of a node."""
     edges, modelled = instance.graph.edges.tolist(), instance.modelled()
     for block in itertools.product(range(instance.k), repeat=instance.graph.n):
         if all(block[u] <= block[v] for u, v in edges):
