@@ -58,9 +58,13 @@ def test_faults_are_those_that_a_partition_refuses(data: st.DataObject) -> None:
     assert (find_fault(ExactInstance.of(instance), block, order) is not None) == refused
 
 
-@given(instances())
+@given(instances(max_nodes=5, max_k=3))
 def test_work_bound_is_simple(instance: Instance) -> None:
-    assert work_bound(instance) == pytest.approx(simple(instance), rel=1e-12)
+    """Overflow may add to it; peaks of any order are in it."""
+    assert simple(instance) * (1 - 1e-12) <= work_bound(instance)
+    assert ExactInstance.of(instance).work_bound <= exact_optimum(instance)
+    if not instance.has_overflow:
+        assert work_bound(instance) == pytest.approx(simple(instance), rel=1e-12)
 
 
 def cut_cost(instance: Instance, nodes: set[int]) -> float:
@@ -160,13 +164,13 @@ def topological(exact: ExactInstance) -> list[int]:
     return order
 
 
-def test_without_a_buffer_peaks_do_not_count() -> None:
-    """What is proved holds for every order, so it may lie below the optimum."""
+def test_without_a_buffer_a_peak_is_what_one_node_needs() -> None:
+    """What is proved holds for every order: a tensor of 4 bytes is live when either of its ends runs."""
     graph = ComputationGraph.from_edges([(0, 1)], [1.0, 1.0], [4.0, 0.0], [1.0, 1.0])
     instance = Instance(graph, Platform(1, 1.0, memory=1.0))
     assert best_partition(instance).bottleneck == 7  # work 2, parameters 2 and a peak of 4 in a memory of 1
-    assert below(instance, 3.01)
-    assert not below(instance, 3.0)
+    assert below(instance, 7.01)
+    assert not below(instance, 7.0)
 
 
 def test_too_many_ideals_are_said() -> None:
