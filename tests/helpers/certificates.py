@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from brute_force import best_partition
+from exact import needed_optimum
 
 from experiments.certificates.rerun import rerun
 from experiments.certificates.writing import bound_document, certificate_document
 from experiments.verification.clock import Clock
-from experiments.verification.cuts import Network
+from experiments.verification.cuts import block_bound
 from experiments.verification.exact_instance import ExactInstance
 from experiments.verification.verdict import Verdict
 from experiments.verification.verify import verify
@@ -39,7 +40,7 @@ def least_cost(instance: Instance, nodes: Iterable[int], ceiling: float) -> floa
     """The second opinion on a minimum cut around nodes."""
     if not ceiling > 0:
         return 0.0
-    return float(Network(ExactInstance.of(instance), Fraction(ceiling), Clock(60.0)).least_cost(nodes))
+    return float(block_bound(ExactInstance.of(instance), Fraction(ceiling), [nodes], Clock(60.0)).least)
 
 
 def work_bound(instance: Instance) -> float:
@@ -58,7 +59,7 @@ def answers(instance: Instance) -> list[Result]:
     clique = max(groups, key=lambda group: min((pairs[pair] for pair in combinations(group, 2)), default=0.0))
     least = min((pairs[pair] for pair in combinations(clique, 2)), default=0.0)
     relaxed = Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))
-    optimum = best_partition(relaxed).bottleneck
+    optimum = float(needed_optimum(instance) or 0)
     finer = best_partition(relaxed.with_k(instance.k + 1)).bottleneck
     bounds = [
         Bound(work_bound(instance), "simple"),
