@@ -20,8 +20,8 @@ def carried(known: Iterable[Result], instance: Instance) -> list[Result]:
     A partition into fewer blocks is one into more, some of them empty. Merging each :math:`\lceil k / j \rceil`
     consecutive blocks of k leaves at most j, none of which costs more than its blocks together while the memory is
     infinite, so :math:`\lceil k / j \rceil \cdot \mathrm{OPT}_k \ge \mathrm{OPT}_j`. For j >= k this says that more
-    blocks never hurt, and holds with any memory. With windows or least numbers no bound follows: the last of more blocks
-    is another one, and no block may be empty.
+    blocks never hurt, and holds with any memory. With windows or least numbers no bound follows: the last of more
+    blocks is another one, and no block may be empty.
 
     Parameters
     ----------
