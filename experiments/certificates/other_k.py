@@ -20,8 +20,7 @@ def carried(known: Iterable[Result], instance: Instance) -> list[Result]:
     A partition into fewer blocks is one into more, some of them empty. Merging each :math:`\lceil k / j \rceil`
     consecutive blocks of k leaves at most j, none of which costs more than its blocks together while the memory is
     infinite, so :math:`\lceil k / j \rceil \cdot \mathrm{OPT}_k \ge \mathrm{OPT}_j`. For j >= k this says that more
-    blocks never hurt, and holds with any memory. With windows or least numbers no bound follows: the last of more
-    blocks is another one, and no block may be empty.
+    blocks never hurt, and holds with any memory.
 
     Parameters
     ----------
@@ -34,17 +33,16 @@ def carried(known: Iterable[Result], instance: Instance) -> list[Result]:
     list of Result
         One for each known answer from which something follows.
     """
-    found, rules = [], instance.constraints
+    found = []
     for result in known:
         j, k = result.instance.k, instance.k
-        if result.instance.constraints != rules or result.instance.with_k(k).key != instance.key:
+        if result.instance.with_k(k).key != instance.key:
             continue
         partition = None
-        if result.partition is not None and (j == k or (j < k and not rules.at_least)):
+        if result.partition is not None and j <= k:
             partition = Partition(instance, result.partition.block, result.partition.order)
         bound = None
-        followed = not (rules.windows or rules.at_least) and (j >= k or not instance.limits_memory)
-        if result.bound is not None and followed:
+        if result.bound is not None and (j >= k or not instance.has_overflow):
             value = result.bound.value
             bound = Bound(value / -(-k // j), CARRIED, False, _witness(result))
         if partition is not None or bound is not None:

@@ -14,6 +14,7 @@ from experiments.verification.ideals import TooManyIdealsError, some_chain_is_be
 from experiments.verification.verdict import ROUNDING, Check
 from instances.certificate_file import Claim, read_claim
 from instances.errors import printable
+from instances.partitioning.constraints import Constraints
 
 __all__ = ["CHECKERS", "Checker", "Task"]
 
@@ -35,8 +36,8 @@ class Task:
         Node of `exact` that holds each node of the file.
     one_block : Fraction, optional
         What all nodes in one block cost, in some order: no bound for any k is above it. None if they may not be there.
-    carries : bool
-        Whether a bound for one k says something of another.
+    rules : Constraints
+        Those of the file.
     clock : Clock
     pairs : int, optional
         Most pairs of ideals to look at; None if the program over ideals shall not run.
@@ -47,7 +48,7 @@ class Task:
     exact: ExactInstance
     group: Sequence[int]
     one_block: Fraction | None
-    carries: bool
+    rules: Constraints
     clock: Clock
     pairs: int | None
     depth: int = 0
@@ -159,7 +160,9 @@ def _carried(task: Task, claim: Claim) -> Check:
     k, j, value = task.exact.k, fields["from_k"].whole(), Fraction(fields["value"].number())
     if j < 1:
         return Check(claim, None, "false", f"parameters.from_k is {j}")
-    if not task.carries:
+    if any(first > 0 or last < max(j, k) - 1 for _, first, last in task.rules.windows) or any(
+        count > 0 for count, _ in task.rules.at_least
+    ):
         return Check(claim, None, "false", "with windows or least numbers no bound holds for other k")
     if j < k and task.exact.memory is not None:
         return Check(claim, None, "false", "with finite memory no bound holds for more blocks")

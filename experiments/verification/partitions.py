@@ -46,7 +46,7 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
         exact=merge_groups(exact, group),
         group=group,
         one_block=_one_block(instance, exact),
-        carries=not (rules.windows or rules.at_least),
+        rules=rules,
         clock=Clock(limits.seconds),
         pairs=limits.pairs if limits.ideals else None,
     )
