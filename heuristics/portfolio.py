@@ -91,4 +91,4 @@ def _affordable_orders(instance: Instance, limits: Limits, moves: int) -> int:
 
 def _has_peaks(instance: Instance) -> bool:
     """Whether costs depend on the peak memory of an order, which makes slicing slow."""
-    return instance.limits_memory and instance.platform.activation_buffer is None
+    return instance.needs_peaks

@@ -62,7 +62,8 @@ class Status(Enum):
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     BOUND = "bound only"
-    NOTHING = "nothing"
+    NOTHING = "none found"
+    IMPOSSIBLE = "proved impossible"
 
 
 @dataclass(frozen=True)
@@ -110,11 +111,13 @@ class Result(Generic[Q, A]):
         What the solver printed.
     interrupted : bool
         Whether Ctrl-C ended the run early; answer and bound are what was known by then.
+    impossible : str, optional
+        Why the question has no answer at all, in one line; then there is no bound either.
 
     Raises
     ------
     FalseCertificateError
-        If the bound exceeds the cost of the answer.
+        If the bound exceeds the cost of the answer, or there is an answer that is called impossible.
     InputError
         If the answer belongs to another question.
     """
@@ -127,10 +130,16 @@ class Result(Generic[Q, A]):
     solver: str | None = None
     log: str = ""
     interrupted: bool = False
+    impossible: str | None = None
 
     def __post_init__(self) -> None:
         if self.answer is None:
             return
+        if self.impossible is not None:
+            raise FalseCertificateError(
+                f"{self.instance.label}: there is an answer to what is called impossible ({self.impossible}); please "
+                "report this as a bug."
+            )
         if self.answer.instance.key != self.instance.key:
             raise InputError("The answer belongs to another instance; combine results of the same one.")
         if self.bound is not None and self.bound.value > self.answer.cost * (1 + _ROUNDING):
@@ -172,6 +181,8 @@ class Result(Generic[Q, A]):
     @property
     def status(self) -> Status:
         """What is known."""
+        if self.impossible is not None:
+            return Status.IMPOSSIBLE
         if self.answer is None:
             return Status.NOTHING if self.bound is None else Status.BOUND
         return Status.OPTIMAL if self.proved else Status.FEASIBLE
@@ -192,6 +203,8 @@ class Result(Generic[Q, A]):
             lines.append(("bound", f"{self.bound.value:.6g} {unit} ({self.bound.method})"))
         if self.ratio is not None:
             lines.append(("ratio", f"{self.ratio:.6f}"))
+        if self.impossible is not None:
+            lines.append(("reason", self.impossible))
         lines.append(("seconds", f"{sum(self.seconds.values()):.2f}"))
         return "\n".join(f"{label:<11} {text}" for label, text in lines)
 
@@ -228,6 +241,8 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     seconds: dict[str, float] = {}
     for result in results:
         seconds[result.method] = seconds.get(result.method, 0.0) + sum(result.seconds.values())
+    hopeless = next((result for result in results if result.impossible is not None), None)
+    proof = proof if hopeless is None else hopeless
     return Result(
         method="certify",
         instance=instance,
@@ -236,4 +251,5 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
         seconds=seconds,
         solver=None if proof is None else proof.solver,
         interrupted=any(result.interrupted for result in results),
+        impossible=None if hopeless is None else hopeless.impossible,
     )

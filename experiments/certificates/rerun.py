@@ -138,7 +138,7 @@ def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     for v in reversed(order):  # what leads to the block lies before it
         if not block[v] and (superblock[after[start[v] : start[v + 1]]] < 2).any():
             superblock[v] = 0
-    cost = float(Partition(instance.without_peaks().with_k(3), superblock).block_costs[1])
+    cost = float(Partition(instance.relaxed().with_k(3), superblock).block_costs[1])
     if claim.value <= cost * (1 + _ROUNDING):
         return check._replace(how=f"{check.how}; not confirmed, it is beyond the digits of the search")
     return check._replace(

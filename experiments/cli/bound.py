@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from experiments.cli import options
-from experiments.cli.exit_codes import DONE, INTERRUPTED, NOTHING
+from experiments.cli.exit_codes import DONE, INTERRUPTED
 from experiments.cli.inputs import PartitioningQuestion, Solving
 from experiments.cli.outputs import Files, file_for, read_starts
 from experiments.cli.words import takes_words
@@ -44,7 +44,7 @@ def bound(
     instances = question.instances()
     starts = read_starts(start, instances)
 
-    from experiments.cli.rows import bound_row, printed
+    from experiments.cli.rows import bound_row, exit_code, printed
     from experiments.progress import LiveLine
     from mtpp_models import solve, write_model
 
@@ -59,8 +59,9 @@ def bound(
                 answer = solve(instance, model, settings, start=begin, relaxation=relaxation, on_progress=live.show)
             answers.append(answer)
             own = files.of(instance, instances)
-            own.write_certificate([answer])
+            if answer.impossible is None:
+                own.write_certificate([answer])
             own.draw(answer)
             if answer.interrupted:
                 return INTERRUPTED
-    return NOTHING if any(answer.bound is None for answer in answers) else DONE
+    return exit_code(answers, bound_will_do=True)

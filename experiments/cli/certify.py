@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cli import options
 from experiments.cli.complaints import complain
-from experiments.cli.exit_codes import DONE, INTERRUPTED, NO_SOLVER
+from experiments.cli.exit_codes import INTERRUPTED, NO_SOLVER
 from experiments.cli.inputs import PartitioningQuestion, Solving
 from experiments.cli.outputs import Files, read_starts
 from experiments.cli.words import takes_words
@@ -32,7 +32,7 @@ def certify(*, question: PartitioningQuestion, solving: Solving, start: options.
     starts = read_starts(start, instances)
 
     from experiments.certificates.ladder import gather
-    from experiments.cli.rows import certificate_row, printed
+    from experiments.cli.rows import certificate_row, exit_code, printed
     from experiments.progress import LiveLine
 
     faults: list[SolverNotAvailableError] = []
@@ -45,11 +45,12 @@ def certify(*, question: PartitioningQuestion, solving: Solving, start: options.
                     )
                 results.append(combine(*answers))
                 own = files.of(instance, instances)
-                own.write_certificate(answers)
+                if results[-1].impossible is None:
+                    own.write_certificate(answers)
                 own.draw(results[-1])
                 if results[-1].interrupted:
                     return INTERRUPTED
     finally:
         for fault in dict.fromkeys(map(str, faults)):
             complain(fault, NO_SOLVER)
-    return NO_SOLVER if faults else DONE
+    return NO_SOLVER if faults else exit_code(results)

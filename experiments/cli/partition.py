@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from experiments.cli import options
-from experiments.cli.exit_codes import DONE, INTERRUPTED
+from experiments.cli.exit_codes import INTERRUPTED
 from experiments.cli.inputs import PartitioningQuestion
 from experiments.cli.outputs import Files
 from experiments.cli.words import takes_words
-from instances import save_partition
+from instances import Result, save_partition
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 
@@ -34,15 +34,20 @@ def partition(
 
     import numpy as np
 
-    from experiments.cli.rows import partition_row, printed
+    from experiments.cli.rows import exit_code, partition_row, printed
     from experiments.progress import LiveLine
     from heuristics import Limits, search
+    from mtpp_models.memory import fits_nowhere
 
     with catch_interrupt() as interrupted, printed(partition_row) as answers:
         for instance in instances:
             with LiveLine(f"{instance.label}, {method}"):
                 limits = Limits(Deadline.after(time_limit, interrupted))
-                answer = search(instance, method, np.random.default_rng(seed), limits)
+                reason = fits_nowhere(instance)
+                if reason is None:
+                    answer = search(instance, method, np.random.default_rng(seed), limits)
+                else:
+                    answer = Result(method, instance, impossible=reason)
             answers.append(answer)
             own = files.of(instance, instances)
             if own.out is not None and answer.partition is not None:
@@ -50,4 +55,4 @@ def partition(
             own.draw(answer)
             if interrupted.is_set():
                 return INTERRUPTED
-    return DONE
+    return exit_code(answers)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
+from experiments.cli.complaints import complain
+from experiments.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
 from experiments.text_tables import aligned
 from instances import Instance, Partition, Result
 from mtpp_models import simple
 
-__all__ = ["bound_row", "certificate_row", "partition_row", "printed"]
+__all__ = ["bound_row", "certificate_row", "exit_code", "partition_row", "printed"]
 
 #: Column to text.
 Row = dict[str, str]
@@ -28,14 +30,25 @@ def printed(row: Callable[[Result], Row]) -> Iterator[list[Result]]:
             print(aligned(list(rows[0]), [list(row.values()) for row in rows]))
 
 
+def exit_code(answers: Iterable[Result], *, bound_will_do: bool = False) -> int:
+    """The largest of all answers; what is missing is said in a line of its own."""
+    codes = {DONE}
+    for answer in answers:
+        if answer.impossible is not None:
+            codes.add(complain(f"{answer.instance.label}: {answer.impossible}", IMPOSSIBLE))
+        elif answer.partition is None and not (bound_will_do and answer.bound is not None):
+            codes.add(complain(f"{answer.instance.label}: none found", NOTHING))
+    return max(codes)
+
+
 def partition_row(answer: Result) -> Row:
     """Row of a heuristic's partition, with its ratio to the bound *simple*."""
-    assert answer.partition is not None
+    partition = answer.partition
     return {
         **_instance(answer.instance),
         "method": answer.method,
-        **_costs(answer.partition),
-        "over simple": _over_simple(answer.partition.bottleneck, answer.instance),
+        **(_no_costs(answer.instance) if partition is None else _costs(partition)),
+        "over simple": "–" if partition is None else _over_simple(partition.bottleneck, answer.instance),
         "seconds": _seconds(answer),
     }
 

@@ -80,7 +80,7 @@ class KernelArrays(NamedTuple):
             bandwidth=float(platform.bandwidth),
             memory=float(platform.memory) if instance.limits_memory else math.inf,
             activation_buffer=0.0 if buffer is None else float(buffer),
-            needs_peaks=instance.limits_memory and buffer is None,
+            needs_peaks=instance.needs_peaks,
             overflow_bandwidth=(platform.memory or 1.0) / step if platform.fit else float(platform.bandwidth),
             overflow_step=step if platform.fit else 0.0,
             is_constrained=rules.forbid(instance.k),

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique, sums_by
-from instances.partitioning.memory import block_peaks, overflow_bytes
+from instances.partitioning.memory import block_peaks, largest_needs, overflow_bytes
 from instances.partitioning.problem import Instance
 
 __all__ = ["BlockCosts", "Partition", "check_order"]
@@ -146,8 +146,13 @@ class Partition:
 
     @cached_property
     def peaks(self) -> FloatArray:
-        """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order."""
+        """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order.
+
+        Of a question by need, the largest need of a node.
+        """
         buffer = self.instance.platform.activation_buffer
+        if buffer is None and self.instance.by_need:
+            return largest_needs(self.instance.needs, self.block, self.instance.k)
         if buffer is None:
             return block_peaks(self.instance.graph, self.block, self.order, self.instance.k)
         return np.where(np.bincount(self.block, minlength=self.instance.k) > 0, buffer, 0.0)

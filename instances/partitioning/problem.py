@@ -99,6 +99,8 @@ class Instance:
         Side constraints in node numbers.
     need : (n,) floats, optional
         For merged nodes, the most that one of them read and wrote [bytes].
+    by_need : bool
+        Without a fixed buffer, the peak of a block is not that of its order but the largest need of its nodes.
     together, windows, uncut, at_least
         More constraints, in the words of `Constraints.of`.
 
@@ -119,6 +121,7 @@ class Instance:
     name: str = ""
     constraints: Constraints = NO_CONSTRAINTS
     need: FloatArray | None = None
+    by_need: bool = False
     together: InitVar[Iterable[Sequence[Word] | str]] = ()
     windows: InitVar[Mapping[Word, int | Sequence[int]] | None] = None
     uncut: InitVar[Iterable[Word]] = ()
@@ -196,7 +199,7 @@ class Instance:
         """Whether sums of bytes are exact as floats: whole numbers, all of them together below 2^53."""
         graph, platform = self.graph, self.platform
         single = (platform.memory, platform.activation_buffer or 0.0, *(p.bytes for p in graph.parameters))
-        sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, single))
+        sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, single, () if self.need is None else self.need))
         with np.errstate(over="ignore"):
             return bool(sizes.sum() < _EXACT and (sizes == np.floor(sizes)).all())
 
@@ -215,6 +218,8 @@ class Instance:
                 digest.update(array.tobytes() + b"|")
         if self.need is not None:
             digest.update(self.need.tobytes())
+        if self.by_need:
+            digest.update(b"by need")
         return digest.hexdigest()
 
     @property
@@ -225,6 +230,7 @@ class Instance:
             if self.has_overflow:
                 buffer = self.platform.activation_buffer
                 held = self.graph.tensors.bytes.sum() if buffer is None else buffer
+                held = max(held, 0.0 if self.need is None else self.need.max())
                 longest += (self.graph.parameter_total + held) / self.platform.bandwidth
         return float(longest)
 
@@ -232,7 +238,23 @@ class Instance:
         """The same question for another number of blocks."""
         return self if k == self.k else replace(self, platform=replace(self.platform, k=k))
 
-    def without_peaks(self) -> Instance:
-        """The question that bounds and models speak of: without a fixed buffer the peak counts as 0."""
-        buffer = self.platform.activation_buffer or 0.0
-        return replace(self, platform=replace(self.platform, activation_buffer=buffer))
+    @property
+    def needs_peaks(self) -> bool:
+        """Whether it matters what is live while the nodes of a block run: memory does, and no buffer is fixed."""
+        return self.limits_memory and self.platform.activation_buffer is None
+
+    def modelled(self) -> Instance:
+        """The question that bounds and models speak of: peaks count as the largest need of a node, and no more."""
+        return replace(self, by_need=True) if self.needs_peaks and not self.by_need else self
+
+    def without_constraints(self) -> Instance:
+        """The question of which all assignments are answers whose edges point forwards."""
+        return replace(self, constraints=NO_CONSTRAINTS) if self.constraints else self
+
+    def relaxed(self) -> Instance:
+        """The modelled question without constraints, where what does not fit takes time at most.
+
+        Each answer to this question is one to that, and costs no more there.
+        """
+        free = self.modelled().without_constraints()
+        return replace(free, platform=replace(free.platform, fit=False)) if free.platform.fit else free

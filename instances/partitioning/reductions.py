@@ -90,7 +90,7 @@ def reduce_instance(instance: Instance) -> Contraction:
     Proved above; tried by brute force in the tests.
     """
     result = contract_groups(instance)
-    if instance.limits_memory and instance.platform.activation_buffer is None:
+    if instance.needs_peaks:
         return result
     while True:
         moves = _moves(result.instance)
@@ -155,7 +155,7 @@ def merge(instance: Instance, group: IntArray, precedence: IntArray | None = Non
     """
     smaller, anchor = merge_graph(instance.graph, group, precedence)
     need = None
-    if instance.limits_memory and instance.platform.activation_buffer is None:
+    if instance.needs_peaks:
         need = np.zeros(smaller.n)
         np.maximum.at(need, group, instance.needs)
     constraints = _merged_constraints(instance, group, smaller.n) if instance.constraints else NO_CONSTRAINTS

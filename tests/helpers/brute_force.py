@@ -41,6 +41,6 @@ def obeys(graph: ComputationGraph, constraints: Constraints, block: tuple[int, .
     )
 
 
-def optimum_without_peaks(instance: Instance) -> float:
-    """What the models of superblocks may prove: they leave the peaks out."""
-    return best_partition(instance.without_peaks()).bottleneck
+def modelled_optimum(instance: Instance) -> float:
+    """What models may prove: of a peak they know the largest need of a node."""
+    return best_partition(instance.modelled()).bottleneck

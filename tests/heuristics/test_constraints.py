@@ -39,7 +39,7 @@ def test_what_a_search_finds_obeys_and_fits(name: str, instance: Instance) -> No
 
 def optimum_of(instance: Instance) -> float:
     """The optimum; with peaks, which depend on the order, a lower bound of it."""
-    return optimum(instance.without_peaks())
+    return optimum(instance.modelled())
 
 
 @settings(max_examples=200)

@@ -99,7 +99,7 @@ def test_guess_the_bottleneck_with_y_fixed_costs_the_bottleneck_at_its_own_posit
 def test_the_bottleneck_model_finds_the_cheapest_middle_block_with_its_share(instance: Instance) -> None:
     """Of all partitions into three blocks; *simple* is stated where it is more."""
     share, cheapest = simple(instance), math.inf
-    three = instance.without_peaks().with_k(3)
+    three = instance.modelled().with_k(3)
     for block in itertools.product(range(3), repeat=instance.graph.n):
         with contextlib.suppress(InputError):
             partition = Partition(three, block)

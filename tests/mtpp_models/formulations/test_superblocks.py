@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from brute_force import optimum_without_peaks as optimum
+from brute_force import modelled_optimum as optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import compositions, heavy_overflows, instances, partitions
@@ -58,7 +58,7 @@ def test_superblocks_are_a_lower_bound_beside_a_huge_overflow(instance: Instance
 @given(partitions(max_nodes=6, huge_ratio=False), st.data())
 def test_merging_the_blocks_of_a_partition_raises_no_cost(partition: Partition, data: st.DataObject) -> None:
     """The optimum with y fixed to the merged partition is at most the bottleneck."""
-    partition = Partition(partition.instance.without_peaks(), partition.block)
+    partition = Partition(partition.instance.modelled(), partition.block)
     platform = partition.instance.platform
     assume((platform.activation_buffer or 0.0) <= platform.memory)  # else the model charges empty blocks
     sizes = data.draw(compositions(partition.instance.k))
