@@ -11,7 +11,7 @@ from itertools import combinations, product
 from pathlib import Path
 
 import pytest
-from brute_force import obeys, optimum
+from brute_force import allowed_partitions, obeys, optimum
 from certificates import GRAPH, RULED, Document, answers, check, settle
 from exact import needed_optimum
 from forging import write
@@ -29,6 +29,7 @@ from experiments.verification.rules import find_breach
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.partition_file import rules_document
+from mtpp_models import SolveOptions, solve
 
 Forgery = Callable[[Document], None]
 
@@ -235,6 +236,17 @@ def test_no_true_certificate_is_refused(question: Instance, tmp_path: Path) -> N
     """Constraints of all kinds, hard limits, peaks and buffers."""
     assume(optimum(question) < math.inf)
     assert check(certificate_document(answers(question)), tmp_path, ideals=True).faults == ()
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(question=questions(max_nodes=5))
+def test_what_the_bounds_prove_is_accepted(question: Instance, tmp_path: Path) -> None:
+    """From the dearest partition, which leaves room for a false one; another search for blocks keeps to groups too."""
+    start = max(allowed_partitions(question), key=lambda p: (p.bottleneck < math.inf, p.bottleneck), default=None)
+    assume(start is not None and start.bottleneck < math.inf)
+    methods = ("simple", "pinned", "pigeonhole", "ideals", "priced")
+    found = [solve(question, method, SolveOptions(time_limit=2), start=start) for method in methods]
+    assert check(certificate_document(found), tmp_path, ideals=True, again=True).faults == ()
 
 
 @settings(max_examples=60)
