@@ -11,7 +11,7 @@ from instances import InputError, Result, combine
 from instances.certificate_file import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
 from instances.json_files import CERTIFICATE_FORMAT
-from instances.partitioning.partition_file import partition_document
+from instances.partitioning.partition_file import partition_document, rules_document
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
@@ -40,6 +40,7 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
             "bandwidth": _finite(platform.bandwidth),
             "memory": _finite(platform.memory),
             "activation_buffer": platform.activation_buffer,
+            **rules_document(best.instance),
             "graph_hash": graph.content_hash,
             "graph": graph_document(graph),
         },

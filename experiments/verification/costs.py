@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from experiments.verification.exact_instance import ExactInstance
 
-__all__ = ["bottleneck", "find_fault"]
+__all__ = ["bottleneck", "find_fault", "held_in_blocks"]
 
 
 def find_fault(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> str | None:
@@ -33,23 +33,26 @@ def find_fault(exact: ExactInstance, block: Sequence[int], order: Sequence[int])
 
 
 def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> Fraction:
-    """Cost of the slowest block of a partition without fault, eq. (4), in the time unit of the work."""
+    """Cost of the slowest block of a partition without fault, eq. (4), in the time unit of the work.
+
+    Where the memory is a hard limit, it is not looked at.
+    """
     cost: defaultdict[int, int] = defaultdict(int)
     for v, work in enumerate(exact.work):
         cost[block[v]] += work
-    for producer, readers, time in exact.tensors:
+    for producer, readers, time, _ in exact.tensors:
         home = block[producer]
         elsewhere = {block[v] for v in readers} - {home}
         for b in elsewhere:  # received once, however many read it there
             cost[b] += time
         cost[home] += time if elsewhere else 0
-    if exact.memory is not None:
-        for b, held in _held(exact, block, order).items():
+    if exact.memory is not None and not exact.fit:
+        for b, held in held_in_blocks(exact, block, order).items():
             cost[b] += max(0, held - exact.memory)
     return max(cost.values()) * exact.unit
 
 
-def _held(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> dict[int, int]:
+def held_in_blocks(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> dict[int, int]:
     """Parameters and activations of each block that is not empty."""
     held: defaultdict[int, int] = defaultdict(int)
     for v, size in enumerate(exact.held):
@@ -69,11 +72,11 @@ def _peaks(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> 
         step[v] = steps[block[v]]
         steps[block[v]] += 1
     change = {b: [0] * (count + 1) for b, count in steps.items()}
-    for producer, readers, time in exact.tensors:
+    for producer, readers, _, size in exact.tensors:
         touched: defaultdict[int, list[int]] = defaultdict(list)
         for v in (producer, *readers):
             touched[block[v]].append(step[v])
         for b, times in touched.items():  # live from the first step that touches it to the last
-            change[b][min(times)] += time
-            change[b][max(times) + 1] -= time
+            change[b][min(times)] += size
+            change[b][max(times) + 1] -= size
     return {b: max(accumulate(row)) for b, row in change.items()}

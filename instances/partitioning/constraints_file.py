@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
-from instances.partitioning.constraints import Constraints, Word
+from instances.partitioning.constraints import BlockRules, Constraints, Word
 
-__all__ = ["constraints_document", "parse_constraints", "read_constraints"]
+__all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "stated_constraints"]
 
-_KINDS = ("together", "windows", "uncut", "at_least")
+#: What constraints are made of.
+KINDS = ("together", "windows", "uncut", "at_least")
 
 
 def read_constraints(path: str | Path, graph: ComputationGraph) -> Constraints:
@@ -30,7 +32,7 @@ def read_constraints(path: str | Path, graph: ComputationGraph) -> Constraints:
     """
     document = read_json(path)
     document.check_format(CONSTRAINTS_FORMAT)
-    document.members(("format",), _KINDS)
+    document.members(("format",), KINDS)
     return parse_constraints(document, graph)
 
 
@@ -58,14 +60,35 @@ def parse_constraints(value: Value, graph: ComputationGraph) -> Constraints:
     return found
 
 
+def stated_constraints(value: Value, graph: ComputationGraph, k: int) -> Constraints:
+    """The constraints that an answer file states for k blocks.
+
+    Raises
+    ------
+    InputError
+        As `parse_constraints`, and if they contradict one another; the message names the place.
+    """
+    value.members((), KINDS)
+    found = parse_constraints(value, graph)
+    try:
+        BlockRules.of(graph, k, found)
+    except InputError as error:
+        value.fail(str(error))
+    return found
+
+
 def constraints_document(constraints: Constraints) -> dict[str, Any]:
-    """The constraints as JSON, in node numbers; `parse_constraints` reads it."""
-    return {
+    """The constraints as JSON, in node numbers; `parse_constraints` reads it. What is not constrained is left out."""
+    kinds = {
         "together": [list(group) for group in constraints.together],
-        "windows": [{"nodes": [v], "first": first, "last": last} for v, first, last in constraints.windows],
+        "windows": [
+            {"nodes": [v for v, *_ in windows], "first": first, "last": last}
+            for (first, last), windows in groupby(constraints.windows, key=lambda window: window[1:])
+        ],
         "uncut": list(constraints.uncut),
         "at_least": [{"count": count, "nodes": list(nodes)} for count, nodes in constraints.at_least],
     }
+    return {kind: items for kind, items in kinds.items() if items}
 
 
 def _given(field: Value, graph: ComputationGraph, **words: Any) -> Constraints:

@@ -42,6 +42,8 @@ def forgeries(draw: st.DrawFn, originals: Sequence[Document], settle: Callable[[
             old = place[last]
         except (KeyError, IndexError, TypeError):
             continue  # gone with an earlier one
+        if not isinstance(place, dict | list):
+            continue  # now a text
         change = draw(st.sampled_from(["replace", "replace", "scale", "drop", "double", "exchange"]))
         if change == "drop":
             del place[last]
