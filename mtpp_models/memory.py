@@ -14,6 +14,8 @@ __all__ = ["fits_nowhere", "held_alone", "needs_of", "room", "surely_above", "to
 
 # Sums of bytes that are not exact may be off by this part of their largest term.
 _ROUNDING = 1e-12
+# First and last blocks of windows that are looked at, at the most.
+_MOST_ENDS = 64
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 T = TypeVar("T", float, FloatArray)
@@ -81,8 +83,8 @@ def fits_nowhere(instance: Instance) -> str | None:
 def _windows_too_small(instance: Instance, m: float) -> str | None:
     """The blocks that have no room for the parameters of the nodes that may be in no other."""
     graph, rules = instance.graph, instance.rules
-    for a in np.unique(rules.first).tolist():
-        for b in np.unique(rules.last[rules.first >= a]).tolist():
+    for a in np.unique(rules.first)[:_MOST_ENDS].tolist():
+        for b in np.unique(rules.last[rules.first >= a])[:_MOST_ENDS].tolist():
             inside = (rules.first >= a) & (rules.last <= b)
             shared = sum(p.bytes for p in graph.parameters if inside[list(p.users)].any())
             held = float(graph.param_bytes[inside].sum() + shared)

@@ -97,7 +97,9 @@ class BlockCuts:
         cuts = copy(self)
         heavy = np.minimum(graph.work / self._cutoff + stream, _MOST)
         cuts.work = np.floor(heavy * UNIT).astype(np.int64)
-        cuts.constant = np.floor(np.clip(-spare, -2 * _MOST, _MOST) * UNIT).astype(np.int64)
+        # What no flow makes up for is as good as what is further below.
+        least = -(float(cuts.work.sum()) / UNIT + 2.0)
+        cuts.constant = np.floor(np.clip(-spare, least, _MOST) * UNIT).astype(np.int64)
         drain = self.network.drain.copy()
         drain[: graph.n] = cuts.work
         cuts.network = self.network._replace(drain=drain)
