@@ -77,6 +77,7 @@ def needed_costs(partition: Partition) -> list[Fraction] | None:
         buffer = platform.activation_buffer
         held = max(needs[v] for v in inside) if buffer is None else Fraction(buffer)
         held += sum((Fraction(float(graph.param_bytes[v])) for v in inside), Fraction(0))
+        held += sum((Fraction(float(graph.state_bytes[v])) for v in inside), Fraction(0))
         held += sum(Fraction(p.bytes) for p in graph.parameters if set(p.users) & inside)
         over = max(Fraction(0), held - Fraction(platform.memory))
         if over and platform.fit:

@@ -83,7 +83,7 @@ def least_overflow(instance: Instance, nodes: set[int]) -> float:
     graph, platform = instance.graph, instance.platform
     if not instance.has_overflow:
         return 0.0
-    held = [float(graph.param_bytes[v]) for v in nodes] + [p.bytes for p in graph.parameters if set(p.users) & nodes]
+    held = [float(graph.held_bytes[v]) for v in nodes] + [p.bytes for p in graph.parameters if set(p.users) & nodes]
     peak = max(float(instance.needs[v]) for v in nodes)
     held += [platform.activation_buffer if platform.activation_buffer is not None else peak, -platform.memory]
     return max(0.0, math.fsum(held)) / platform.bandwidth

@@ -182,7 +182,7 @@ def least_of_all(instance: Instance, v: int, cases: int) -> float:
     if cases == 1:
         return least
     beside = float(needs_of(instance)[v]) - room(instance)
-    held = instance.graph.param_bytes
+    held = instance.graph.held_bytes
     return max(
         least,
         min(cost(instance, s) + (float(held[list(s)].sum()) + beside) / instance.platform.bandwidth for s in sets),
