@@ -20,6 +20,7 @@ __all__ = [
     "CERTIFICATE_FORMAT",
     "CHAIN_FORMAT",
     "CLUSTER_FORMAT",
+    "CONSTRAINTS_FORMAT",
     "DEVICES_FORMAT",
     "GRAPH_FORMAT",
     "LARGEST_TEXT",
@@ -41,6 +42,7 @@ CERTIFICATE_FORMAT = "mtpp-certificate/1"
 CHAIN_FORMAT = "mtpp-chain/1"
 CLUSTER_FORMAT = "mtpp-cluster/1"
 DEVICES_FORMAT = "mtpp-devices/1"
+CONSTRAINTS_FORMAT = "mtpp-constraints/1"
 GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
@@ -55,6 +57,7 @@ _CONTENTS = {
     CHAIN_FORMAT: "a chain",
     CLUSTER_FORMAT: "a cluster",
     DEVICES_FORMAT: "devices",
+    CONSTRAINTS_FORMAT: "constraints",
     PLAN_FORMAT: "a plan",
     PLACEMENT_FORMAT: "a placement",
     ORDERED_FORMAT: "a placement",
