@@ -11,7 +11,7 @@ from experiments.verification.clock import Clock, Limits
 from experiments.verification.exact_instance import as_float
 from experiments.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
 from experiments.verification.sequences import faults_of_sequences, run_in_sequence
-from experiments.verification.step_time import Run, Step, param_bytes, peaks
+from experiments.verification.step_time import Run, Step, held_bytes, peaks
 from experiments.verification.verdict import Check, Verdict, check_claims
 from instances.certificate_file import Claim
 from instances.json_files import Value
@@ -93,7 +93,7 @@ def _check(claim: Claim, bound: Fraction) -> Check:
 def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:
     """What each device needs [bytes]."""
     instance = placement.instance
-    fixed = param_bytes(instance, placement.device)
+    fixed = held_bytes(instance, placement.device)
     return [held + peak for held, peak in zip(fixed, peaks(instance, run), strict=True)]
 
 

@@ -22,7 +22,7 @@ from experiments.verification.clock import Clock
 from instances.errors import InputError
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["Run", "Step", "param_bytes", "peaks"]
+__all__ = ["Run", "Step", "held_bytes", "peaks"]
 
 #: Size of the numbers that a check computes with.
 _MOST_BITS = 2**14
@@ -220,11 +220,11 @@ def peaks(instance: PlacementInstance, run: Run) -> list[Fraction]:
     return [max(accumulate((size for _, size in sorted(of_one)), initial=Fraction(0))) for of_one in changes]
 
 
-def param_bytes(instance: PlacementInstance, device: Sequence[int]) -> list[Fraction]:
-    """Parameters on each device [bytes]; a shared one counts once on each device that uses it."""
-    total = [Fraction(0)] * instance.devices
-    for d, size in zip(device, instance.graph.param_bytes.tolist(), strict=True):
-        total[d] += Fraction(size)
+def held_bytes(instance: PlacementInstance, device: Sequence[int]) -> list[Fraction]:
+    """Parameters and states on each device [bytes]; a shared parameter counts once on each device that uses it."""
+    total, graph = [Fraction(0)] * instance.devices, instance.graph
+    for d, *sizes in zip(device, graph.param_bytes.tolist(), graph.state_bytes.tolist(), strict=True):
+        total[d] += sum(map(Fraction, sizes))
     for parameter in instance.graph.parameters:
         for d in {device[v] for v in parameter.users}:
             total[d] += Fraction(float(parameter.bytes))

@@ -60,7 +60,7 @@ def test_typer_takes_such_a_verb() -> None:
     [
         ("partition", "graph blocks bandwidth memory activation_buffer fit constraints dim level training reader "
          "communication input_work time_unit method seed time_limit out plot json quiet"),
-        ("place", "graph devices bandwidth memory dim training reader input_work time_unit groups method seed "
+        ("place", "graph devices bandwidth memory unequal dim training reader input_work time_unit groups method seed "
          "time_limit out plot json quiet"),
         ("import", "graph out dim level training reader input_work time_unit cost peak_flops memory_bandwidth json "
          "quiet"),
