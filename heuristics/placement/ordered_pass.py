@@ -192,9 +192,7 @@ def evaluate(arrays: SimulatorArrays, own: Sequences, first: int, threshold: flo
     n, k, row = len(own.order), arrays.devices, first // STEP
     low, limit, now, left = row * STEP, threshold * (1.0 + _ROUNDING), own.now, 2 * k
     for x in range(3 * k + 1):
-        now[x] = own.kept[row, x]
-    for d in range(k):
-        now[left + d] = own.load[d] - now[left + d]
+        now[x] = own.kept[row, x] if x < left or x == 3 * k else own.load[x - left] - own.kept[row, x]
     own.trial[_LOW] = own.trial[_HIGH] = low
     own.trial[_JOINED] = own.trial[_QUEUED] = own.kept_queued[row]
     for d in range(k):
