@@ -92,6 +92,8 @@ def instances_of(
     activation_buffer: Quantity = None,
     fit: bool = False,
     constraints: Rules = None,
+    *,
+    is_open: bool = False,
     **reading: Unpack[Reading],
 ) -> list[Instance]:
     """One question for each k.
@@ -107,6 +109,8 @@ def instances_of(
     fit : bool
         Whether the memory is a hard limit.
     constraints : Constraints, mapping or file, optional
+    is_open : bool
+        Whether k is asked for: then it is the least that the constraints name.
     **reading
         As for `load`.
 
@@ -123,13 +127,14 @@ def instances_of(
             if value is not None:
                 raise InputError(f"{name}: the instance {graph.name!r} has its own; leave it out, or give its graph.")
         return [graph] if k is None else [graph.with_k(count) for count in counts_of(k)]
-    if k is None:
+    if k is None and not is_open:
         raise InputError("k is missing; give the number of blocks.")
-    counts, limits = counts_of(k), memory_limits(word(memory), word(activation_buffer))
+    limits = memory_limits(word(memory), word(activation_buffer))
     loaded = load(graph, **reading)
     costs_given = bandwidth is None and reading.get("communication") == "cost"
     rate = 1.0 if costs_given else bandwidth_of(loaded, word(bandwidth))
     rules = _rules(constraints, loaded)
+    counts = [rules.fewest_blocks] if k is None else counts_of(k)
     return [Instance(loaded, Platform(count, rate, *limits, fit=fit), constraints=rules) for count in counts]
 
 

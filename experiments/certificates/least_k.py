@@ -85,7 +85,8 @@ class LeastK:
         reached = f"with a bottleneck of {self.enough:.6g} {unit} or less ({1 / self.enough:.6g} per {unit})"
         goal = "that fits" if math.isinf(self.enough) else reached
         if self.k is None:
-            return f"No number of blocks up to {self.most} {goal} is known." + self._why(self.most)
+            found = f"none {goal} is known" if self.open else f"there is none {goal}"
+            return f"Of all numbers of blocks up to {self.most} {found}." + self._why(self.most)
         if self.k == 1:
             return f"k = 1 is the least {goal}."
         if self.open:

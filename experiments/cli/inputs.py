@@ -28,6 +28,7 @@ __all__ = [
     "Reading",
     "Solving",
     "bandwidth_of",
+    "enough_for",
     "load_targets",
     "memory_limits",
 ]
@@ -101,8 +102,8 @@ class PartitioningQuestion:
         rate = 1.0 if costs_given else bandwidth_of(graph, self.bandwidth)
         rules = Constraints() if self.constraints is None else read_constraints(self.constraints, graph)
         rules += _same_colour(graph) if self.colour_classes else Constraints()
-        named = [1 + max((last for *_, last in rules.windows), default=0)] if counts is None else counts
-        return [Instance(graph, Platform(k, rate, *limits, fit=self.fit), constraints=rules) for k in named]
+        platforms = [Platform(k, rate, *limits, fit=self.fit) for k in counts or [rules.fewest_blocks]]
+        return [Instance(graph, platform, constraints=rules) for platform in platforms]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,13 +135,22 @@ class OpenQuestion(PartitioningQuestion):
         InputError
             If there is nothing to reach.
         """
-        if self.blocks != AUTO:
-            return None
-        if self.throughput is not None:
-            return 1 / parse_throughput(self.throughput, instance.time_unit)
-        if not self.fit:
-            raise InputError(f"-k {AUTO}: say what the least number has to reach; give --fit, --throughput or both.")
-        return math.inf
+        return enough_for(instance, self.throughput) if self.blocks == AUTO else None
+
+
+def enough_for(question: Instance, throughput: str | None) -> float:
+    """The bottleneck that reaches a throughput, in the time unit of the work; infinite if fitting will do.
+
+    Raises
+    ------
+    InputError
+        If the text is none, or there is nothing to reach.
+    """
+    if throughput is not None:
+        return 1 / parse_throughput(throughput, question.time_unit)
+    if not question.platform.fit:
+        raise InputError(f"{question.name}: say what the least k has to reach; give --fit, --throughput or both.")
+    return math.inf
 
 
 def _same_colour(graph: ComputationGraph) -> Constraints:

@@ -102,6 +102,11 @@ class Constraints:
             ),
         )
 
+    @property
+    def fewest_blocks(self) -> int:
+        """The least number of blocks that has all that the windows name."""
+        return 1 + max((last for *_, last in self.windows), default=0)
+
     def __bool__(self) -> bool:
         return bool(self.together or self.windows or self.uncut or self.at_least)
 
