@@ -11,6 +11,7 @@ import typer
 # As `typer.Option`, each in its panel of the help.
 of_question = partial(typer.Option, rich_help_panel="The question")
 of_search = partial(typer.Option, rich_help_panel="The search")
+of_exchange = partial(typer.Option, rich_help_panel="Other programs")
 of_files = partial(typer.Option, rich_help_panel="Files")
 of_printing = partial(typer.Option, rich_help_panel="What is printed")
 of_device = partial(typer.Option, rich_help_panel="The device")
