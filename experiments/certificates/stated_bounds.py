@@ -12,7 +12,7 @@ from instances.results import STATED
 from mtpp_models import read_solution, simple
 from mtpp_models.exchange.building import builders
 from mtpp_models.exchange.reading import stated_time
-from mtpp_models.simple import one_block
+from mtpp_models.simple import as_answer, one_block
 
 __all__ = ["ReadBack", "read_back"]
 
@@ -68,8 +68,8 @@ def read_back(
     answers = [Result("solution", instance, partition, floor, watch.seconds(read=watch.passed))]
     if time is None:
         return ReadBack(answers, source)
-    known = [one_block(instance), *([] if partition is None else [partition])]
-    least = min(answer.bottleneck for answer in known)
+    known = (partition, as_answer(instance, one_block(instance)))
+    least = min((answer.bottleneck for answer in known if answer is not None), default=math.inf)
     if time > least * (1 + _DIGITS):
         unit = instance.time_unit
         false = f"the bound {time:.6g} {unit} of {source} is false: a partition of {least:.6g} {unit} is known."

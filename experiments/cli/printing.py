@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli import options
+from experiments.cli.complaints import complain
+from experiments.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
 from experiments.text_tables import fitted, terminal_width
 from instances import Instance, Partition, Result
 from instances.json_files import json_text
@@ -114,3 +116,13 @@ class Answers:
         """Take an answer."""
         self.results.append(result)
         self.documents.append(document)
+
+    def exit_code(self, *, bound_will_do: bool = False) -> int:
+        """The largest of all answers; what is missing is said in a line of its own."""
+        codes = {DONE}
+        for answer in self.results:
+            if answer.impossible is not None:
+                codes.add(complain(f"{answer.instance.label}: {answer.impossible}", IMPOSSIBLE))
+            elif answer.partition is None and not (bound_will_do and answer.bound is not None):
+                codes.add(complain(f"{answer.instance.label}: none found", NOTHING))
+        return max(codes)

@@ -12,6 +12,7 @@ import pyomo.environ as pyo
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
+from instances.partitioning.reductions import contract_groups
 from mtpp_models.exchange.names import Labels
 from mtpp_models.formulations.case import Case
 from mtpp_models.formulations.formulation import Formulation
@@ -62,7 +63,7 @@ def build(instance: Instance, model: str | Model = "exact", *, start: Partition 
         One whose solutions are partitions, to read them back.
     start : Partition, optional
         Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which loses
-        partitions that are no faster.
+        partitions that are no faster. Nodes that have to share a block are one node in the model.
 
     Raises
     ------
@@ -96,7 +97,10 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
     formulation = find_model(model)
     if not isinstance(formulation, Formulation):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
-    prepared = formulation.prepare(instance, start, 0.0, Deadline())
+    contraction = contract_groups(instance)
+    question, known = contraction.instance.modelled(), None if start is None else contraction.restrict(start)
+    known = None if known is None else Partition(question, known.block, known.order)
+    prepared = formulation.prepare(question, known, 0.0, Deadline())
     if not prepared.cases:
         raise InputError(f"The start is optimal, so that of {formulation.name} nothing is left to write.")
 
@@ -106,7 +110,7 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
             name=formulation.name,
             instance=instance,
             data=prepared.data,
-            node=prepared.group,
+            node=prepared.group[contraction.group],
             cutoff=prepared.cutoff,
             exact=formulation.exact,
         )
@@ -120,8 +124,8 @@ def read_partition(built: BuiltModel) -> Partition:
     Raises
     ------
     InputError
-        If the model is one of superblocks, a variable has no value or is neither 0 nor 1, or this is no partition; the
-        message names the variable or the edge.
+        If the model is one of superblocks, a variable has no value or is neither 0 nor 1, this is no partition, or it
+        does not fit where it has to; the message names the variable, the edge or the block.
     """
     if not built.exact:
         raise InputError(f"A solution of {built.name} is no partition, as its blocks are merged; take the model exact.")
@@ -133,7 +137,11 @@ def read_partition(built: BuiltModel) -> Partition:
     for v, b in np.argwhere(np.diff(y, axis=1) < 0)[:1].tolist():
         early, late = labels(m.y[v, b]), labels(m.y[v, b + 1])
         raise InputError(f"{early} is 1 and {late} is 0; a node that lies in a block or before stays there.")
-    return Partition(built.instance, (len(m.B) - y[:, 1:].sum(axis=1))[built.node])
+    partition = Partition(built.instance, (len(m.B) - y[:, 1:].sum(axis=1))[built.node])
+    if not partition.bottleneck < np.inf:
+        block = int(partition.excess.argmax())
+        raise InputError(f"Block {block} needs {partition.excess[block]:g} bytes more than there are, and has to fit.")
+    return partition
 
 
 def _binary(variable: pyo.Var, labels: Labels) -> int:

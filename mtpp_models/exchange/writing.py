@@ -40,7 +40,7 @@ def write_model(
         Ends in ``.lp`` or ``.mps``; with several cases their numbers are put before the suffix.
     start : Partition, optional
         Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which is then
-        written for the instance with its joins.
+        written for the instance with its joins. Nodes that have to share a block are one node in the model.
 
     Returns
     -------
