@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import numpy as np
 import pyomo.environ as pyo
 import pytest
+from brute_force import optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import instances
+from strategies import instances, questions
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.random_graphs import regal_style
@@ -84,3 +86,19 @@ def test_what_cannot_be_read_is_refused() -> None:
         build(instance, "simple")
     with pytest.raises(InputError, match="partition to start from"):
         build(instance, "exact+all")
+
+
+@settings(max_examples=25)
+@given(questions(max_nodes=5))
+def test_side_constraints_are_in_the_model(instance: Instance) -> None:
+    """Groups are one node there, and what does not fit is refused where memory is a hard limit."""
+    built = build(instance)
+    results = pyo.SolverFactory("appsi_highs").solve(built.model, load_solutions=False)
+    if results.solver.termination_condition != pyo.TerminationCondition.optimal:
+        return
+    built.model.solutions.load_from(results)
+    if instance.platform.fit:
+        with contextlib.suppress(InputError):  # of peaks the model knows only what single nodes need
+            assert optimum(instance) <= read_partition(built).bottleneck < np.inf
+    else:
+        assert optimum(instance) <= read_partition(built).bottleneck
