@@ -58,10 +58,10 @@ def test_readme_commands_parse() -> None:
 
 
 def test_readme_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """The example prints a certificate; here with one second for the solver."""
-    (example,) = blocks("python")
-    exec(compile(example.replace("time_limit=60", "time_limit=1"), "README.md", "exec"), {})
-    assert "ratio" in capsys.readouterr().out
+    """One example prints a certificate, here with one second for the solver, one the cost with a row of one's own."""
+    for example, words in zip(blocks("python"), ("ratio", "0.0001"), strict=True):
+        exec(compile(example.replace("time_limit=60", "time_limit=1"), "README.md", "exec"), {})
+        assert words in capsys.readouterr().out
 
 
 def test_readme_graph_file_is_read(tmp_path: Path) -> None:
