@@ -45,14 +45,14 @@ def test_every_name_is_there() -> None:
 
 
 #: Words that a file of the command line stands for, or that Python says in another way.
-TRANSLATED = {"graph", "chain", "blocks", "devices", "dim", "out", "plot", "export", "start", "json", "quiet"} | {
-    "solution",
-    "stated_bound",
+TRANSLATED = {
+    *("graph", "chain", "blocks", "devices", "dim", "out", "plot", "export", "start", "json", "quiet"),
+    *("constraints", "colour_classes", "throughput", "solution", "stated_bound"),
 }
 #: Words that belong to the graph: those of `mtpp.load`.
-READING = {"dims", "level", "training", "reader", "communication", "input_work", "time_unit"} | {
-    "peak_flops",
-    "memory_bandwidth",
+READING = {
+    *("dims", "level", "training", "reader", "communication", "input_work", "time_unit"),
+    *("peak_flops", "memory_bandwidth"),
 }
 
 
