@@ -59,14 +59,15 @@ def test_readme_commands_parse() -> None:
 
 def test_readme_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """One example prints a certificate, here with one second for the solver, one the cost with a row of one's own."""
-    for example, words in zip(blocks("python"), ("ratio", "0.0001"), strict=True):
+    whole = [example for example in blocks("python") if "import " in example]
+    for example, words in zip(whole, ("ratio", "0.0001"), strict=True):
         exec(compile(example.replace("time_limit=60", "time_limit=1"), "README.md", "exec"), {})
         assert words in capsys.readouterr().out
 
 
 def test_readme_graph_file_is_read(tmp_path: Path) -> None:
     """The file shown in the README is a graph."""
-    (text,) = blocks("json")
+    (text,) = (text for text in blocks("json") if "mtpp-graph/1" in text)
     path = tmp_path / "tiny.json"
     path.write_text(text)
     graph = load_graph(path)
