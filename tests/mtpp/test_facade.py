@@ -50,9 +50,9 @@ TRANSLATED = {
     *("constraints", "colour_classes", "throughput", "solution", "stated_bound"),
 }
 #: Words that belong to the graph: those of `mtpp.load`.
-READING = {"dims", "level", "training", "reader", "communication", "input_work", "time_unit"} | {
-    "peak_flops",
-    "memory_bandwidth",
+READING = {
+    *("dims", "level", "training", "reader", "communication", "input_work", "time_unit"),
+    *("peak_flops", "memory_bandwidth"),
 }
 
 
