@@ -32,13 +32,13 @@ class Printing:
     json: options.Json = False
     quiet: options.Quiet = False
 
-    def working(self, label: str) -> LiveLine:
+    def working(self, label: str, cost: str = "bottleneck") -> LiveLine:
         """The live line on stderr, unless nobody wants it."""
         from experiments.progress import LiveLine
 
         if self.quiet:
             logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # nor what else is told of the work
-        return LiveLine(label, silent=self.quiet)
+        return LiveLine(label, silent=self.quiet, cost=cost)
 
     def say(self, text: str) -> None:
         """Print text, unless stdout is for JSON."""
