@@ -1,0 +1,163 @@
+r"""How early a node can start and how long a step lasts after it, whatever its device and the orders.
+
+For nodes u before v let :math:`P(u, v)` be the most work on a path between them, and :math:`L(u, v)` what passes at
+least from the end of u to the start of v if they are on different devices. Node p, the last before v on a path, is on
+the device of v, and so not on that of u, or it is not, and sends v what v reads, one tensor after the other:
+
+.. math::
+
+    L(u, v) = \max_p \min(L(u, p) + w_p, \; P(u, p) + w_p + c(p, v)), \quad L(u, v) \ge c(u, v).
+
+Let :math:`K(u) = e_u + w_u + L(u, v)`: v starts no earlier if u is on another device. If :math:`S` are the nodes
+before v on its device, then v starts no earlier than :math:`C(S)`, when one machine is through with them, released at
+their heads, and no earlier than the largest K of the others. With K in falling order, the best S is a prefix:
+
+.. math::
+
+    e_v = \max\Big(\max_p (e_p + w_p), \; \min_i \max(C(u_1, …, u_i), K(u_{i+1}))\Big).
+
+Moreover, all nodes before v that start at a or later take the devices together at least their work, so that
+:math:`e_v \ge a + W / k`. Tails are the same on reversed edges. The bound is :math:`\max_v (e_v + w_v + q_v)`.
+
+A device rests after a node with work before it runs the next one. In :math:`C(S)` the rests count: before v each node
+of S has one. After v the last one of S need not, but v has one if it has work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from instances import Bound
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray, compressed_rows
+from instances.placement.problem import PlacementInstance
+
+__all__ = ["HEADS", "Heads", "heads_bound", "heads_of"]
+
+HEADS = "heads"
+
+#: What rounding may add to a head, a tail or a bound, in parts of it.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Heads:
+    """When nodes can start and what is left after them, rounded down, in the time unit of the work."""
+
+    instance: PlacementInstance
+    work: FloatArray  # (n,) least time of each node
+    head: FloatArray  # (n,) no node starts earlier
+    tail: FloatArray  # (n,) no step ends earlier after the end of a node
+    capacity: float  # what all devices do at a time, in devices as fast as the fastest
+
+    @property
+    def witness(self) -> dict[str, list[float]]:
+        """What lets others check heads and tails."""
+        return {"heads": self.head.tolist(), "tails": self.tail.tolist()}
+
+
+def heads_bound(heads: Heads) -> Bound:
+    """The longest time that a node takes together with what is before and after it."""
+    through = heads.head + heads.work + heads.tail
+    v = int(through.argmax())
+    return Bound(float(through[v]) * (1 - ROUNDING), HEADS, False, {**heads.witness, "nodes": [v]})
+
+
+def heads_of(instance: PlacementInstance) -> Heads:
+    """Heads and tails of all nodes; they take memory for two numbers a pair of nodes.
+
+    Works count at the fastest device, transfers over the fastest link.
+    """
+    graph, work, capacity = instance.graph, instance.graph.work, float(instance.devices)
+    rest = np.where(work > 0, float(instance.node_gap), 0.0)
+    order = graph.topological_order
+    edges, time = _edges(instance)
+    found = []
+    for (u, v), places, lost in ((edges, order, 0.0), (edges[::-1], order[::-1], float(instance.node_gap))):
+        start, by_reader = compressed_rows(v, np.arange(len(v)), graph.n)
+        found.append(_heads(work, rest, lost, places, start, u[by_reader], time[by_reader], capacity))
+    head, tail = (values * (1 - ROUNDING) for values in found)
+    return Heads(instance=instance, work=work, head=head, tail=tail, capacity=capacity)
+
+
+def _edges(instance: PlacementInstance) -> tuple[IntArray, FloatArray]:
+    """(2, m) pairs of nodes, and (m,) the time from the end of the first to the second on another device.
+
+    A bus moves the tensors of a pair one after the other and rests between them.
+    """
+    graph = instance.graph
+    pairs, first = np.unique(graph.edges, axis=0, return_inverse=True)
+    time = instance.tensor_time[graph.edge_tensor] + instance.transfer_gap
+    return pairs.T, np.bincount(first.ravel(), time, len(pairs)) - instance.transfer_gap
+
+
+@compiled
+def _heads(
+    work: FloatArray,
+    rest: FloatArray,
+    lost: float,
+    order: IntArray,
+    start: IntArray,
+    before: IntArray,
+    time: FloatArray,
+    capacity: float,
+) -> FloatArray:
+    """Heads along an order of the nodes; `lost` is the rest that the last node does not take.
+
+    The nodes before v are ``before[start[v]:start[v + 1]]``, and `time` later v has their tensors on another device.
+    """
+    n = len(work)
+    head = np.zeros(n)
+    between, apart = np.full((n, n), -np.inf), np.full((n, n), -np.inf)  # P and L, by v and u
+    latest = np.empty(n)
+    for i in range(n):
+        v = order[i]
+        for a in range(start[v], start[v + 1]):
+            p, sends = before[a], time[a]
+            for j in range(i):
+                u = order[j]
+                ended = between[p, u] + work[p]
+                between[v, u] = max(between[v, u], ended)
+                apart[v, u] = max(apart[v, u], min(apart[p, u] + work[p], ended + sends))
+            head[v] = max(head[v], head[p] + work[p])
+        ancestors = order[:i][between[v, order[:i]] >= 0.0]
+        ancestors = ancestors[np.argsort(head[ancestors])]
+        total = 0.0
+        for u in ancestors[::-1]:
+            total += work[u]
+            head[v] = max(head[v], head[u] + total / capacity)
+            latest[u] = head[u] + work[u] + apart[v, u]
+        correction = rest[v] - lost if lost > 0.0 else 0.0
+        head[v] = max(head[v], _split(ancestors, head, work + rest, latest, correction))
+        between[v, v], apart[v, v] = -work[v], np.inf
+    return head
+
+
+@compiled
+def _split(ancestors: IntArray, head: FloatArray, takes: FloatArray, latest: FloatArray, correction: float) -> float:
+    """The least that v has to wait for, over all prefixes of its ancestors by falling `latest` on its device.
+
+    The larger the prefix, the later is one machine through with it, and the less is left: so the best is found by
+    halving. `ancestors` are sorted by their heads.
+    """
+    count = len(ancestors)
+    falling = np.sort(latest[ancestors])[::-1]
+    low, high, best = 0, count, np.inf
+    while low <= high:
+        size = (low + high) // 2
+        limit = falling[size - 1] if size > 0 else np.inf
+        left = falling[size] if size < count else 0.0
+        through = 0.0
+        for u in ancestors:
+            if latest[u] >= limit:
+                through = max(through, head[u]) + takes[u]
+        if size > 0:
+            through += correction
+        best = min(best, max(through, left))
+        if through < left:
+            low = size + 1
+        else:
+            high = size - 1
+    return best
