@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -128,6 +129,14 @@ class PlacementInstance(Displayed):
         for v in self.graph.topological_order:
             end[v] += end[before[start[v] : start[v + 1]]].max(initial=0.0)
         return max(float(end.max()), self.total_work / self.devices) * (1 - _ROUNDING)
+
+    def node_time(self, v: int, _device: int) -> float:
+        """How long a device runs node v."""
+        return float(self.graph.work[v])
+
+    def transfer_time(self, t: int, _source: int, _targets: Sequence[int]) -> float:
+        """How long the bus out of a device moves tensor t to others."""
+        return float(self.tensor_time[t])
 
     def _title(self) -> str:
         return self.graph.name

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for tiny computation graphs, instances and partitions."""
+"""Hypothesis strategies for tiny computation graphs, instances, partitions and placements."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from subset_oracle import Case
 
 from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 _MODERATE = (
     st.just(0.0),
@@ -132,3 +134,20 @@ def compositions(draw: st.DrawFn, k: int) -> list[int]:
     """Ordered positive sizes with the sum k."""
     ends = [b for b in range(1, k) if draw(st.booleans())]
     return [end - start for start, end in zip([0, *ends], [*ends, k], strict=True)]
+
+
+@st.composite
+def placements(draw: st.DrawFn, max_nodes: int = 7) -> Placement:
+    """A placement of a small graph, with gaps, broadcasts, ties and zeros."""
+    graph = draw(graphs(max_nodes, huge_ratio=False).filter(lambda graph: graph.work.sum() > 0))
+    k = draw(st.integers(1, 4))
+    instance = PlacementInstance(
+        graph,
+        k,
+        draw(st.sampled_from([1.0, 0.5, 3.0, math.inf])),
+        draw(st.sampled_from([math.inf, 1.0, 9.0])),
+        draw(st.sampled_from([0.0, 0.5])),
+        draw(st.sampled_from([0.0, 0.5])),
+        draw(st.booleans()),
+    )
+    return Placement(instance, draw(st.lists(st.integers(0, k - 1), min_size=graph.n, max_size=graph.n)))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import graphs
+from strategies import placements
 
 from heuristics.placement.simulator import (
     SimulatorArrays,
@@ -108,22 +108,6 @@ def test_penalty() -> None:
     assert not placement.fits
     assert placement.penalised_time == 1.0 + 2.0 * (4.0 / 2.0 - 1.0)
     assert placed([], [1, 1], [4, 4], [0, 1], devices=2, memory=4.0).penalised_time == 0.5
-
-
-@st.composite
-def placements(draw: st.DrawFn, max_nodes: int = 7) -> Placement:
-    graph = draw(graphs(max_nodes, huge_ratio=False).filter(lambda graph: graph.work.sum() > 0))
-    k = draw(st.integers(1, 4))
-    instance = PlacementInstance(
-        graph,
-        k,
-        draw(st.sampled_from([1.0, 0.5, 3.0, math.inf])),
-        draw(st.sampled_from([math.inf, 1.0, 9.0])),
-        draw(st.sampled_from([0.0, 0.5])),
-        draw(st.sampled_from([0.0, 0.5])),
-        draw(st.booleans()),
-    )
-    return Placement(instance, draw(st.lists(st.integers(0, k - 1), min_size=graph.n, max_size=graph.n)))
 
 
 @settings(max_examples=60)
