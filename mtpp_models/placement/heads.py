@@ -90,7 +90,8 @@ def _edges(instance: PlacementInstance) -> tuple[IntArray, FloatArray]:
     graph = instance.graph
     pairs, first = np.unique(graph.edges, axis=0, return_inverse=True)
     time = instance.tensor_time[graph.edge_tensor] + instance.transfer_gap
-    return pairs.T, np.bincount(first.ravel(), time, len(pairs)) - instance.transfer_gap
+    total: FloatArray = np.bincount(first.ravel(), time, len(pairs)).astype(np.float64)
+    return pairs.T, total - instance.transfer_gap
 
 
 @compiled
