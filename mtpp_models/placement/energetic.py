@@ -20,7 +20,7 @@ from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from mtpp_models.placement.heads import ROUNDING, Heads
 
-__all__ = ["ENERGETIC", "energetic_bound"]
+__all__ = ["ENERGETIC", "energetic_bound", "energetic_excess"]
 
 ENERGETIC = "energetic"
 
@@ -44,13 +44,11 @@ def energetic_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadli
         Halving ends there.
     """
     low, high, best = least.value, ceiling, least
-    if len(heads.work) > _MOST_NODES or heads.capacity < heads.instance.devices:
-        return best
     for _ in range(_HALVINGS):
         if deadline.passed or not low < high * (1 - ROUNDING):
             break
         time = (low + high) / 2
-        excess, begin, end = _most_excess(heads.head, heads.tail, heads.work, time, heads.capacity)
+        excess, begin, end = energetic_excess(heads, time)
         if excess > ROUNDING * time:
             low = time
             interval = {"horizon": time, "interval": [begin, end]}
@@ -58,6 +56,16 @@ def energetic_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadli
         else:
             high = time
     return best
+
+
+def energetic_excess(heads: Heads, time: float) -> tuple[float, float, float]:
+    """By how much nodes must do more in some interval than the devices can, and the interval; 0 if none is found.
+
+    None is sought where devices differ or nodes are many.
+    """
+    if len(heads.work) > _MOST_NODES or heads.capacity < heads.instance.devices:
+        return 0.0, 0.0, 0.0
+    return _most_excess(heads.head, heads.tail, heads.work, time, heads.capacity)
 
 
 @compiled

@@ -26,6 +26,7 @@ of S has one. After v the last one of S need not, but v has one if it has work.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["HEADS", "Heads", "heads_bound", "heads_of"]
+__all__ = ["HEADS", "ROUNDING", "Heads", "Passes", "Way", "heads_bound", "heads_of", "pass_over"]
 
 HEADS = "heads"
 
@@ -70,16 +71,47 @@ def heads_of(instance: PlacementInstance) -> Heads:
 
     Works count at the fastest device, transfers over the fastest link.
     """
-    graph, work, capacity = instance.graph, instance.graph.work, float(instance.devices)
-    rest = np.where(work > 0, float(instance.node_gap), 0.0)
-    order = graph.topological_order
-    edges, time = _edges(instance)
-    found = []
-    for (u, v), places, lost in ((edges, order, 0.0), (edges[::-1], order[::-1], float(instance.node_gap))):
-        start, by_reader = compressed_rows(v, np.arange(len(v)), graph.n)
-        found.append(_heads(work, rest, lost, places, start, u[by_reader], time[by_reader], capacity))
-    head, tail = (values * (1 - ROUNDING) for values in found)
-    return Heads(instance=instance, work=work, head=head, tail=tail, capacity=capacity)
+    n, passes = instance.graph.n, Passes.of(instance)
+    head, tail, apart = np.zeros(n), np.zeros(n), np.arange(n)
+    for way, found in zip((passes.forward, passes.backward), (head, tail), strict=True):
+        pass_over(passes, way, found, np.zeros(n), apart, np.inf)
+    head, tail = head * (1 - ROUNDING), tail * (1 - ROUNDING)
+    return Heads(instance=instance, work=passes.work, head=head, tail=tail, capacity=passes.capacity)
+
+
+class Way(NamedTuple):
+    """A direction of time: edges as they are, or reversed."""
+
+    order: IntArray  # (n,) nodes in their order
+    start: IntArray  # (n + 1,) the nodes before v are ``before[start[v]:start[v + 1]]``
+    before: IntArray
+    time: FloatArray  # so much later v has what it reads from each of them, if on another device
+    lost: float  # the rest that the last node before v on its device need not take
+    between: FloatArray  # (n, n) P, by v and u
+    apart: FloatArray  # (n, n) L, by v and u
+
+
+class Passes(NamedTuple):
+    """What passes over the nodes need, in both directions."""
+
+    work: FloatArray  # (n,) least time of each node
+    rest: FloatArray  # (n,) how long a device rests after it
+    capacity: float
+    forward: Way
+    backward: Way
+
+    @classmethod
+    def of(cls, instance: PlacementInstance) -> Passes:
+        """Those of a question."""
+        n, gap, order = instance.graph.n, float(instance.node_gap), instance.graph.topological_order
+        edges, time = _edges(instance)
+        ways = []
+        for (u, v), places, lost in ((edges, order, 0.0), (edges[::-1], order[::-1].copy(), gap)):
+            start, by_reader = compressed_rows(v, np.arange(len(v)), n)
+            tables = np.full((n, n), -np.inf), np.full((n, n), -np.inf)
+            ways.append(Way(places, start, u[by_reader], time[by_reader], lost, *tables))
+        work = instance.graph.work
+        return cls(work, np.where(work > 0, gap, 0.0), float(instance.devices), *ways)
 
 
 def _edges(instance: PlacementInstance) -> tuple[IntArray, FloatArray]:
@@ -95,45 +127,49 @@ def _edges(instance: PlacementInstance) -> tuple[IntArray, FloatArray]:
 
 
 @compiled
-def _heads(
-    work: FloatArray,
-    rest: FloatArray,
-    lost: float,
-    order: IntArray,
-    start: IntArray,
-    before: IntArray,
-    time: FloatArray,
-    capacity: float,
-) -> FloatArray:
-    """Heads along an order of the nodes; `lost` is the rest that the last node does not take.
+def pass_over(
+    passes: Passes, way: Way, head: FloatArray, tail: FloatArray, device: IntArray, horizon: float
+) -> int:
+    """Raise heads along one direction, where nodes with equal `device` are on one device, and a step takes `horizon`.
 
-    The nodes before v are ``before[start[v]:start[v + 1]]``, and `time` later v has their tensors on another device.
+    `tail` is what heads are in the other direction. Nodes that would take longer than the horizon on two devices get
+    equal numbers. Returns how many did, or -1 if no step is that short.
     """
-    n = len(work)
-    head = np.zeros(n)
-    between, apart = np.full((n, n), -np.inf), np.full((n, n), -np.inf)  # P and L, by v and u
-    latest = np.empty(n)
-    for i in range(n):
-        v = order[i]
-        for a in range(start[v], start[v + 1]):
-            p, sends = before[a], time[a]
-            for j in range(i):
-                u = order[j]
+    work, rest, between, apart = passes.work, passes.rest, way.between, way.apart
+    latest, joined = np.empty(len(work)), 0
+    for i in range(len(work)):
+        v = way.order[i]
+        earlier = way.order[:i]
+        for a in range(way.start[v], way.start[v + 1]):
+            p, sends = way.before[a], way.time[a]
+            head[v] = max(head[v], head[p] + work[p])
+            if device[p] == device[v]:
+                sends = np.inf
+            for u in earlier:
                 ended = between[p, u] + work[p]
                 between[v, u] = max(between[v, u], ended)
-                apart[v, u] = max(apart[v, u], min(apart[p, u] + work[p], ended + sends))
-            head[v] = max(head[v], head[p] + work[p])
-        ancestors = order[:i][between[v, order[:i]] >= 0.0]
+                if ended >= 0.0:
+                    apart[v, u] = max(apart[v, u], min(apart[p, u] + work[p], ended + sends))
+        ancestors = earlier[between[v, earlier] >= 0.0]
         ancestors = ancestors[np.argsort(head[ancestors])]
         total = 0.0
         for u in ancestors[::-1]:
             total += work[u]
-            head[v] = max(head[v], head[u] + total / capacity)
+            head[v] = max(head[v], head[u] + total / passes.capacity)
+            if device[u] == device[v]:
+                apart[v, u] = np.inf
             latest[u] = head[u] + work[u] + apart[v, u]
-        correction = rest[v] - lost if lost > 0.0 else 0.0
+        correction = rest[v] - way.lost if way.lost > 0.0 else 0.0
         head[v] = max(head[v], _split(ancestors, head, work + rest, latest, correction))
         between[v, v], apart[v, v] = -work[v], np.inf
-    return head
+        through = work[v] + tail[v]
+        if head[v] + through > horizon:
+            return -1
+        for u in ancestors:
+            if latest[u] + through > horizon and device[u] != device[v]:
+                device[device == device[u]] = device[v]
+                joined += 1
+    return joined
 
 
 @compiled

@@ -1,0 +1,203 @@
+"""A question of placement with an order, in multiples of a known step time, as models want it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from instances.placement.ordered import Move, OrderedPlacement
+from instances.placement.problem import PlacementInstance
+from mtpp_models.placement.heads import Heads
+
+__all__ = ["ScaledPlacement", "Transfer"]
+
+# Digits of a time that a solver means.
+_DIGITS = 6
+
+
+class Transfer(NamedTuple):
+    """A tensor on its way to a device, or with `broadcast` to all that read it; its number among the transfers."""
+
+    tensor: int
+    targets: tuple[int, ...]  # those that it may serve
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledPlacement:
+    """What models of placements with an order know; times are multiples of `unit`, the step time of `start`."""
+
+    start: OrderedPlacement
+    heads: Heads
+
+    @property
+    def instance(self) -> PlacementInstance:
+        """The question."""
+        return self.start.instance
+
+    @property
+    def unit(self) -> float:
+        """Step time of the start, in the time unit of the work."""
+        return self.start.step_time
+
+    @property
+    def V(self) -> range:
+        """The nodes."""
+        return range(self.instance.graph.n)
+
+    @property
+    def D(self) -> range:
+        """The devices."""
+        return range(self.instance.devices)
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """Readers of each tensor."""
+        tensors = self.instance.graph.tensors
+        return [part.tolist() for part in np.split(tensors.consumers, tensors.start[1:-1])] if len(tensors.bytes) else []
+
+    @cached_property
+    def producer(self) -> list[int]:
+        """Producer of each tensor."""
+        return self.instance.graph.tensors.producer.tolist()
+
+    @cached_property
+    def transfers(self) -> list[Transfer]:
+        """All that there may be."""
+        if len(self.D) == 1:
+            return []
+        groups = [tuple(self.D)] if self.instance.broadcast else [(d,) for d in self.D]
+        return [Transfer(t, group) for t, readers in enumerate(self.readers) if readers for group in groups]
+
+    @cached_property
+    def edges(self) -> list[tuple[int, int]]:
+        """Pairs of a node and one that reads from it."""
+        return sorted(set(map(tuple, self.instance.graph.edges.tolist())))
+
+    @cached_property
+    def is_before(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+        """(n, n) whether a path leads from one node to another."""
+        n = len(self.V)
+        reached = np.zeros((n, n), dtype=np.bool_)
+        start, after = self.instance.graph.successors
+        for u in self.instance.graph.topological_order[::-1].tolist():
+            for v in after[start[u] : start[u + 1]].tolist():
+                reached[u] |= reached[v]
+                reached[u, v] = True
+        return reached
+
+    @cached_property
+    def loose_pairs(self) -> list[tuple[int, int]]:
+        """Pairs of nodes that may run in either order."""
+        return [(u, v) for u, v in combinations(self.V, 2) if not self.is_before[u, v] and not self.is_before[v, u]]
+
+    @cached_property
+    def windows(self) -> list[tuple[float, float]]:
+        """For each head a, the tail b of the window with the best bound, in multiples of the unit."""
+        best: dict[float, tuple[float, float]] = {}
+        head, tail, least = (x / self.unit for x in (self.heads.head, self.heads.tail, self.heads.work))
+        for a in np.unique(head).tolist():
+            for b in np.unique(tail[head >= a]).tolist():
+                value = a + b + float(least[(head >= a) & (tail >= b)].sum()) / self.heads.capacity
+                best[a] = max(best.get(a, (0.0, 0.0)), (value, b))
+        return [(a, b) for a, (_, b) in best.items()]
+
+    @cached_property
+    def has_equal_devices(self) -> bool:
+        """Whether devices and links can trade places."""
+        one = self.instance
+        works = all(one.node_time(v, d) == one.node_time(v, 0) for v in self.V for d in self.D)
+        links = {(h, d) for h in self.D for d in self.D if h != d}
+        return works and all(
+            len({one.transfer_time(t, h, (d,)) for h, d in links}) <= 1 for t in range(len(self.producer))
+        )
+
+    @cached_property
+    def first_end(self) -> float:
+        """No node ends earlier that others read from."""
+        return min((self.head(u) + float(self.heads.work[u]) / self.unit for u, _ in self.edges), default=0.0)
+
+    @cached_property
+    def last_start(self) -> float:
+        """What is left at least when a node starts that reads from another."""
+        return min((self.tail(v) + float(self.heads.work[v]) / self.unit for _, v in self.edges), default=0.0)
+
+    def shortest(self, transfer: Transfer, h: int) -> float:
+        """Least time of a transfer out of device h."""
+        return min((self.time(transfer.tensor, h, d) for d in transfer.targets if d != h), default=0.0)
+
+    def longest(self, transfer: Transfer) -> float:
+        """Most time of a transfer."""
+        return max(self.time(transfer.tensor, h, d) for h in self.D for d in transfer.targets if d != h)
+
+    def work(self, v: int, d: int) -> float:
+        """Time of node v on device d."""
+        return self.instance.node_time(v, d) / self.unit
+
+    def rest(self, v: int) -> float:
+        """How long a device rests after node v."""
+        return float(self.instance.node_gap) / self.unit if self.instance.graph.work[v] > 0 else 0.0
+
+    @property
+    def bus_rest(self) -> float:
+        """How long a bus rests after a transfer."""
+        return float(self.instance.transfer_gap) / self.unit
+
+    def time(self, t: int, h: int, d: int) -> float:
+        """Time of a transfer of tensor t out of device h to device d."""
+        return self.instance.transfer_time(t, h, (d,)) / self.unit
+
+    def head(self, v: int) -> float:
+        """When node v can start."""
+        return float(self.heads.head[v]) / self.unit
+
+    def tail(self, v: int) -> float:
+        """What is left at the end of node v."""
+        return float(self.heads.tail[v]) / self.unit
+
+    def placement(
+        self, device: Mapping[int, int], starts: Mapping[int, float], sent: Mapping[Transfer, float]
+    ) -> OrderedPlacement:
+        """Read devices and sequences off times that may be rounded, and that ties leave open.
+
+        Of all nodes and transfers that need nothing more, the one with the least time comes next, among equals the one
+        that takes less.
+        """
+        places, producer = [device[v] for v in self.V], self.producer
+        when = {v: (round(starts[v], _DIGITS), self.work(v, places[v])) for v in self.V}
+        moves: dict[tuple[int, Move], tuple[float, float]] = {}
+        carrier: dict[tuple[int, int], tuple[int, Move]] = {}
+        for transfer, time in sent.items():
+            t, home = transfer.tensor, places[producer[transfer.tensor]]
+            served = sorted({places[v] for v in self.readers[t]} & set(transfer.targets) - {home})
+            if served:
+                move = (home, (t, *served))
+                takes = self.instance.transfer_time(t, home, served) / self.unit
+                moves[move] = round(time, _DIGITS), takes
+                carrier |= {(t, d): move for d in served}
+        needs: dict[object, list[object]] = {v: [] for v in self.V}
+        needs |= {move: [producer[move[1][0]]] for move in moves}
+        for t, readers in enumerate(self.readers):
+            for v in readers:
+                needs[v].append(carrier.get((t, places[v]), producer[t]))
+        order = _by_time(needs, {**when, **moves})
+        nodes = [[v for v in order if isinstance(v, int) and places[v] == d] for d in self.D]
+        buses = [[move[1] for move in order if isinstance(move, tuple) and move[0] == d] for d in self.D]
+        return OrderedPlacement(self.instance, places, nodes, buses)
+
+
+def _by_time(needs: Mapping[object, list[object]], time: Mapping[object, tuple[float, float]]) -> list[object]:
+    """A possible order, by time where that is one."""
+    missing, order = {what: set(of) for what, of in needs.items()}, list[object]()
+    while missing:
+        ready: Iterable[object] = (what for what, of in missing.items() if not of)
+        chosen = min(ready, key=lambda what: time[what])
+        del missing[chosen]
+        for of in missing.values():
+            of.discard(chosen)
+        order.append(chosen)
+    return order
