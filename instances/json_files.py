@@ -20,6 +20,7 @@ __all__ = [
     "CERTIFICATE_FORMAT",
     "CHAIN_FORMAT",
     "CLUSTER_FORMAT",
+    "DEVICES_FORMAT",
     "GRAPH_FORMAT",
     "LARGEST_TEXT",
     "PARTITION_FORMAT",
@@ -38,6 +39,7 @@ __all__ = [
 CERTIFICATE_FORMAT = "mtpp-certificate/1"
 CHAIN_FORMAT = "mtpp-chain/1"
 CLUSTER_FORMAT = "mtpp-cluster/1"
+DEVICES_FORMAT = "mtpp-devices/1"
 GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
@@ -50,6 +52,7 @@ _CONTENTS = {
     PARTITION_FORMAT: "a partition",
     CHAIN_FORMAT: "a chain",
     CLUSTER_FORMAT: "a cluster",
+    DEVICES_FORMAT: "devices",
     PLAN_FORMAT: "a plan",
     PLACEMENT_FORMAT: "a placement",
 }

@@ -1,6 +1,6 @@
 """HEFT: nodes by their distance from the end, each where it ends first (Topcuoglu, Hariri, Wu, 2002).
 
-Equal devices, and transfers that queue on the bus out of each device, as in the simulator. A source without work,
+Transfers queue on the bus out of each device, as in the simulator. A source without work,
 such as weights, goes where its first reader goes. The original inserts nodes into gaps; here a device takes
 nodes in the order in which they are placed, as its queue does.
 """
@@ -30,7 +30,7 @@ def upward_rank(instance: PlacementInstance) -> FloatArray:
     graph = instance.graph
     start, successor = graph.successors
     move = instance.tensor_time[graph.edge_tensor] * (1 - 1 / instance.devices)
-    rank = graph.work.copy()
+    rank = graph.work / instance.speeds.mean()
     for u in graph.topological_order[::-1]:
         edges = slice(start[u], start[u + 1])
         rank[u] += (move[edges] + rank[successor[edges]]).max(initial=0.0)
@@ -51,9 +51,9 @@ class _Schedule:
         self.instance = instance
         self.producer, self.inputs = graph.tensors.producer.tolist(), [rows.tolist() for rows in graph.inputs]
         self.outputs = graph.output_start.tolist()
-        self.time, self.work = instance.tensor_time.tolist(), graph.work.tolist()
+        self.work = graph.work.tolist()
         self.device: list[int | None] = [None] * graph.n
-        self.arrival: list[dict[int, float]] = [{} for _ in self.time]  # of each tensor, by device
+        self.arrival: list[dict[int, float]] = [{} for _ in self.producer]  # of each tensor, by device
         self.device_free, self.bus_free = [0.0] * k, [0.0] * k
 
     def placement(self) -> Placement:
@@ -70,7 +70,7 @@ class _Schedule:
         """When v would end on device d."""
         bus_free = list(self.bus_free)
         ready = max((self._receive(t, d, bus_free) for t in self._reads(v)), default=0.0)
-        return max(ready, self.device_free[d]) + self.work[v]
+        return max(ready, self.device_free[d]) + self.instance.node_time(v, d)
 
     def _receive(self, t: int, d: int, bus_free: list[float]) -> float:
         """When tensor t is on device d; a transfer that this needs moves `bus_free`."""
@@ -79,7 +79,7 @@ class _Schedule:
             return 0.0
         if d in self.arrival[t]:
             return self.arrival[t][d]
-        end = max(bus_free[home], self.arrival[t][home]) + self.time[t]
+        end = max(bus_free[home], self.arrival[t][home]) + self.instance.transfer_time(t, home, (d,))
         bus_free[home] = end + self.instance.transfer_gap
         return end
 

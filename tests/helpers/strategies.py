@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from subset_oracle import Case
 
 from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
+from instances.placement.devices import UnequalDevices
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
@@ -137,17 +138,23 @@ def compositions(draw: st.DrawFn, k: int) -> list[int]:
 
 
 @st.composite
-def placements(draw: st.DrawFn, max_nodes: int = 7) -> Placement:
-    """A placement of a small graph, with gaps, broadcasts, ties and zeros."""
+def placements(draw: st.DrawFn, max_nodes: int = 7, unequal: bool = True) -> Placement:
+    """A placement of a small graph, with gaps, broadcasts, ties, zeros and, with `unequal`, unequal devices."""
     graph = draw(graphs(max_nodes, huge_ratio=False).filter(lambda graph: graph.work.sum() > 0))
-    k = draw(st.integers(1, 4))
+    k, rates, memories = draw(st.integers(1, 4)), [1.0, 0.5, 3.0, math.inf], [math.inf, 1.0, 9.0]
+    devices = None
+    if unequal and draw(st.booleans()):
+        columns = ([0.5, 1.0, 3.0], memories, *[rates] * k)
+        speeds, memory, *rows = (draw(st.tuples(*[st.sampled_from(column)] * k)) for column in columns)
+        devices = UnequalDevices(speeds, memory, rows)
     instance = PlacementInstance(
         graph,
         k,
-        draw(st.sampled_from([1.0, 0.5, 3.0, math.inf])),
-        draw(st.sampled_from([math.inf, 1.0, 9.0])),
+        draw(st.sampled_from(rates)),
+        draw(st.sampled_from(memories)),
         draw(st.sampled_from([0.0, 0.5])),
         draw(st.sampled_from([0.0, 0.5])),
         draw(st.booleans()),
+        devices,
     )
     return Placement(instance, draw(st.lists(st.integers(0, k - 1), min_size=graph.n, max_size=graph.n)))

@@ -90,8 +90,8 @@ FAULTS = {
     ),
     "bus of a placement": Fault(
         "instances/placement/timeline.py",
-        "end = self.now + float(self.instance.tensor_time[t])",
-        "end = self.now + 0.9 * float(self.instance.tensor_time[t])",
+        "end = self.now + self.instance.transfer_time(t, source, targets)",
+        "end = self.now + 0.9 * self.instance.transfer_time(t, source, targets)",
         ("by hand",),
         script=USE_PLACEMENT,
     ),

@@ -105,7 +105,7 @@ def test_any_order_is_refused_or_keeps_the_definition(placement: Placement, rand
             inputs = read[first[v] : first[v + 1]].tolist()
             arrivals = [arrival.get((t, d), timeline.end[producer[t]]) for t in inputs]
             assert timeline.start[v] == max([free, *arrivals])
-            work = instance.graph.work[v]
+            work = instance.node_time(v, d)
             assert timeline.end[v] == timeline.start[v] + work
             free = timeline.end[v] + (instance.node_gap if work > 0 else 0)
     for d, bus in enumerate(ordered.bus_order):
