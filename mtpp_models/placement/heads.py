@@ -69,7 +69,7 @@ def heads_bound(heads: Heads) -> Bound:
 def heads_of(instance: PlacementInstance) -> Heads:
     """Heads and tails of all nodes; they take memory for two numbers a pair of nodes.
 
-    Works count at the fastest device, transfers over the fastest link.
+    Works count at the fastest device, transfers over the fastest link, and all devices as much as their speeds.
     """
     n, passes = instance.graph.n, Passes.of(instance)
     head, tail, apart = np.zeros(n), np.zeros(n), np.arange(n)
@@ -110,8 +110,9 @@ class Passes(NamedTuple):
             start, by_reader = compressed_rows(v, np.arange(len(v)), n)
             tables = np.full((n, n), -np.inf), np.full((n, n), -np.inf)
             ways.append(Way(places, start, u[by_reader], time[by_reader], lost, *tables))
-        work = instance.graph.work
-        return cls(work, np.where(work > 0, gap, 0.0), float(instance.devices), *ways)
+        fastest = instance.speeds.max()
+        work = instance.graph.work / fastest
+        return cls(work, np.where(work > 0, gap, 0.0), float(instance.speeds.sum() / fastest), *ways)
 
 
 def _edges(instance: PlacementInstance) -> tuple[IntArray, FloatArray]:

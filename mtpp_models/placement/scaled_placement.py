@@ -106,15 +106,10 @@ class ScaledPlacement:
                 best[a] = max(best.get(a, (0.0, 0.0)), (value, b))
         return [(a, b) for a, (_, b) in best.items()]
 
-    @cached_property
+    @property
     def has_equal_devices(self) -> bool:
         """Whether devices and links can trade places."""
-        one = self.instance
-        works = all(one.node_time(v, d) == one.node_time(v, 0) for v in self.V for d in self.D)
-        links = {(h, d) for h in self.D for d in self.D if h != d}
-        return works and all(
-            len({one.transfer_time(t, h, (d,)) for h, d in links}) <= 1 for t in range(len(self.producer))
-        )
+        return self.instance.unequal is None
 
     @cached_property
     def first_end(self) -> float:

@@ -6,7 +6,8 @@ work W, and capacity for k devices,
 .. math:: T \ge \max_{a, b} \; a + b + W(a, b) / k.
 
 Where devices rest for g after each of the c nodes with work among them, all but the last of a device do, so that W may
-also be :math:`W + g (c - k)`.
+also be :math:`W + g (c - k)`. Unequal devices count as much as their speeds over that of the fastest, and a rest costs
+the work of the slowest.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ WINDOWS = "windows"
 def window_bound(heads: Heads) -> Bound:
     """The best window over all heads and tails."""
     instance = heads.instance
-    rest = np.where(heads.work > 0, float(instance.node_gap), 0.0)
-    lost = instance.devices * float(instance.node_gap)
+    slowest = float(instance.speeds.min() / instance.speeds.max())
+    rest = np.where(heads.work > 0, float(instance.node_gap) * slowest, 0.0)
+    lost = heads.capacity * float(instance.node_gap)
     found = [
         _best_window(heads.head, heads.tail, takes, less, heads.capacity)
         for takes, less in ((heads.work, 0.0), (heads.work + rest, lost))[: 2 if lost else 1]

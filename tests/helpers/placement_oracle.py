@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from instances import ComputationGraph
+from instances.placement.devices import UnequalDevices
 from instances.placement.problem import PlacementInstance
 
 #: A node, as (device, node), or a transfer, as (source, tensor, targets).
@@ -91,16 +92,20 @@ class _Search:
             )
 
     def _takes(self, operation: Operation, start: float) -> tuple[float, float]:
-        instance = self.instance
+        instance, unequal = self.instance, self.instance.unequal
         if len(operation) == 2:
             work = float(instance.graph.work[operation[1]])
-            return start + work, start + work + (instance.node_gap if work > 0 else 0.0)
-        end = start + float(instance.graph.tensors.bytes[operation[1]]) / instance.bandwidth
+            end = start + (work if unequal is None else work / unequal.speeds[operation[0]])
+            return end, end + (instance.node_gap if work > 0 else 0.0)
+        size, rate = float(instance.graph.tensors.bytes[operation[1]]), instance.bandwidth
+        if unequal is not None:
+            rate = min(unequal.rates[operation[0]][target] for target in operation[2])
+        end = start + size / rate
         return end, end + instance.transfer_gap
 
 
 def random_question(rng: np.random.Generator, most_nodes: int = 5) -> PlacementInstance:
-    """A tiny question: ties, zeros, several outputs, gaps, broadcast."""
+    """A tiny question: ties, zeros, several outputs, gaps, broadcast, unequal devices."""
     n, k = int(rng.integers(1, most_nodes + 1)), int(rng.integers(1, 4))
     k = min(k, 2) if n > 4 else k
     zeros = rng.choice([0.0, 0.4])
@@ -123,4 +128,9 @@ def random_question(rng: np.random.Generator, most_nodes: int = 5) -> PlacementI
     work[int(rng.integers(n))] += 1.0
     question = PlacementInstance(ComputationGraph.from_edges(edges, work, outputs), k, float(rng.choice([0.5, 1, 3])))
     gaps = [float(rng.choice([0.0, 0.0, 0.5, 2.0])) for _ in range(2)]
-    return replace(question, node_gap=gaps[0], transfer_gap=gaps[1], broadcast=bool(rng.random() < 0.3))
+    unequal = None
+    if rng.random() < 0.3:
+        speeds, rates = rng.choice([0.5, 0.9, 1.0, 2.0], k), rng.choice([0.5, 1.0, 3.0, math.inf], (k, k))
+        unequal = UnequalDevices(speeds.tolist(), [math.inf] * k, rates.tolist())
+    broadcast = bool(rng.random() < 0.3)
+    return replace(question, node_gap=gaps[0], transfer_gap=gaps[1], broadcast=broadcast, unequal=unequal)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,10 +14,12 @@ from strategies import placements
 
 from instances import Bound, ComputationGraph
 from instances.deadline import Deadline
+from instances.placement.devices import UnequalDevices
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from mtpp_models.placement.colocation import colocation_bound, share_devices
 from mtpp_models.placement.energetic import energetic_bound
 from mtpp_models.placement.heads import heads_bound, heads_of
 from mtpp_models.placement.windows import window_bound
@@ -24,7 +29,8 @@ def all_bounds(instance: PlacementInstance, ceiling: float) -> list[Bound]:
     heads = heads_of(instance)
     found = [heads_bound(heads), window_bound(heads)]
     least = max(found, key=lambda bound: bound.value)
-    return [*found, energetic_bound(heads, least, ceiling, Deadline())]
+    found.append(energetic_bound(heads, least, ceiling, Deadline()))
+    return [*found, colocation_bound(heads, found[-1], ceiling, Deadline())]
 
 
 @settings(max_examples=60)
@@ -110,3 +116,33 @@ def test_energetic_reasoning_sees_more() -> None:
     bounds = [bound.value / instance.total_work for bound in all_bounds(instance, instance.total_work)]
     assert bounds[0] < bounds[1] + 1e-9 < 0.32
     assert bounds[2] == pytest.approx(0.341, abs=2e-4)
+
+
+def test_nodes_that_must_share_a_device_run_one_after_the_other() -> None:
+    """Nodes 1 to 4 read 9 bytes from node 0, and node 5 from them: in less than 12, all are on one device."""
+    edges = [*((0, v) for v in range(1, 5)), *((v, 5) for v in range(1, 5))]
+    instance = question(edges, [1, 2, 2, 2, 2, 1], [9, 9, 9, 9, 9, 0], k=4)
+    shared = share_devices(heads_of(instance), 10.0, Deadline())
+    assert shared is not None
+    assert len(set(shared.device.tolist())) == 1
+    assert share_devices(heads_of(instance), 9.99, Deadline()) is None
+
+
+def test_the_energetic_bound_is_for_equal_devices_alone() -> None:
+    """Speeds 1 and 0.9 do works 10 and 9 in 10; as if devices were equal, an interval would refute that."""
+    graph = ComputationGraph.from_edges([], [10, 9])
+    unequal = UnequalDevices([1, 0.9], [math.inf] * 2, [[1, 1], [1, 1]])
+    instance = PlacementInstance(graph, devices=2, bandwidth=1, unequal=unequal)
+    assert Placement(instance, [0, 1]).step_time == 10
+    assert [bound.value for bound in all_bounds(instance, 20)] == pytest.approx([10] * 4)
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_nodes_that_share_a_device_do_so_in_the_best_placement(seed: int) -> None:
+    instance = random_question(np.random.default_rng(seed), most_nodes=4)
+    best = best_ordered(instance)
+    shared = share_devices(heads_of(instance), best.time, Deadline())
+    assert shared is not None
+    for u, v in itertools.combinations(range(instance.graph.n), 2):
+        assert shared.device[u] != shared.device[v] or best.device[u] == best.device[v]
