@@ -9,27 +9,30 @@ device, or of transfers on one bus, comes first. No step takes longer than 1, th
     \min\; & T \\
     & T \ge s_v + w_v + q_v, \quad s_v \ge e_v, \quad w_v = \sum_d w_{vd} x_{vd}   & \forall v                 (1) \\
     & \sum_d x_{vd} = 1                                                        & \forall v                     (2) \\
-    & s_v \ge s_u + w_u                                                        & \forall (u, v) \in E          (3) \\
+    & s_v \ge s_u + w_u + P_{uv} + (L_{uv} - P_{uv}) (x_{vd} - x_{ud})         & \forall u, v, d               (3) \\
     & y_{ch} \ge x_{uh} + x_{vd} - 1                                           & \forall c, h \ne d, v         (4) \\
-    & p_c \ge c_{thd} (x_{uh} + x_{vd} - 1), \quad a_c \ge s_u + w_u           & \forall c, h \ne d, v         (5) \\
-    & s_v \ge a_c + p_c - (1 - x_{vd} + x_{ud})                                & \forall c, d, v               (6) \\
+    & p_c \ge c_{thd} (x_{uh} + x_{vd} - 1), \quad p_c \ge \min_h c_{thd} (x_{vd} - x_{ud}) & \forall c, h, d, v (5) \\
+    & a_c \ge s_u + w_u, \quad s_v \ge a_c + p_c - M (1 - x_{vd} + x_{ud})     & \forall c, d, v               (6) \\
     & m_{uv} \ge x_{ud} + x_{vd} - 1                                           & \forall u, v, d               (7) \\
-    & s_v \ge s_u + w_u + g_u - (1 + g_u)(2 - o_{uv} - m_{uv})                 & \forall u, v                  (8) \\
-    & s_u \ge s_v + w_v + g_v - (1 + g_v)(1 + o_{uv} - m_{uv})                 & \forall u, v                  (9) \\
+    & s_v \ge s_u + w_u + g_u - M (2 - o_{uv} - m_{uv})                        & \forall u, v                  (8) \\
+    & s_u \ge s_v + w_v + g_v - M (1 + o_{uv} - m_{uv})                        & \forall u, v                  (9) \\
     & m_{cc'} \ge y_{ch} + y_{c'h} - 1                                         & \forall c, c', h             (10) \\
-    & a_{c'} \ge a_c + p_c + g - (1 + g)(2 - o_{cc'} - m_{cc'})                & \forall c, c'                (11) \\
-    & a_c \ge a_{c'} + p_{c'} + g - (1 + g)(1 + o_{cc'} - m_{cc'})             & \forall c, c'                (12) \\
+    & a_{c'} \ge a_c + p_c + g - M (2 - o_{cc'} - m_{cc'})                     & \forall c, c'                (11) \\
+    & a_c \ge a_{c'} + p_{c'} + g - M (1 + o_{cc'} - m_{cc'})                  & \forall c, c'                (12) \\
     & T \ge a + b + \sum_{e_v \ge a, q_v \ge b} w_{vd} x_{vd}                  & \forall d, (a, b)            (13) \\
-    & T \ge a + b + \sum_c \min_d c_{thd} y_{ch}                              & \forall h                    (14)
+    & T \ge a + b + \sum_c \min_d c_{thd} y_{ch}                               & \forall h                    (14) \\
+    & x_{ud} = x_{vd}                                                          & \forall d, u, v \in S        (15)
 
-In (14), a is the least end of a node, and b the least that is left when a node starts. Pairs of nodes with a path between them have a given order, and (8) only where devices rest. Where devices are equal,
-the heaviest node is on the first one. e and q are heads and tails of `mtpp_models.placement.heads`. Memory does not
-count: the optimum is a bound with any memory.
+(3) holds for all u before v; for edges it says that a node reads what is complete. In (14), a is the least start of a
+transfer, and b the least that is left at the end of one. M is what the two sides can differ by in a step of time 1. e,
+q, P and L are those of `mtpp_models.placement.heads`, and the sets S share a device in all steps that short, as
+`mtpp_models.placement.colocation` shows. Pairs of nodes with a path between them have a given order. Where devices are
+equal, those of heavy nodes come first. Memory does not count: the optimum is a bound with any memory.
 """
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
@@ -44,11 +47,10 @@ _HALF = 0.5
 
 
 def exact(data: ScaledPlacement) -> pyo.ConcreteModel:
-    """Build the model: (1) to (14)."""
+    """Build the model: (1) to (15)."""
     m = pyo.ConcreteModel("place-exact")
     m.V = pyo.Set(initialize=list(data.V), doc="nodes v")
     m.D = pyo.Set(initialize=list(data.D), doc="devices d, h")
-    m.E = pyo.Set(initialize=data.edges, dimen=2, doc="edges (u, v)")
     m.C = pyo.RangeSet(0, len(data.transfers) - 1, doc="transfers c")
     m.x = pyo.Var(m.V, m.D, domain=pyo.Binary, doc="node v is on device d")
     m.y = pyo.Var(m.C, m.D, bounds=(0, 1), doc="transfer c leaves device h")
@@ -66,6 +68,11 @@ def exact(data: ScaledPlacement) -> pyo.ConcreteModel:
 
 
 def _add_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
+    between = {(u, v): (P, L) for u, v, P, L in data.detours}
+    m.B = pyo.Set(initialize=list(between), dimen=2, doc="nodes u before v")
+    m.E = pyo.Set(initialize=data.edges, dimen=2, doc="edges (u, v)")
+    m.S = pyo.Set(initialize=data.together, dimen=2, doc="nodes (u, v) that share a device")
+
     @m.Expression(m.V, doc="time of node v")
     def w(m: pyo.ConcreteModel, v: int) -> NumericExpression:
         return sum(data.work(v, d) * m.x[v, d] for d in m.D)
@@ -82,14 +89,26 @@ def _add_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     def reads(m: pyo.ConcreteModel, u: int, v: int) -> NumericExpression:
         return m.s[v] >= m.s[u] + m.w[u]
 
-    if data.has_equal_devices:
-        m.x[max(data.V, key=lambda v: data.work(v, 0)), 0].fix(1)
+    @m.Constraint(m.B, m.D, doc="(3) and on another device waits for a transfer on each path")
+    def far(m: pyo.ConcreteModel, u: int, v: int, d: int) -> NumericExpression:
+        P, L = between[u, v]
+        return m.s[v] >= m.s[u] + m.w[u] + P + (L - P) * (m.x[v, d] - m.x[u, d])
+
+    @m.Constraint(m.S, m.D, doc="(15) some share a device")
+    def together(m: pyo.ConcreteModel, u: int, v: int, d: int) -> NumericExpression:
+        return m.x[u, d] == m.x[v, d]
+
+    if data.instance.unequal is None:
+        for (i, v), d in product(enumerate(data.rank), m.D):
+            if d > i:
+                m.x[v, d].fix(0)
 
 
 def _add_transfers(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     reached = [(c, d, v) for c, (t, targets) in enumerate(data.transfers) for d in targets for v in data.readers[t]]
     m.R = pyo.Set(initialize=reached, dimen=3, doc="transfer c brings to device d what v reads")
-    maker = {c: data.producer[transfer.tensor] for c, transfer in enumerate(data.transfers)}
+    maker = {c: data.producer[t] for c, (t, _) in enumerate(data.transfers)}
+    latest = {c: data.last_start(transfer) for c, transfer in enumerate(data.transfers)}
 
     @m.Constraint(m.R, m.D, doc="(4) what is read elsewhere is moved")
     def moved(m: pyo.ConcreteModel, c: int, d: int, v: int, h: int) -> NumericExpression:
@@ -98,15 +117,25 @@ def _add_transfers(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     @m.Constraint(m.R, m.D, doc="(5) for so long")
     def lasts(m: pyo.ConcreteModel, c: int, d: int, v: int, h: int) -> NumericExpression:
         time = 0.0 if h == d else data.time(data.transfers[c].tensor, h, d)
-        return m.p[c] >= min(time, 2.0) * (m.x[maker[c], h] + m.x[v, d] - 1) if time else pyo.Constraint.Skip
+        return m.p[c] >= time * (m.x[maker[c], h] + m.x[v, d] - 1) if time else pyo.Constraint.Skip
 
-    @m.Constraint(m.C, doc="(5) a tensor leaves when it is complete")
+    @m.Constraint(m.R, doc="(5) for so long at least")
+    def lasts_at_least(m: pyo.ConcreteModel, c: int, d: int, v: int) -> NumericExpression:
+        time = min(data.time(data.transfers[c].tensor, h, d) for h in m.D if h != d)
+        return m.p[c] >= time * (m.x[v, d] - m.x[maker[c], d]) if time else pyo.Constraint.Skip
+
+    @m.Constraint(m.C, doc="(6) a tensor leaves when it is complete")
     def leaves(m: pyo.ConcreteModel, c: int) -> NumericExpression:
         return m.a[c] >= m.s[maker[c]] + m.w[maker[c]]
 
     @m.Constraint(m.R, doc="(6) a node waits for what it reads")
     def arrives(m: pyo.ConcreteModel, c: int, d: int, v: int) -> NumericExpression:
-        return m.s[v] >= m.a[c] + m.p[c] - (1 - m.x[v, d] + m.x[maker[c], d])
+        M = max(0.0, latest[c] - data.head(v))
+        return m.s[v] >= m.a[c] + m.p[c] - M * (1 - m.x[v, d] + m.x[maker[c], d])
+
+    @m.Constraint(m.C, doc="(6) and somebody waits for it")
+    def in_time(m: pyo.ConcreteModel, c: int) -> NumericExpression:
+        return m.a[c] + m.p[c] <= latest[c]
 
 
 def _add_order_of_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
@@ -120,20 +149,23 @@ def _add_order_of_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     def meet(m: pyo.ConcreteModel, u: int, v: int, d: int) -> NumericExpression:
         return m.same[u, v] >= m.x[u, d] + m.x[v, d] - 1
 
+    def after(u: int, v: int, unless: NumericExpression) -> NumericExpression:
+        g = data.rest(u)
+        M = max(0.0, 1 - data.tail(u) + g - data.head(v))
+        return m.s[v] >= m.s[u] + m.w[u] + g - M * unless
+
     @m.Constraint(m.P, doc="(8) u runs and rests before v")
     def first(m: pyo.ConcreteModel, u: int, v: int) -> NumericExpression:
-        g, o = data.rest(u), m.o[u, v] if (u, v) in m.pairs else 1
-        return m.s[v] >= m.s[u] + m.w[u] + g - (1 + g) * (2 - o - m.same[u, v])
+        return after(u, v, 2 - (m.o[u, v] if (u, v) in m.pairs else 1) - m.same[u, v])
 
     @m.Constraint(m.pairs, doc="(9) v runs and rests before u")
     def second(m: pyo.ConcreteModel, u: int, v: int) -> NumericExpression:
-        g = data.rest(v)
-        return m.s[u] >= m.s[v] + m.w[v] + g - (1 + g) * (1 + m.o[u, v] - m.same[u, v])
+        return after(v, u, 1 + m.o[u, v] - m.same[u, v])
 
 
 def _add_order_of_transfers(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
-    g = data.bus_rest
-    takes = {c: g > 0 or data.longest(transfer) > 0 for c, transfer in enumerate(data.transfers)}
+    g, transfers = data.bus_rest, data.transfers
+    takes = {c: g > 0 or data.longest(transfer) > 0 for c, transfer in enumerate(transfers)}
     pairs = [(b, c) for b, c in combinations(m.C, 2) if takes[b] or takes[c]]
     m.Q = pyo.Set(initialize=pairs, dimen=2, doc="transfers (b, c)")
     m.o_bus = pyo.Var(m.Q, domain=pyo.Binary, doc="o: transfer b comes first")
@@ -143,13 +175,17 @@ def _add_order_of_transfers(m: pyo.ConcreteModel, data: ScaledPlacement) -> None
     def meet_bus(m: pyo.ConcreteModel, b: int, c: int, h: int) -> NumericExpression:
         return m.same_bus[b, c] >= m.y[b, h] + m.y[c, h] - 1
 
+    def after(b: int, c: int, unless: NumericExpression) -> NumericExpression:
+        M = max(0.0, data.last_start(transfers[b]) + g - data.first_end(transfers[c]))
+        return m.a[c] >= m.a[b] + m.p[b] + g - M * unless
+
     @m.Constraint(m.Q, doc="(11) b moves, and the bus rests, before c")
     def first_moves(m: pyo.ConcreteModel, b: int, c: int) -> NumericExpression:
-        return m.a[c] >= m.a[b] + m.p[b] + g - (1 + g) * (2 - m.o_bus[b, c] - m.same_bus[b, c])
+        return after(b, c, 2 - m.o_bus[b, c] - m.same_bus[b, c])
 
     @m.Constraint(m.Q, doc="(12) c moves, and the bus rests, before b")
     def second_moves(m: pyo.ConcreteModel, b: int, c: int) -> NumericExpression:
-        return m.a[b] >= m.a[c] + m.p[c] + g - (1 + g) * (1 + m.o_bus[b, c] - m.same_bus[b, c])
+        return after(c, b, 1 + m.o_bus[b, c] - m.same_bus[b, c])
 
 
 def _add_windows(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
@@ -160,33 +196,28 @@ def _add_windows(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
         inside = [v for v in m.V if data.head(v) >= a and data.tail(v) >= b]
         return m.T >= a + b + sum(data.work(v, d) * m.x[v, d] for v in inside)
 
-    @m.Constraint(m.D, doc="(14) what a bus does between the first end and the last start")
+    @m.Constraint(m.D, doc="(14) what a bus does between the first start and the last end")
     def bus_window(m: pyo.ConcreteModel, h: int) -> NumericExpression:
         if not data.transfers:
             return pyo.Constraint.Skip
         times = {c: data.shortest(transfer, h) for c, transfer in enumerate(data.transfers)}
-        return m.T >= data.first_end + data.last_start + sum(times[c] * m.y[c, h] for c in m.C)
+        begin = min(data.first_end(transfer) for transfer in data.transfers)
+        left = min(1 - data.last_start(transfer) for transfer in data.transfers)
+        return m.T >= begin + left + sum(times[c] * m.y[c, h] for c in m.C)
 
 
 def start_exact(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
-    """Set the integer variables to those of the start; devices that are equal trade places."""
-    start, timeline = data.start, data.start.timeline
-    place = start.device.tolist()
-    swapped = {}
-    if data.has_equal_devices:
-        heaviest = max(data.V, key=lambda v: data.work(v, 0))
-        swapped = {place[heaviest]: 0, 0: place[heaviest]}
-    for v in m.V:
-        for d in m.D:
-            m.x[v, d].set_value(int(swapped.get(place[v], place[v]) == d))
-    rank = {v: i for i, v in enumerate(timeline.sequence)}
+    """Set the integer variables to those of the start."""
+    timeline = data.start.timeline
+    names = dict(zip(data.start.device.tolist(), data.start_device, strict=True))
+    for v, d in m.x:
+        m.x[v, d].set_value(int(data.start_device[v] == d))
+    place = {v: i for i, v in enumerate(timeline.sequence)}
     for u, v in m.pairs:
-        m.o[u, v].set_value(int(rank[u] < rank[v]))
-    sent = {(x.tensor, d): i for i, x in enumerate(timeline.transfers) for target in x.targets for d in (swapped.get(target, target),)}
-    when = {
-        c: min((sent[t, d] for d in targets if (t, d) in sent), default=len(sent))
-        for c, (t, targets) in enumerate(data.transfers)
-    }
+        m.o[u, v].set_value(int(place[u] < place[v]))
+    sent = {(x.tensor, names[d]): i for i, x in enumerate(timeline.transfers) for d in x.targets}
+    never = len(sent)
+    when = [min(sent.get((t, d), never) for d in targets) for t, targets in data.transfers]
     for b, c in m.Q:
         m.o_bus[b, c].set_value(int(when[b] < when[c]))
 

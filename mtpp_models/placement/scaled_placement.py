@@ -12,6 +12,7 @@ import numpy as np
 
 from instances.placement.ordered import Move, OrderedPlacement
 from instances.placement.problem import PlacementInstance
+from mtpp_models.placement.colocation import Shared
 from mtpp_models.placement.heads import Heads
 
 __all__ = ["ScaledPlacement", "Transfer"]
@@ -32,7 +33,12 @@ class ScaledPlacement:
     """What models of placements with an order know; times are multiples of `unit`, the step time of `start`."""
 
     start: OrderedPlacement
-    heads: Heads
+    shared: Shared  # what holds of all that are no worse than the start
+
+    @property
+    def heads(self) -> Heads:
+        """Heads and tails of what is no worse than the start."""
+        return self.shared.heads
 
     @property
     def instance(self) -> PlacementInstance:
@@ -71,7 +77,9 @@ class ScaledPlacement:
         if len(self.D) == 1:
             return []
         groups = [tuple(self.D)] if self.instance.broadcast else [(d,) for d in self.D]
-        return [Transfer(t, group) for t, readers in enumerate(self.readers) if readers for group in groups]
+        device = self.shared.device
+        read = [t for t, of in enumerate(self.readers) if any(device[v] != device[self.producer[t]] for v in of)]
+        return [Transfer(t, group) for t in read for group in groups]
 
     @cached_property
     def edges(self) -> list[tuple[int, int]]:
@@ -106,20 +114,38 @@ class ScaledPlacement:
                 best[a] = max(best.get(a, (0.0, 0.0)), (value, b))
         return [(a, b) for a, (_, b) in best.items()]
 
-    @property
-    def has_equal_devices(self) -> bool:
-        """Whether devices and links can trade places."""
-        return self.instance.unequal is None
+    @cached_property
+    def together(self) -> list[tuple[int, int]]:
+        """Pairs of nodes that share a device, and hold together all that do."""
+        _, first = np.unique(self.shared.device, return_index=True)
+        anchor = {int(self.shared.device[u]): int(u) for u in first}
+        pairs = ((anchor[int(d)], v) for v, d in enumerate(self.shared.device))
+        return [(u, v) for u, v in pairs if u != v]
 
     @cached_property
-    def first_end(self) -> float:
-        """No node ends earlier that others read from."""
-        return min((self.head(u) + float(self.heads.work[u]) / self.unit for u, _ in self.edges), default=0.0)
+    def detours(self) -> list[tuple[int, int, float, float]]:
+        """Nodes u before v, P and L: what passes between them at least, and what if they are on different devices."""
+        between, apart = (table / self.unit for table in self.shared.passes.forward[-2:])
+        pairs = np.argwhere((between > -np.inf) & (apart > between) & (apart < np.inf)).tolist()
+        return [(u, v, float(between[v, u]), min(float(apart[v, u]), 2.0)) for v, u in pairs]
 
     @cached_property
-    def last_start(self) -> float:
-        """What is left at least when a node starts that reads from another."""
-        return min((self.tail(v) + float(self.heads.work[v]) / self.unit for _, v in self.edges), default=0.0)
+    def rank(self) -> list[int]:
+        """Nodes by falling work of all that share their device: where devices are equal, node i of these is on one of
+        the first i + 1.
+        """
+        total = np.bincount(self.shared.device, self.heads.work, len(self.V))[self.shared.device]
+        return np.lexsort((self.V, self.shared.device, -total)).tolist()
+
+    @cached_property
+    def start_device(self) -> list[int]:
+        """Devices of the start, renamed such that `rank` holds."""
+        place, names = self.start.device.tolist(), dict[int, int]()
+        if self.instance.unequal is not None:
+            return place
+        for v in self.rank:
+            names.setdefault(place[v], len(names))
+        return [names[d] for d in place]
 
     def shortest(self, transfer: Transfer, h: int) -> float:
         """Least time of a transfer out of device h."""
@@ -153,6 +179,19 @@ class ScaledPlacement:
     def tail(self, v: int) -> float:
         """What is left at the end of node v."""
         return float(self.heads.tail[v]) / self.unit
+
+    def least(self, v: int) -> float:
+        """Time of node v on the fastest device."""
+        return float(self.heads.work[v]) / self.unit
+
+    def first_end(self, transfer: Transfer) -> float:
+        """A transfer starts no earlier."""
+        u = self.producer[transfer.tensor]
+        return self.head(u) + self.least(u)
+
+    def last_start(self, transfer: Transfer) -> float:
+        """A transfer that somebody waits for ends no later."""
+        return 1 - min(self.least(v) + self.tail(v) for v in self.readers[transfer.tensor])
 
     def placement(
         self, device: Mapping[int, int], starts: Mapping[int, float], sent: Mapping[Transfer, float]
