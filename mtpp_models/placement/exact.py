@@ -138,12 +138,23 @@ def _add_transfers(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
         return m.a[c] + m.p[c] <= latest[c]
 
 
+def _fix_order(first: pyo.Var, same: pyo.Var, slack: float, slack_reversed: float) -> None:
+    """Two of one device or bus, where some order takes longer than the step."""
+    if slack < 0 and slack_reversed < 0:
+        same.fix(0)
+    elif slack < 0 or slack_reversed < 0:
+        first.fix(int(slack >= 0))
+
+
 def _add_order_of_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     in_order = [(u, v) for u in m.V for v in m.V if data.is_before[u, v] and data.rest(u) > 0]
     m.pairs = pyo.Set(initialize=data.loose_pairs, dimen=2, doc="nodes (u, v) in either order")
     m.P = pyo.Set(initialize=data.loose_pairs + in_order, dimen=2, doc="nodes (u, v) that a device keeps apart")
     m.o = pyo.Var(m.pairs, domain=pyo.Binary, doc="node u comes first")
     m.same = pyo.Var(m.P, bounds=(0, 1), doc="m: nodes u and v are on one device")
+
+    for u, v in m.pairs:
+        _fix_order(m.o[u, v], m.same[u, v], data.slack_on_device(u, v), data.slack_on_device(v, u))
 
     @m.Constraint(m.P, m.D, doc="(7)")
     def meet(m: pyo.ConcreteModel, u: int, v: int, d: int) -> NumericExpression:
@@ -165,11 +176,15 @@ def _add_order_of_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
 
 def _add_order_of_transfers(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     g, transfers = data.bus_rest, data.transfers
-    takes = {c: g > 0 or data.longest(transfer) > 0 for c, transfer in enumerate(transfers)}
-    pairs = [(b, c) for b, c in combinations(m.C, 2) if takes[b] or takes[c]]
+    takes = [g > 0 or data.longest(transfer) > 0 for transfer in transfers]
+    pairs = [(b, c) for b, c in combinations(m.C, 2) if (takes[b] or takes[c]) and not data.is_settled(b, c)]
     m.Q = pyo.Set(initialize=pairs, dimen=2, doc="transfers (b, c)")
     m.o_bus = pyo.Var(m.Q, domain=pyo.Binary, doc="o: transfer b comes first")
     m.same_bus = pyo.Var(m.Q, bounds=(0, 1), doc="m: transfers b and c are on one bus")
+
+    for b, c in m.Q:
+        slack = (data.slack_on_bus(transfers[i], transfers[j]) for i, j in ((b, c), (c, b)))
+        _fix_order(m.o_bus[b, c], m.same_bus[b, c], *slack)
 
     @m.Constraint(m.Q, m.D, doc="(10)")
     def meet_bus(m: pyo.ConcreteModel, b: int, c: int, h: int) -> NumericExpression:
@@ -214,12 +229,14 @@ def start_exact(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
         m.x[v, d].set_value(int(data.start_device[v] == d))
     place = {v: i for i, v in enumerate(timeline.sequence)}
     for u, v in m.pairs:
-        m.o[u, v].set_value(int(place[u] < place[v]))
+        if not m.o[u, v].fixed:
+            m.o[u, v].set_value(int(place[u] < place[v]))
     sent = {(x.tensor, names[d]): i for i, x in enumerate(timeline.transfers) for d in x.targets}
     never = len(sent)
     when = [min(sent.get((t, d), never) for d in targets) for t, targets in data.transfers]
     for b, c in m.Q:
-        m.o_bus[b, c].set_value(int(when[b] < when[c]))
+        if not m.o_bus[b, c].fixed:
+            m.o_bus[b, c].set_value(int(when[b] < when[c]))
 
 
 def exact_placement(m: pyo.ConcreteModel, data: ScaledPlacement) -> OrderedPlacement:

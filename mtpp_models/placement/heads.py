@@ -128,9 +128,7 @@ def _edges(instance: PlacementInstance) -> tuple[IntArray, FloatArray]:
 
 
 @compiled
-def pass_over(
-    passes: Passes, way: Way, head: FloatArray, tail: FloatArray, device: IntArray, horizon: float
-) -> int:
+def pass_over(passes: Passes, way: Way, head: FloatArray, tail: FloatArray, device: IntArray, horizon: float) -> int:
     """Raise heads along one direction, where nodes with equal `device` are on one device, and a step takes `horizon`.
 
     `tail` is what heads are in the other direction. Nodes that would take longer than the horizon on two devices get

@@ -17,6 +17,8 @@ from mtpp_models.placement.heads import Heads
 
 __all__ = ["ScaledPlacement", "Transfer"]
 
+# What rounding may take of a step of time 1.
+_ROUNDING = 1e-7
 # Digits of a time that a solver means.
 _DIGITS = 6
 
@@ -64,7 +66,9 @@ class ScaledPlacement:
     def readers(self) -> list[list[int]]:
         """Readers of each tensor."""
         tensors = self.instance.graph.tensors
-        return [part.tolist() for part in np.split(tensors.consumers, tensors.start[1:-1])] if len(tensors.bytes) else []
+        return (
+            [part.tolist() for part in np.split(tensors.consumers, tensors.start[1:-1])] if len(tensors.bytes) else []
+        )
 
     @cached_property
     def producer(self) -> list[int]:
@@ -147,13 +151,34 @@ class ScaledPlacement:
             names.setdefault(place[v], len(names))
         return [names[d] for d in place]
 
+    def slack_on_device(self, u: int, v: int) -> float:
+        """What is left of the step if u runs before v on one device; negative if that takes too long."""
+        return 1 + _ROUNDING - self.head(u) - self.least(u) - self.rest(u) - self.least(v) - self.tail(v)
+
+    def slack_on_bus(self, b: Transfer, c: Transfer) -> float:
+        """What is left if transfer b moves before c on one bus; negative if that takes too long."""
+        moving = min(self._times(b)) + self.bus_rest + min(self._times(c))
+        return self.last_start(c) + _ROUNDING - self.first_end(b) - moving
+
+    def is_settled(self, b: int, c: int) -> bool:
+        """Whether one of two transfers has always arrived before the tensor of the other is complete."""
+        return self.bus_rest == 0 and (self._arrives_before(b, c) or self._arrives_before(c, b))
+
+    def _arrives_before(self, b: int, c: int) -> bool:
+        """Whether all who read transfer b are before the producer of transfer c, or it."""
+        u = self.producer[self.transfers[c].tensor]
+        return all(v == u or self.is_before[v, u] for v in self.readers[self.transfers[b].tensor])
+
     def shortest(self, transfer: Transfer, h: int) -> float:
         """Least time of a transfer out of device h."""
         return min((self.time(transfer.tensor, h, d) for d in transfer.targets if d != h), default=0.0)
 
     def longest(self, transfer: Transfer) -> float:
         """Most time of a transfer."""
-        return max(self.time(transfer.tensor, h, d) for h in self.D for d in transfer.targets if d != h)
+        return max(self._times(transfer))
+
+    def _times(self, transfer: Transfer) -> list[float]:
+        return [self.time(transfer.tensor, h, d) for h in self.D for d in transfer.targets if d != h]
 
     def work(self, v: int, d: int) -> float:
         """Time of node v on device d."""
