@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
+
 import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.registry import HEURISTICS
 from instances import Instance, Result
 from instances.deadline import Stopwatch
+from instances.errors import NothingFoundError
 from instances.lookup import find
 
 __all__ = ["search"]
@@ -28,7 +32,8 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
     Returns
     -------
     Result
-        Without a bound; `interrupted` tells whether the deadline was.
+        Without a bound, and without a partition where none was found that obeys the constraints and fits; `interrupted`
+        tells whether the deadline was.
 
     Raises
     ------
@@ -43,6 +48,9 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
     2.0
     """
     limits, watch = limits or Limits(), Stopwatch()
-    partition = find(HEURISTICS, method, "heuristic").run(instance, rng, limits)
+    heuristic, partition = find(HEURISTICS, method, "heuristic"), None
+    with suppress(NothingFoundError):
+        found = heuristic.run(instance, rng, limits)
+        partition = found if found.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result(method, instance, partition, seconds=spent, interrupted=interrupted)

@@ -67,7 +67,8 @@ class Status(Enum):
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     BOUND = "bound only"
-    NOTHING = "nothing"
+    NOTHING = "none found"
+    IMPOSSIBLE = "proved impossible"
 
 
 @dataclass(frozen=True)
@@ -115,11 +116,13 @@ class Result(Displayed, Generic[Q, A]):
         What the solver printed.
     interrupted : bool
         Whether Ctrl-C ended the run early; answer and bound are what was known by then.
+    impossible : str, optional
+        Why the question has no answer at all, in one line; then there is no bound either.
 
     Raises
     ------
     FalseCertificateError
-        If the bound exceeds the cost of the answer.
+        If the bound exceeds the cost of the answer, or there is an answer that is called impossible.
     InputError
         If the answer belongs to another question.
     """
@@ -135,10 +138,16 @@ class Result(Displayed, Generic[Q, A]):
     solver: str | None = None
     log: str = ""
     interrupted: bool = False
+    impossible: str | None = None
 
     def __post_init__(self) -> None:
         if self.answer is None:
             return
+        if self.impossible is not None:
+            raise FalseCertificateError(
+                f"{self.instance.label}: there is an answer to what is called impossible ({self.impossible}); please "
+                "report this as a bug."
+            )
         if self.answer.instance.key != self.instance.key:
             raise InputError("The answer belongs to another instance; combine results of the same one.")
         if self.bound is not None and self.bound.value > self.answer.cost * (1 + _ROUNDING):
@@ -185,6 +194,8 @@ class Result(Displayed, Generic[Q, A]):
     @property
     def status(self) -> Status:
         """What is known."""
+        if self.impossible is not None:
+            return Status.IMPOSSIBLE
         if self.answer is None:
             return Status.NOTHING if self.bound is None else Status.BOUND
         return Status.OPTIMAL if self.proved else Status.FEASIBLE
@@ -226,6 +237,8 @@ class Result(Displayed, Generic[Q, A]):
             lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method})"
         if self.ratio is not None:
             lines["ratio"] = f"{self.ratio:.6f}"
+        if self.impossible is not None:
+            lines["reason"] = self.impossible
         lines["seconds"] = f"{self.spent:.2f}"
         return lines
 
@@ -266,6 +279,8 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     for result in results:
         seconds[result.method] = seconds.get(result.method, 0.0) + result.spent
     compiling = [result.seconds[COMPILE] for result in results if COMPILE in result.seconds]
+    hopeless = next((result for result in results if result.impossible is not None), None)
+    proof = proof if hopeless is None else hopeless
     return Result(
         method="certify",
         instance=instance,
@@ -274,4 +289,5 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
         seconds=seconds | ({COMPILE: sum(compiling)} if compiling else {}),
         solver=None if proof is None else proof.solver,
         interrupted=any(result.interrupted for result in results),
+        impossible=None if hopeless is None else hopeless.impossible,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.json_files import check_writable
+from instances.partitioning.reductions import contract_groups
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import find_model
 
@@ -26,7 +27,7 @@ def write_model(
         Ends in ``.lp`` or ``.mps``; with several cases their numbers are put before the suffix.
     start : Partition, optional
         Its bottleneck is the unit of the coefficients, as in `solve`; needed by a strengthened model, which is then
-        written for the instance with its joins.
+        written for the instance with its joins. Nodes that have to share a block are one node in the model.
 
     Returns
     -------
@@ -43,7 +44,10 @@ def write_model(
         raise InputError(f"{path}: a model is written as .lp or .mps; choose one of these suffixes.")
     if not isinstance(formulation, Formulation):
         raise InputError(f"The model {formulation.name} needs no solver; there is nothing to write.")
-    cases = formulation.prepare(instance, start, 0.0, Deadline()).cases
+    contraction = contract_groups(instance)
+    question, known = contraction.instance.modelled(), None if start is None else contraction.restrict(start)
+    known = None if known is None else Partition(question, known.block, known.order)
+    cases = formulation.prepare(question, known, 0.0, Deadline()).cases
     if not cases:
         raise InputError(f"The start is optimal, so that of {formulation.name} nothing is left to write.")
     files = []

@@ -87,7 +87,7 @@ def certify(
     Returns
     -------
     Result
-        Always with a bound. Ctrl-C ends the work and returns what is known.
+        Always with a bound, or with the reason why nothing fits. Ctrl-C ends the work and returns what is known.
 
     Raises
     ------
@@ -127,6 +127,8 @@ def gather(
             if not sound and _needs_solver(step.method):
                 continue
             best = combine(*answers) if answers else Result("nothing", instance)
+            if best.impossible is not None:
+                break
             no_time = interrupted.is_set() or best.interrupted or deadline.left < _SHORTEST
             if _close_enough(best, options.gap) or (no_time and step.share > 0):
                 break
@@ -139,7 +141,9 @@ def gather(
             else:
                 try:
                     told = replace(options, time_limit=part.time_limit)
-                    answers.append(solve(instance, step.method, told, start=best.partition, on_progress=report))
+                    # What strengthens a model is a known partition.
+                    model = step.method if best.partition is not None else step.method.partition("+")[0]
+                    answers.append(solve(instance, model, told, start=best.partition, on_progress=report))
                 except SolverNotAvailableError as fault:
                     sound = False
                     on_fault(fault)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from experiments.cli import options
-from experiments.cli.exit_codes import DONE, INTERRUPTED, NOTHING
+from experiments.cli.exit_codes import DONE, INTERRUPTED
 from experiments.cli.inputs import PartitioningQuestion, Solving
 from experiments.cli.outputs import Files, file_for, read_starts
 from experiments.cli.printing import Printing
@@ -67,8 +67,9 @@ def bound(
             document = partial(certificate_document, [answer])
             answers.add(answer, document)
             own = files.of(instance, instances)
-            own.write(document)
+            if answer.impossible is None:
+                own.write(document)
             own.draw(answer)
             if answer.interrupted:
                 return INTERRUPTED
-    return NOTHING if any(answer.bound is None for answer in answers.results) else DONE
+    return answers.exit_code(bound_will_do=True)

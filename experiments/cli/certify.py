@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from experiments.cli import options
 from experiments.cli.complaints import complain
-from experiments.cli.exit_codes import DONE, INTERRUPTED, NO_SOLVER
+from experiments.cli.exit_codes import INTERRUPTED, NO_SOLVER
 from experiments.cli.inputs import PartitioningQuestion, Solving
 from experiments.cli.outputs import Files, read_starts
 from experiments.cli.printing import Printing
@@ -61,11 +61,12 @@ def certify(
                 result, document = combine(*answers), partial(certificate_document, answers)
                 found.add(result, document)
                 own = files.of(instance, instances)
-                own.write(document)
+                if result.impossible is None:
+                    own.write(document)
                 own.draw(result)
                 if result.interrupted:
                     return INTERRUPTED
     finally:
         for fault in dict.fromkeys(map(str, faults)):
             complain(fault, NO_SOLVER)
-    return NO_SOLVER if faults else DONE
+    return NO_SOLVER if faults else found.exit_code()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from experiments.cli import options
 from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts, parse_dims
 from instances import ComputationGraph, InputError, Instance, Platform
+from instances.partitioning.constraints import Constraints
+from instances.partitioning.constraints_file import read_constraints
 from instances.readers import load_graph
 from instances.suites import SUITES
 
@@ -63,6 +65,8 @@ class PartitioningQuestion:
     bandwidth: options.Bandwidth = None
     memory: options.Memory = None
     activation_buffer: options.ActivationBuffer = None
+    fit: options.Fit = False
+    constraints: options.ConstraintsFile = None
     reading: Reading
 
     def instances(self) -> list[Instance]:
@@ -78,7 +82,8 @@ class PartitioningQuestion:
         graph = self.reading.load(self.graph)
         costs_given = self.bandwidth is None and self.reading.communication == "cost"
         rate = 1.0 if costs_given else bandwidth_of(graph, self.bandwidth)
-        return [Instance(graph, Platform(k, rate, *limits)) for k in counts]
+        rules = Constraints() if self.constraints is None else read_constraints(self.constraints, graph)
+        return [Instance(graph, Platform(k, rate, *limits, fit=self.fit), constraints=rules) for k in counts]
 
 
 @dataclass(frozen=True)

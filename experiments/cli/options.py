@@ -34,6 +34,14 @@ Memory = Annotated[
 ActivationBuffer = Annotated[
     str | None, of_question(metavar="BYTES", help="Part of --memory that is kept for activations.")
 ]
+Fit = Annotated[bool, of_question("--fit", help="--memory is a hard limit: what does not fit is no answer.")]
+ConstraintsFile = Annotated[
+    Path | None,
+    of_question(
+        metavar="FILE",
+        help="Nodes that stay together, windows of stages, outputs that are never cut (mtpp-constraints/1).",
+    ),
+]
 Dim = Annotated[
     list[str] | None,
     of_question(metavar="NAME=N", help="Dimension of a network, such as batch=8 or phase=decode; may be repeated."),

@@ -6,11 +6,12 @@ from functools import partial
 from typing import Annotated
 
 from experiments.cli import options
-from experiments.cli.exit_codes import DONE, INTERRUPTED
+from experiments.cli.exit_codes import INTERRUPTED
 from experiments.cli.inputs import PartitioningQuestion
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
+from instances import Result
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 
@@ -38,21 +39,26 @@ def partition(
 
     import numpy as np
 
+    from experiments.certificates.writing import partition_answer
     from experiments.cli.rows import partition_row
     from heuristics import Limits, search
-    from instances.partitioning.partition_file import partition_document
+    from mtpp_models.memory import fits_nowhere
 
     with catch_interrupt() as interrupted, printing.answers(partition_row, instances) as answers:
         for instance in instances:
             with printing.working(f"{instance.label}, {method}"):
                 limits = Limits(Deadline.after(time_limit, interrupted))
-                answer = search(instance, method, np.random.default_rng(seed), limits)
-            assert answer.partition is not None
-            document = partial(partition_document, answer.partition)
+                reason = fits_nowhere(instance)
+                if reason is None:
+                    answer = search(instance, method, np.random.default_rng(seed), limits)
+                else:
+                    answer = Result(method, instance, impossible=reason)
+            document = partial(partition_answer, answer)
             answers.add(answer, document)
             own = files.of(instance, instances)
-            own.write(document)
+            if answer.partition is not None:
+                own.write(document)
             own.draw(answer)
             if interrupted.is_set():
                 return INTERRUPTED
-    return DONE
+    return answers.exit_code()

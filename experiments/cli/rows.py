@@ -16,12 +16,12 @@ Row = dict[str, str]
 
 def partition_row(answer: Result) -> Row:
     """Row of a heuristic's partition, with its ratio to the bound *simple*."""
-    assert answer.partition is not None
+    partition = answer.partition
     return {
         **_instance(answer.instance),
         "method": answer.method,
-        **_costs(answer.partition),
-        "over simple": _over_simple(answer.partition.bottleneck, answer.instance),
+        **(_no_costs(answer.instance) if partition is None else _costs(partition)),
+        "over simple": "–" if partition is None else _over_simple(partition.bottleneck, answer.instance),
         "seconds": _seconds(answer),
     }
 

@@ -15,7 +15,7 @@ from experiments.verification.partitions import verify_partition
 from experiments.verification.placements import verify_placement
 from experiments.verification.plans import verify_plan
 from experiments.verification.verdict import Verdict
-from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, Value
+from instances.json_files import CERTIFICATE_FORMAT, ORDERED_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, Value
 
 __all__ = ["VERIFIERS", "verify"]
 
@@ -24,6 +24,7 @@ VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
     CERTIFICATE_FORMAT: verify_partition,
     PLAN_FORMAT: verify_plan,
     PLACEMENT_FORMAT: verify_placement,
+    ORDERED_FORMAT: verify_placement,
 }
 
 

@@ -58,9 +58,9 @@ def test_typer_takes_such_a_verb() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("partition", "graph blocks bandwidth memory activation_buffer dim level training reader communication "
-         "input_work time_unit method seed time_limit out plot json quiet"),
-        ("place", "graph devices bandwidth memory dim training reader input_work time_unit groups method seed "
+        ("partition", "graph blocks bandwidth memory activation_buffer fit constraints dim level training reader "
+         "communication input_work time_unit method seed time_limit out plot json quiet"),
+        ("place", "graph devices bandwidth memory unequal dim training reader input_work time_unit groups method seed "
          "time_limit out plot json quiet"),
         ("import", "graph out dim level training reader input_work time_unit cost peak_flops memory_bandwidth json "
          "quiet"),
