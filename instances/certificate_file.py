@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 #: Solvers that a certificate may name; others could be programs of a stranger.
-SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress")
+SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp-sat")
 
 #: The problems, whose bounds have methods of their own.
 PARTITIONING, PLANNING, PLACEMENT = "partitioning", "planning", "placement"
@@ -43,7 +43,15 @@ _RECHECKS = {
         "priced": "trusted",
     },
     PLANNING: {"z-any-order": "trusted"},
-    PLACEMENT: {"simple": "formula"},
+    PLACEMENT: {
+        "simple": "formula",
+        "heads": "heads and tails",
+        "windows": "heads and tails",
+        "energetic": "heads and tails",
+        "colocation": "heads and tails",
+        "place-exact": "trusted",
+        "place-cp": "trusted",
+    },
 }
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
@@ -51,13 +59,14 @@ _OF_SOLVERS = re.compile(
     rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
 )
 
-#: What the parameters of a bound may hold.
-_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "time_limit", "gap", "threads", "seed")
+#: What the parameters of a bound may hold; those of placements come last.
+_TIMES = ("heads", "tails", "window", "horizon", "interval")
+_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "time_limit", "gap", "threads", "seed", *_TIMES)
 _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
 
 
 def recheck(method: str, problem: str = PARTITIONING) -> str | None:
-    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", or "trusted".
+    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
 
     The problem is `PARTITIONING`, `PLANNING` or `PLACEMENT`; None where it has no such method.
     """

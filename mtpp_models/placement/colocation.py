@@ -42,6 +42,8 @@ class Shared:
     heads: Heads  # as early as nodes can start then
     device: IntArray  # (n,) nodes with equal numbers are on one device
     passes: Passes  # with P and L
+    refuted: bool  # whether there is none
+    interval: list[float] | None  # the one that is too full, if that refutes it
 
 
 def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadline) -> Bound:
@@ -53,39 +55,43 @@ def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadl
         if deadline.passed or not low < high * (1 - ROUNDING):
             break
         time = (low + high) / 2
-        if share_devices(heads, time, deadline) is None:
+        shared = share_devices(heads, time, deadline)
+        if shared.refuted:
             low = time
-            best = Bound(time * (1 - ROUNDING), COLOCATION, False, {**heads.witness, "horizon": time})
+            interval = {} if shared.interval is None else {"interval": shared.interval}
+            best = Bound(time * (1 - ROUNDING), COLOCATION, False, {**heads.witness, "horizon": time, **interval})
         else:
             high = time
     return best
 
 
-def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared | None:
-    """Which nodes share a device if a step takes `horizon`, and None if none does; what is known at the deadline."""
+def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
+    """Which nodes share a device if a step takes `horizon`, as far as is known at the deadline."""
     limit, passes = horizon * (1 + ROUNDING), Passes.of(heads.instance)
+    passes = passes._replace(forward=passes.forward.with_tables(), backward=passes.backward.with_tables())
     head, tail, device = heads.head.copy(), heads.tail.copy(), np.arange(len(heads.head))
+    known = Shared(horizon=horizon, heads=heads, device=device, passes=passes, refuted=False, interval=None)
     for _ in range(_MOST_PASSES):
         before = head.sum() + tail.sum()
         joined = pass_over(passes, passes.forward, head, tail, device, limit)
         again = joined if joined < 0 else pass_over(passes, passes.backward, tail, head, device, limit)
-        found = replace(heads, head=head, tail=tail)
-        if again < 0 or _is_too_full(found, device, limit):
-            return None
+        known = replace(known, heads=replace(heads, head=head, tail=tail))
+        if again < 0 or _is_too_full(known.heads, device, limit):
+            return replace(known, refuted=True)
+        excess, *interval = energetic_excess(known.heads, limit)
+        if excess > ROUNDING * limit:
+            return replace(known, refuted=True, interval=interval)
         if deadline.passed or (joined + again == 0 and head.sum() + tail.sum() == before):
             break
-    return Shared(horizon=horizon, heads=found, device=device, passes=passes)
+    return known
 
 
 def _is_too_full(heads: Heads, device: IntArray, limit: float) -> bool:
-    """Whether nodes of one device, a window or an interval take longer than the limit."""
+    """Whether nodes of one device or a window take longer than the limit."""
     gap = float(heads.instance.node_gap)
     rest = np.where(heads.work > 0, gap, 0.0)
-    if _longest(heads.head, heads.tail, heads.work + rest, device) - gap > limit:
-        return True
-    if window_bound(heads).value > limit:
-        return True
-    return energetic_excess(heads, limit)[0] > ROUNDING * limit
+    longest = _longest(heads.head, heads.tail, heads.work + rest, device) - gap
+    return longest > limit or window_bound(heads).value > limit
 
 
 @compiled

@@ -54,7 +54,6 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
         )
     instance, watch = start.instance, Stopwatch()
     shared = share_devices(heads_of(instance), start.step_time, controls.deadline)
-    assert shared is not None  # the start is that short
     data = ScaledPlacement(start, shared)
     unit = min(instance.total_work, start.step_time) / _UNITS
     question = _question(data, unit / start.step_time, controls)
@@ -91,18 +90,18 @@ def _question(data: ScaledPlacement, unit: float, controls: Controls) -> dict[st
     if controls.time_limit is not None:
         parameters["max_time_in_seconds"] = controls.time_limit
     return {
-        "devices": len(data.D),
+        "devices": len(data.devices),
         "equal": data.instance.unequal is None,
         "horizon": int(1 / unit) + 1,
         "bus_rest": whole(data.bus_rest),
         "nodes": [
             {
-                "time": [whole(data.work(v, d)) for d in data.D],
+                "time": [whole(data.work(v, d)) for d in data.devices],
                 "rest": whole(data.rest(v)),
                 "head": whole(data.head(v)),
                 "tail": whole(data.tail(v)),
             }
-            for v in data.V
+            for v in data.nodes
         ],
         "edges": data.edges,
         "detours": [(u, v, whole(P), whole(L)) for u, v, P, L in data.detours],
@@ -113,7 +112,10 @@ def _question(data: ScaledPlacement, unit: float, controls: Controls) -> dict[st
                 "producer": data.producer[transfer.tensor],
                 "readers": data.readers[transfer.tensor],
                 "targets": transfer.targets,
-                "time": [[whole(data.time(transfer.tensor, h, d)) if h != d else 0 for d in data.D] for h in data.D],
+                "time": [
+                    [whole(data.time(transfer.tensor, h, d)) if h != d else 0 for d in data.devices]
+                    for h in data.devices
+                ],
             }
             for transfer in data.transfers
         ],
@@ -140,15 +142,14 @@ def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, 
 def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     """What the process answers; Ctrl-C and the end of the time make it answer with what it has."""
     command, environment = module_command("mtpp_models.placement.cp_process")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
-        text, patience = json.dumps(question), None
+    pipe, text, patience = subprocess.PIPE, json.dumps(question), None
+    with subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         while True:
             try:
                 out, err = process.communicate(text, timeout=_LOOK)
                 break
             except subprocess.TimeoutExpired:
-                text = None
+                text = ""  # it has it
                 if deadline.passed and patience is None:
                     patience = Deadline.after(_GRACE)
                 if deadline.interrupted.is_set():

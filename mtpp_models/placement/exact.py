@@ -49,8 +49,8 @@ _HALF = 0.5
 def exact(data: ScaledPlacement) -> pyo.ConcreteModel:
     """Build the model: (1) to (15)."""
     m = pyo.ConcreteModel("place-exact")
-    m.V = pyo.Set(initialize=list(data.V), doc="nodes v")
-    m.D = pyo.Set(initialize=list(data.D), doc="devices d, h")
+    m.V = pyo.Set(initialize=list(data.nodes), doc="nodes v")
+    m.D = pyo.Set(initialize=list(data.devices), doc="devices d, h")
     m.C = pyo.RangeSet(0, len(data.transfers) - 1, doc="transfers c")
     m.x = pyo.Var(m.V, m.D, domain=pyo.Binary, doc="node v is on device d")
     m.y = pyo.Var(m.C, m.D, bounds=(0, 1), doc="transfer c leaves device h")
@@ -79,7 +79,7 @@ def _add_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
 
     @m.Constraint(m.V, doc="(1) the step ends with its last node")
     def ends(m: pyo.ConcreteModel, v: int) -> NumericExpression:
-        return m.T >= m.s[v] + m.w[v] + data.tail(v)
+        return m.s[v] + m.w[v] + data.tail(v) <= m.T
 
     @m.Constraint(m.V, doc="(2) every node is on one device")
     def placed(m: pyo.ConcreteModel, v: int) -> NumericExpression:
@@ -209,7 +209,7 @@ def _add_windows(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     @m.Constraint(m.windows, m.D, doc="(13) what a device does in a window")
     def device_window(m: pyo.ConcreteModel, a: float, b: float, d: int) -> NumericExpression:
         inside = [v for v in m.V if data.head(v) >= a and data.tail(v) >= b]
-        return m.T >= a + b + sum(data.work(v, d) * m.x[v, d] for v in inside)
+        return a + b + sum(data.work(v, d) * m.x[v, d] for v in inside) <= m.T
 
     @m.Constraint(m.D, doc="(14) what a bus does between the first start and the last end")
     def bus_window(m: pyo.ConcreteModel, h: int) -> NumericExpression:
@@ -218,7 +218,7 @@ def _add_windows(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
         times = {c: data.shortest(transfer, h) for c, transfer in enumerate(data.transfers)}
         begin = min(data.first_end(transfer) for transfer in data.transfers)
         left = min(1 - data.last_start(transfer) for transfer in data.transfers)
-        return m.T >= begin + left + sum(times[c] * m.y[c, h] for c in m.C)
+        return begin + left + sum(times[c] * m.y[c, h] for c in m.C) <= m.T
 
 
 def start_exact(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:

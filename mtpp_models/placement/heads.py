@@ -35,9 +35,12 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["HEADS", "ROUNDING", "Heads", "Passes", "Way", "heads_bound", "heads_of", "pass_over"]
+__all__ = ["HEADS", "MOST_NODES", "ROUNDING", "Heads", "Passes", "Way", "heads_bound", "heads_of", "pass_over"]
 
 HEADS = "heads"
+
+#: With more nodes, P and L take more than a quarter of a gigabyte.
+MOST_NODES = 4000
 
 #: What rounding may add to a head, a tail or a bound, in parts of it.
 ROUNDING = 1e-9
@@ -67,14 +70,14 @@ def heads_bound(heads: Heads) -> Bound:
 
 
 def heads_of(instance: PlacementInstance) -> Heads:
-    """Heads and tails of all nodes; they take memory for two numbers a pair of nodes.
+    """Heads and tails of all nodes; they take memory for two numbers a pair of nodes (see `MOST_NODES`).
 
     Works count at the fastest device, transfers over the fastest link, and all devices as much as their speeds.
     """
     n, passes = instance.graph.n, Passes.of(instance)
     head, tail, apart = np.zeros(n), np.zeros(n), np.arange(n)
     for way, found in zip((passes.forward, passes.backward), (head, tail), strict=True):
-        pass_over(passes, way, found, np.zeros(n), apart, np.inf)
+        pass_over(passes, way.with_tables(), found, np.zeros(n), apart, np.inf)
     head, tail = head * (1 - ROUNDING), tail * (1 - ROUNDING)
     return Heads(instance=instance, work=passes.work, head=head, tail=tail, capacity=passes.capacity)
 
@@ -87,8 +90,13 @@ class Way(NamedTuple):
     before: IntArray
     time: FloatArray  # so much later v has what it reads from each of them, if on another device
     lost: float  # the rest that the last node before v on its device need not take
-    between: FloatArray  # (n, n) P, by v and u
-    apart: FloatArray  # (n, n) L, by v and u
+    between: FloatArray = np.zeros((0, 0))  # (n, n) P, by v and u
+    apart: FloatArray = np.zeros((0, 0))  # (n, n) L, by v and u
+
+    def with_tables(self) -> Way:
+        """The same with room for P and L."""
+        n = len(self.order)
+        return self._replace(between=np.full((n, n), -np.inf), apart=np.full((n, n), -np.inf))
 
 
 class Passes(NamedTuple):
@@ -108,8 +116,7 @@ class Passes(NamedTuple):
         ways = []
         for (u, v), places, lost in ((edges, order, 0.0), (edges[::-1], order[::-1].copy(), gap)):
             start, by_reader = compressed_rows(v, np.arange(len(v)), n)
-            tables = np.full((n, n), -np.inf), np.full((n, n), -np.inf)
-            ways.append(Way(places, start, u[by_reader], time[by_reader], lost, *tables))
+            ways.append(Way(places, start, u[by_reader], time[by_reader], lost))
         fastest = instance.speeds.max()
         work = instance.graph.work / fastest
         return cls(work, np.where(work > 0, gap, 0.0), float(instance.speeds.sum() / fastest), *ways)

@@ -53,12 +53,12 @@ class ScaledPlacement:
         return self.start.step_time
 
     @property
-    def V(self) -> range:
+    def nodes(self) -> range:
         """The nodes."""
         return range(self.instance.graph.n)
 
     @property
-    def D(self) -> range:
+    def devices(self) -> range:
         """The devices."""
         return range(self.instance.devices)
 
@@ -78,9 +78,9 @@ class ScaledPlacement:
     @cached_property
     def transfers(self) -> list[Transfer]:
         """All that there may be."""
-        if len(self.D) == 1:
+        if len(self.devices) == 1:
             return []
-        groups = [tuple(self.D)] if self.instance.broadcast else [(d,) for d in self.D]
+        groups = [tuple(self.devices)] if self.instance.broadcast else [(d,) for d in self.devices]
         device = self.shared.device
         read = [t for t, of in enumerate(self.readers) if any(device[v] != device[self.producer[t]] for v in of)]
         return [Transfer(t, group) for t in read for group in groups]
@@ -93,7 +93,7 @@ class ScaledPlacement:
     @cached_property
     def is_before(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
         """(n, n) whether a path leads from one node to another."""
-        n = len(self.V)
+        n = len(self.nodes)
         reached = np.zeros((n, n), dtype=np.bool_)
         start, after = self.instance.graph.successors
         for u in self.instance.graph.topological_order[::-1].tolist():
@@ -105,7 +105,7 @@ class ScaledPlacement:
     @cached_property
     def loose_pairs(self) -> list[tuple[int, int]]:
         """Pairs of nodes that may run in either order."""
-        return [(u, v) for u, v in combinations(self.V, 2) if not self.is_before[u, v] and not self.is_before[v, u]]
+        return [(u, v) for u, v in combinations(self.nodes, 2) if not self.is_before[u, v] and not self.is_before[v, u]]
 
     @cached_property
     def windows(self) -> list[tuple[float, float]]:
@@ -135,11 +135,12 @@ class ScaledPlacement:
 
     @cached_property
     def rank(self) -> list[int]:
-        """Nodes by falling work of all that share their device: where devices are equal, node i of these is on one of
-        the first i + 1.
+        """Nodes by falling work of all that share their device.
+
+        Where devices are equal, they can be numbered such that node i of these is on one of the first i + 1.
         """
-        total = np.bincount(self.shared.device, self.heads.work, len(self.V))[self.shared.device]
-        return np.lexsort((self.V, self.shared.device, -total)).tolist()
+        total = np.bincount(self.shared.device, self.heads.work, len(self.nodes))[self.shared.device]
+        return np.lexsort((np.arange(len(total)), self.shared.device, -total)).tolist()
 
     @cached_property
     def start_device(self) -> list[int]:
@@ -178,7 +179,7 @@ class ScaledPlacement:
         return max(self._times(transfer))
 
     def _times(self, transfer: Transfer) -> list[float]:
-        return [self.time(transfer.tensor, h, d) for h in self.D for d in transfer.targets if d != h]
+        return [self.time(transfer.tensor, h, d) for h in self.devices for d in transfer.targets if d != h]
 
     def work(self, v: int, d: int) -> float:
         """Time of node v on device d."""
@@ -226,8 +227,8 @@ class ScaledPlacement:
         Of all nodes and transfers that need nothing more, the one with the least time comes next, among equals the one
         that takes less.
         """
-        places, producer = [device[v] for v in self.V], self.producer
-        when = {v: (round(starts[v], _DIGITS), self.work(v, places[v])) for v in self.V}
+        places, producer = [device[v] for v in self.nodes], self.producer
+        when = {v: (round(starts[v], _DIGITS), self.work(v, places[v])) for v in self.nodes}
         moves: dict[tuple[int, Move], tuple[float, float]] = {}
         carrier: dict[tuple[int, int], tuple[int, Move]] = {}
         for transfer, time in sent.items():
@@ -238,15 +239,16 @@ class ScaledPlacement:
                 takes = self.instance.transfer_time(t, home, served) / self.unit
                 moves[move] = round(time, _DIGITS), takes
                 carrier |= {(t, d): move for d in served}
-        needs: dict[object, list[object]] = {v: [] for v in self.V}
+        needs: dict[object, list[object]] = {v: [] for v in self.nodes}
         needs |= {move: [producer[move[1][0]]] for move in moves}
         for t, readers in enumerate(self.readers):
             for v in readers:
                 needs[v].append(carrier.get((t, places[v]), producer[t]))
-        order = _by_time(needs, {**when, **moves})
-        nodes = [[v for v in order if isinstance(v, int) and places[v] == d] for d in self.D]
-        buses = [[move[1] for move in order if isinstance(move, tuple) and move[0] == d] for d in self.D]
-        return OrderedPlacement(self.instance, places, nodes, buses)
+        times: dict[object, tuple[float, float]] = dict(moves.items())
+        order = _by_time(needs, times | dict(when.items()))
+        rows = [[v for v in order if isinstance(v, int) and places[v] == d] for d in self.devices]
+        buses = [[move[1] for move in order if isinstance(move, tuple) and move[0] == d] for d in self.devices]
+        return OrderedPlacement(self.instance, places, rows, buses)
 
 
 def _by_time(needs: Mapping[object, list[object]], time: Mapping[object, tuple[float, float]]) -> list[object]:
