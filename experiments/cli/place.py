@@ -156,7 +156,7 @@ def place(
         with printing.working(label, "step time") as live:
 
             def step(model: str, known: PlacementResult) -> None:
-                bound = known.bound and known.bound.value
+                bound = None if known.bound is None else known.bound.value
                 live.show(Progress(model, watch.passed, known.cost, bound, None))
 
             answers = prove_placement(answer, settings, step, faults.append)

@@ -146,7 +146,7 @@ def _colocation(task: PlacementTask, claim: Claim, known: Known, ways: tuple[Way
         more = known.raise_both(ways, task.clock)
         full = interval is not None and _is_too_full(task, known, limit, interval)
         longest = max(_longest_node(known), _longest_group(known, task.clock) - int(task.step.node_gap))
-        if full or max(longest, _longest_window(known, task.clock)) > limit:
+        if full or longest > limit or _longest_window(known, task.clock) > limit:
             return task.compare(claim, Fraction(horizon), "re-proved by nodes that share a device")
         if not more:
             break

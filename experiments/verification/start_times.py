@@ -51,8 +51,9 @@ class Known:
         if instance.unequal is not None:
             speeds = [Fraction(speed) for speed in instance.unequal.speeds]
         work = [int(min(step.node_time(v, d) for d in devices)) for v in range(n)]
+        groups = list(range(n)) if len(devices) > 1 else [0] * n
         rest = [int(step.node_gap) if time else 0 for time in work]
-        return cls(work, rest, sum(speeds) / max(speeds), [0] * n, [0] * n, group=list(range(n)))
+        return cls(work, rest, sum(speeds) / max(speeds), [0] * n, [0] * n, group=groups)
 
     def raise_both(self, ways: tuple[Way, Way], clock: Clock) -> bool:
         """Go over the nodes in both directions; whether something new is known.

@@ -19,7 +19,7 @@ from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from mtpp_models.placement.energetic import energetic_excess
-from mtpp_models.placement.heads import ROUNDING, Heads, Passes, pass_over
+from mtpp_models.placement.heads import ROUNDING, Heads, Passes, own_devices, pass_over
 from mtpp_models.placement.windows import window_bound
 
 __all__ = ["COLOCATION", "Shared", "colocation_bound", "share_devices"]
@@ -69,7 +69,7 @@ def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
     """Which nodes share a device if a step takes `horizon`, as far as is known at the deadline."""
     limit, passes = horizon * (1 + ROUNDING), Passes.of(heads.instance)
     passes = passes._replace(forward=passes.forward.with_tables(), backward=passes.backward.with_tables())
-    head, tail, device = heads.head.copy(), heads.tail.copy(), np.arange(len(heads.head))
+    head, tail, device = heads.head.copy(), heads.tail.copy(), own_devices(heads.instance)
     known = Shared(horizon=horizon, heads=heads, device=device, passes=passes, refuted=False, interval=None)
     for _ in range(_MOST_PASSES):
         before = head.sum() + tail.sum()

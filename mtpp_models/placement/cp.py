@@ -13,6 +13,7 @@ import importlib.util
 import json
 import signal
 import subprocess
+import tempfile
 from typing import Any
 
 from instances import Bound, Result
@@ -142,21 +143,24 @@ def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, 
 def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     """What the process answers; Ctrl-C and the end of the time make it answer with what it has."""
     command, environment = module_command("mtpp_models.placement.cp_process")
-    pipe, text, patience = subprocess.PIPE, json.dumps(question), None
-    with subprocess.Popen(command, env=environment, text=True, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        while True:
-            try:
-                out, err = process.communicate(text, timeout=_LOOK)
-                break
-            except subprocess.TimeoutExpired:
-                text = ""  # it has it
-                if deadline.passed and patience is None:
-                    patience = Deadline.after(_GRACE)
+    pipe, patience = subprocess.PIPE, None
+    with tempfile.TemporaryFile("w+") as asked:
+        json.dump(question, asked)
+        asked.seek(0)
+        process = subprocess.Popen(command, env=environment, text=True, stdin=asked, stdout=pipe, stderr=pipe)
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(timeout=_LOOK)
+                    break
                 if deadline.interrupted.is_set():
-                    with contextlib.suppress(ProcessLookupError):
-                        process.send_signal(signal.SIGINT)
+                    process.send_signal(signal.SIGINT)
+                patience = patience or (Deadline.after(_GRACE) if deadline.passed else None)
                 if patience is not None and patience.passed:
                     process.kill()
+        finally:
+            process.kill()
+            process.wait()
     if process.returncode < 0:
         raise SolverFaultError(_SOLVER, f"was killed ({signal.Signals(-process.returncode).name})")
     try:

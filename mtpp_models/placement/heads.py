@@ -35,7 +35,7 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["HEADS", "MOST_NODES", "ROUNDING", "Heads", "Passes", "Way", "heads_bound", "heads_of", "pass_over"]
+__all__ = ["HEADS", "MOST_NODES", "ROUNDING", "Heads", "Passes", "Way", "heads_bound", "heads_of", "own_devices", "pass_over"]
 
 HEADS = "heads"
 
@@ -75,11 +75,16 @@ def heads_of(instance: PlacementInstance) -> Heads:
     Works count at the fastest device, transfers over the fastest link, and all devices as much as their speeds.
     """
     n, passes = instance.graph.n, Passes.of(instance)
-    head, tail, apart = np.zeros(n), np.zeros(n), np.arange(n)
+    head, tail, device = np.zeros(n), np.zeros(n), own_devices(instance)
     for way, found in zip((passes.forward, passes.backward), (head, tail), strict=True):
-        pass_over(passes, way.with_tables(), found, np.zeros(n), apart, np.inf)
+        pass_over(passes, way.with_tables(), found, np.zeros(n), device, np.inf)
     head, tail = head * (1 - ROUNDING), tail * (1 - ROUNDING)
     return Heads(instance=instance, work=passes.work, head=head, tail=tail, capacity=passes.capacity)
+
+
+def own_devices(instance: PlacementInstance) -> IntArray:
+    """(n,) a number for each node, which need not share a device with another one; where there is one device, 0."""
+    return np.arange(instance.graph.n) if instance.devices > 1 else np.zeros(instance.graph.n, dtype=np.int64)
 
 
 class Way(NamedTuple):
