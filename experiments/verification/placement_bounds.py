@@ -61,9 +61,9 @@ class PlacementTask:
             return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
         return Check(claim, min(value, proved), how)
 
-    def whole(self, time: float) -> int:
-        """A time in units, rounded down."""
-        return int(Fraction(time) / self.step.unit // 1)
+    def units(self, time: float) -> Fraction:
+        """A time in units."""
+        return Fraction(time) / self.step.unit
 
     def _fault_of_heads(self, claim: Claim, known: Known) -> str:
         """Which head or tail is later than what is proved here."""
@@ -99,10 +99,11 @@ def _heads(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Wa
 def _windows(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Way]) -> Check:
     """The nodes that start no earlier than a and have b behind them share the devices."""
     a, b = _pair(claim.parameters.open_members(("window",))["window"])
-    begin, end = ((task.whole(x) * (1 - ROUNDING)) // 1 for x in (a, b))
-    inside = [v for v in range(len(known.work)) if known.early[v] >= begin and known.late[v] >= end]
+    least = [task.units(x) * (1 - ROUNDING) for x in (a, b)]
+    inside = [v for v in range(len(known.work)) if known.early[v] >= least[0] and known.late[v] >= least[1]]
     if not inside:
         return Check(claim, None, "false", "no node lies in parameters.window")
+    begin, end = min(known.early[v] for v in inside), min(known.late[v] for v in inside)
     takes = max(sum(known.work[v] for v in inside) / known.capacity, _with_rests(task, known, inside))
     return task.compare(claim, (begin + end + takes) * task.step.unit, "re-proved by its window")
 
@@ -121,18 +122,19 @@ def _energetic(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way
     """More must be done in the interval than devices can do, if a step takes no longer than the horizon."""
     fields = claim.parameters.open_members(("horizon", "interval"))
     horizon, interval = fields["horizon"].number(), _pair(fields["interval"])
-    if not _is_too_full(task, known, task.whole(horizon), interval):
+    if not _is_too_full(task, known, task.units(horizon), interval):
         return Check(claim, None, "false", f"parameters.interval does not refute {horizon!r}")
     return task.compare(claim, Fraction(horizon), "re-proved by its interval")
 
 
-def _is_too_full(task: PlacementTask, known: Known, horizon: int, interval: tuple[float, float]) -> bool:
+def _is_too_full(task: PlacementTask, known: Known, horizon: Fraction, interval: tuple[float, float]) -> bool:
     if task.instance.unequal is not None:
         return False
-    begin, end = map(task.whole, interval)
-    total = 0
+    begin, end = map(task.units, interval)
+    total = Fraction(0)
     for time, early, late in zip(known.work, known.early, known.late, strict=True):
-        total += max(0, min(time, end - begin, early + time - begin, end - horizon + late + time))
+        inside: list[Fraction] = [end - begin, early + time - begin, end - horizon + late + time]
+        total += max(Fraction(0), min(Fraction(time), *inside))
     return 0 <= begin < end and total > task.instance.devices * (end - begin)
 
 
@@ -141,7 +143,7 @@ def _colocation(task: PlacementTask, claim: Claim, known: Known, ways: tuple[Way
     fields = claim.parameters.members(("heads", "tails", "horizon"), ("interval",))
     horizon = fields["horizon"].number()
     interval = _pair(fields["interval"]) if "interval" in fields else None
-    known.limit = limit = task.whole(horizon)
+    known.limit = limit = task.units(horizon)
     for _ in range(_MOST_PASSES):
         more = known.raise_both(ways, task.clock)
         full = interval is not None and _is_too_full(task, known, limit, interval)

@@ -3,11 +3,13 @@
 If u comes before v and is on another device, something between them crosses: the node p that v reads last is with v,
 and then not with u, or it sends v what v reads. If u is with v, it runs before v, as do all others that are with v. So
 v waits for the last of those elsewhere, and for one device to run the others; the best choice keeps with v whoever
-would arrive last. The nodes before v also take all devices their work. The same holds backwards in time.
+would arrive last. The nodes before v also take all devices their work. The same holds backwards in time. All that takes
+time takes whole units, so that nodes start at whole units.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -40,7 +42,7 @@ class Known:
     capacity: Fraction  # of all devices, in fastest ones
     early: list[int]  # when nodes can start
     late: list[int]  # what is left after their end
-    limit: int | None = None
+    limit: Fraction | None = None
     group: list[int] = field(default_factory=list)  # nodes of one group are on one device
 
     @classmethod
@@ -93,7 +95,7 @@ class Known:
         by_start = sorted(row, key=lambda u: early[u])
         shares = accumulate(self.work[u] for u in reversed(by_start))
         for u, share in zip(reversed(by_start), shares, strict=True):
-            early[v] = max(early[v], early[u] + int(share / self.capacity))
+            early[v] = max(early[v], early[u] + math.ceil(share / self.capacity))
         here: list[int] = []  # who must be with v
         arrivals = []
         for u, (near, far) in row.items():

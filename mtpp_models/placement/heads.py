@@ -35,7 +35,18 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["HEADS", "MOST_NODES", "ROUNDING", "Heads", "Passes", "Way", "heads_bound", "heads_of", "own_devices", "pass_over"]
+__all__ = [
+    "HEADS",
+    "MOST_NODES",
+    "ROUNDING",
+    "Heads",
+    "Passes",
+    "Way",
+    "heads_bound",
+    "heads_of",
+    "own_devices",
+    "pass_over",
+]
 
 HEADS = "heads"
 
