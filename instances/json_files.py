@@ -21,10 +21,8 @@ __all__ = [
     "CHAIN_FORMAT",
     "CLUSTER_FORMAT",
     "CONSTRAINTS_FORMAT",
-    "DEVICES_FORMAT",
     "GRAPH_FORMAT",
     "LARGEST_TEXT",
-    "ORDERED_FORMAT",
     "PARTITION_FORMAT",
     "PLACEMENT_FORMAT",
     "PLAN_FORMAT",
@@ -41,12 +39,10 @@ __all__ = [
 CERTIFICATE_FORMAT = "mtpp-certificate/1"
 CHAIN_FORMAT = "mtpp-chain/1"
 CLUSTER_FORMAT = "mtpp-cluster/1"
-DEVICES_FORMAT = "mtpp-devices/1"
 CONSTRAINTS_FORMAT = "mtpp-constraints/1"
 GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
-ORDERED_FORMAT = "mtpp-placement/2"
 PLAN_FORMAT = "mtpp-plan/1"
 
 #: What each format of this project holds, in words.
@@ -56,11 +52,9 @@ _CONTENTS = {
     PARTITION_FORMAT: "a partition",
     CHAIN_FORMAT: "a chain",
     CLUSTER_FORMAT: "a cluster",
-    DEVICES_FORMAT: "devices",
     CONSTRAINTS_FORMAT: "constraints",
     PLAN_FORMAT: "a plan",
     PLACEMENT_FORMAT: "a placement",
-    ORDERED_FORMAT: "a placement",
 }
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28

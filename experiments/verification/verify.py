@@ -15,7 +15,8 @@ from experiments.verification.partitions import verify_partition
 from experiments.verification.placements import verify_placement
 from experiments.verification.plans import verify_plan
 from experiments.verification.verdict import Verdict
-from instances.json_files import CERTIFICATE_FORMAT, ORDERED_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, Value
+from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, Value
+from instances.placement.stated import ORDERED_FORMAT
 
 __all__ = ["VERIFIERS", "verify"]
 

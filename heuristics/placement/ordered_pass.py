@@ -20,14 +20,20 @@ from numpy.typing import NDArray
 
 from heuristics.placement.arrays import SimulatorArrays
 from instances.compiled import compiled
+from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["Sequences", "accept", "begin", "evaluate", "forget", "put", "read_off", "sequences"]
+__all__ = ["Index", "Sequences", "accept", "begin", "evaluate", "forget", "put", "read_off", "sequences"]
+
+#: Numbers without a sign: numba need not ask whether they count from the end, which takes a tenth of a move.
+Index = NDArray[np.uint32]
 
 #: Positions between two that are kept.
 STEP = 16
+#: Tensors times devices.
+_MOST = 10**7
 #: A threshold is exceeded by more than rounding.
 _ROUNDING = 1e-12
 #: Places of `Sequences.trial`: its first position and the one after its last, and the same of its transfers.
@@ -37,9 +43,9 @@ _LOW, _HIGH, _JOINED, _QUEUED = range(4)
 class Sequences(NamedTuple):
     """A placement with an order, its times, a log of those of before, and what is known of the graph."""
 
-    order: IntArray  # (n,)
-    position: IntArray  # (n,): its inverse
-    device: IntArray  # (n,)
+    order: Index  # (n,)
+    position: Index  # (n,): its inverse
+    device: Index  # (n,)
     eager: NDArray[np.bool_]  # (t,)
     load: FloatArray  # (k,): time of the nodes on each device
     remote: IntArray  # (t,): readers on other devices
@@ -48,8 +54,8 @@ class Sequences(NamedTuple):
     # (t * k,) of tensor t to device d, at ``t * k + d``: when it starts and ends, and its place in `queue`.
     sent: FloatArray
     arrived: FloatArray
-    slot: IntArray
-    queue: IntArray  # (m,): transfers in the order in which they joined a bus, as ``t * k + d``
+    slot: Index
+    queue: Index  # (m,): transfers in the order in which they joined a bus, as ``t * k + d``
     # (s, 3 k + 1) at every `STEP`-th position: when devices and buses are free, what devices have done, the latest end.
     kept: FloatArray
     kept_queued: IntArray  # (s,): how many transfers had joined
@@ -59,21 +65,32 @@ class Sequences(NamedTuple):
     trial: IntArray  # (4,)
     old_start: FloatArray  # (n,) by position
     old_end: FloatArray
-    old_queue: IntArray  # (m,) by place in the queue
-    old_slot: IntArray
+    old_queue: Index  # (m,) by place in the queue
+    old_slot: Index
     old_sent: FloatArray
     old_arrived: FloatArray
     input_start: IntArray  # (n + 1,): tensors that each node reads, in compressed rows
-    input_tensor: IntArray
-    producer: IntArray  # (t,)
+    input_tensor: Index
+    producer: Index  # (t,)
     tail: FloatArray  # (n,): least time from the end of a node to the end of the step
     neighbour_start: IntArray  # (n + 1,): nodes that each node reads from or is read by, in compressed rows
     neighbour: IntArray
 
 
 def sequences(instance: PlacementInstance) -> Sequences:
-    """Room for the placements of one instance."""
+    """Room for the placements of one instance.
+
+    Raises
+    ------
+    InputError
+        If there are too many tensors and devices for the memory of this computer.
+    """
     graph, k = instance.graph, instance.devices
+    if len(graph.tensors.bytes) * k > _MOST:
+        raise InputError(
+            f"{len(graph.tensors.bytes)} tensors on {k} devices are too many for a search on single nodes; search on "
+            "groups of nodes (--groups)."
+        )
     n, t, m, kept = graph.n, len(graph.tensors.bytes), len(graph.inputs[1]), (graph.n - 1) // STEP + 1
     ends = np.concatenate((graph.edges, graph.edges[:, ::-1]))
     neighbour_start, neighbour = compressed_rows(ends[:, 0], ends[:, 1], n)
@@ -81,10 +98,13 @@ def sequences(instance: PlacementInstance) -> Sequences:
     def whole(size: int) -> IntArray:
         return np.zeros(size, dtype=np.int64)
 
+    def index(size: int) -> Index:
+        return np.zeros(size, dtype=np.uint32)
+
     return Sequences(
-        order=whole(n),
-        position=whole(n),
-        device=whole(n),
+        order=index(n),
+        position=index(n),
+        device=index(n),
         eager=np.zeros(t, dtype=np.bool_),
         load=np.zeros(k),
         remote=whole(t),
@@ -92,8 +112,8 @@ def sequences(instance: PlacementInstance) -> Sequences:
         end=np.zeros(n),
         sent=np.zeros(t * k),
         arrived=np.zeros(t * k),
-        slot=whole(t * k),
-        queue=whole(m),
+        slot=index(t * k),
+        queue=index(m),
         kept=np.zeros((kept, 3 * k + 1)),
         kept_queued=whole(kept),
         new_kept=np.zeros((kept, 3 * k + 1)),
@@ -102,13 +122,13 @@ def sequences(instance: PlacementInstance) -> Sequences:
         trial=whole(4),
         old_start=np.zeros(n),
         old_end=np.zeros(n),
-        old_queue=whole(m),
-        old_slot=whole(m),
+        old_queue=index(m),
+        old_slot=index(m),
         old_sent=np.zeros(m),
         old_arrived=np.zeros(m),
         input_start=graph.inputs[0],
-        input_tensor=graph.inputs[1],
-        producer=graph.tensors.producer,
+        input_tensor=graph.inputs[1].astype(np.uint32),
+        producer=graph.tensors.producer.astype(np.uint32),
         tail=_tails(instance),
         neighbour_start=neighbour_start,
         neighbour=neighbour,
@@ -172,9 +192,7 @@ def evaluate(arrays: SimulatorArrays, own: Sequences, first: int, threshold: flo
     n, k, row = len(own.order), arrays.devices, first // STEP
     low, limit, now, left = row * STEP, threshold * (1.0 + _ROUNDING), own.now, 2 * k
     for x in range(3 * k + 1):
-        now[x] = own.kept[row, x]
-    for d in range(k):
-        now[left + d] = own.load[d] - now[left + d]
+        now[x] = own.kept[row, x] if x < left or x == 3 * k else own.load[x - left] - own.kept[row, x]
     own.trial[_LOW] = own.trial[_HIGH] = low
     own.trial[_JOINED] = own.trial[_QUEUED] = own.kept_queued[row]
     for d in range(k):

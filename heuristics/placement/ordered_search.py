@@ -139,7 +139,9 @@ class _Search:
         simulate(self.arrays, device, self.space)
         order = np.lexsort((self.arrays.rank, self.space.ready))
         for eager in (True, False):
-            lane = Lane(order, device, np.full(len(self.own.eager), eager), np.zeros(2))
+            lane = Lane(
+                order.astype(np.uint32), device.astype(np.uint32), np.full(len(self.own.eager), eager), np.zeros(2)
+            )
             lane.value[:] = self._load(lane)
             self.lanes.append(lane)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heuristics.placement.arrays import SimulatorArrays, Workspace
-from heuristics.placement.ordered_pass import Sequences, accept, evaluate, forget, put
+from heuristics.placement.ordered_pass import Index, Sequences, accept, evaluate, forget, put
 from heuristics.placement.peak_memory import peak_memory
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
@@ -37,8 +37,8 @@ _COUNT, _SHIFTED, _POSITION_BEFORE, _FLIPPED = range(4)
 class Lane(NamedTuple):
     """A placement with an order, as `ordered_pass` writes it."""
 
-    order: IntArray
-    device: IntArray
+    order: Index
+    device: Index
     eager: NDArray[np.bool_]
     value: FloatArray  # bytes of overflow, and time
 

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
-from instances.json_files import DEVICES_FORMAT, Value, read_json
+from instances.json_files import Value, read_json
 
-__all__ = ["UnequalDevices", "devices_from_members", "read_devices"]
+__all__ = ["DEVICES_FORMAT", "UnequalDevices", "devices_from_members", "read_devices"]
+
+DEVICES_FORMAT = "mtpp-devices/1"
 
 _MOST = 256
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
-from instances.json_files import ORDERED_FORMAT, PLACEMENT_FORMAT, read_json, write_json
+from instances.json_files import PLACEMENT_FORMAT, read_json, write_json
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from instances.placement.stated import QUESTION, SEQUENCES, SHOWN, move_rows, node_rows
+from instances.placement.stated import ORDERED_FORMAT, QUESTION, SEQUENCES, SHOWN, move_rows, node_rows
 
 __all__ = ["placement_document", "read_placement", "save_placement"]
 

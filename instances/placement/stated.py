@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from instances.certificate_file import PLACEMENT, Envelope, check_question, envelope
 from instances.errors import InputError
 from instances.graph.graph_file import graph_document, graph_from_document
-from instances.json_files import ORDERED_FORMAT, PLACEMENT_FORMAT, Value
+from instances.json_files import PLACEMENT_FORMAT, Value
 from instances.placement.devices import devices_from_members
 from instances.placement.problem import PlacementInstance
 
 __all__ = [
+    "ORDERED_FORMAT",
     "QUESTION",
     "SEQUENCES",
     "SHOWN",
@@ -23,6 +24,9 @@ __all__ = [
     "placement_from_document",
     "question_document",
 ]
+
+#: Of placements with sequences, and of those on unequal devices.
+ORDERED_FORMAT = "mtpp-placement/2"
 
 #: Members of every placement file that are there for people.
 SHOWN = ("graph", "bandwidth", "memory", "step_time", "peak_memory", "nodes")
