@@ -13,6 +13,7 @@ from instances import Instance, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
 from instances.lookup import find
+from instances.partitioning.fitting import fits_nowhere
 
 __all__ = ["search"]
 
@@ -32,8 +33,8 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
     Returns
     -------
     Result
-        Without a bound, and without a partition where none was found that obeys the constraints and fits; `interrupted`
-        tells whether the deadline was.
+        Without a bound, and without a partition where none was found that obeys the constraints and fits; `impossible`
+        says why none can fit where sums show it, and `interrupted` whether the deadline was.
 
     Raises
     ------
@@ -47,8 +48,10 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
     >>> search(Instance(graph, Platform(k=2, bandwidth=1)), "kahn", np.random.default_rng(0)).partition.bottleneck
     2.0
     """
-    limits, watch = limits or Limits(), Stopwatch()
     heuristic, partition = find(HEURISTICS, method, "heuristic"), None
+    if (reason := fits_nowhere(instance)) is not None:
+        return Result(method, instance, impossible=reason)
+    limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):
         found = heuristic.run(instance, rng, limits)
         partition = found if found.bottleneck < math.inf else None

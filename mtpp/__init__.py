@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from heuristics.placement import PLACERS
     from heuristics.planning import PLANNERS
     from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
+    from instances.partitioning.constraints import Constraints
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
     from mtpp.comparison import compare
     from mtpp.graphs import load
-    from mtpp.partitioning import bound, certify, partition, solve
+    from mtpp.partitioning import bound, certify, least_k, partition, solve
     from mtpp.placement import place
     from mtpp.planning import plan
     from mtpp_models import MODELS, SOLVERS, SolverNotAvailableError
@@ -33,6 +34,7 @@ __all__ = [
     "Bound",
     "Cluster",
     "ComputationGraph",
+    "Constraints",
     "InputError",
     "Instance",
     "LayerChain",
@@ -45,6 +47,7 @@ __all__ = [
     "bound",
     "certify",
     "compare",
+    "least_k",
     "load",
     "partition",
     "place",
@@ -58,11 +61,12 @@ _HOMES = {
     "heuristics.placement": ("PLACERS",),
     "heuristics.planning": ("PLANNERS",),
     "instances": ("Bound", "ComputationGraph", "InputError", "Instance", "Partition", "Platform", "Result"),
+    "instances.partitioning.constraints": ("Constraints",),
     "instances.placement.placement": ("Placement",),
     "instances.planning": ("Cluster", "LayerChain", "Plan"),
     "mtpp.comparison": ("compare",),
     "mtpp.graphs": ("load",),
-    "mtpp.partitioning": ("bound", "certify", "partition", "solve"),
+    "mtpp.partitioning": ("bound", "certify", "least_k", "partition", "solve"),
     "mtpp.placement": ("place",),
     "mtpp.planning": ("plan",),
     "mtpp_models": ("MODELS", "SOLVERS", "SolverNotAvailableError"),

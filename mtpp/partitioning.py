@@ -1,4 +1,4 @@
-"""Partitions and their bounds: `partition`, `bound`, `solve`, `certify`."""
+"""Partitions and their bounds: `partition`, `bound`, `solve`, `certify`, `least_k`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from experiments.certificates.ladder import certify as climb
+from experiments.certificates.least_k import LeastK, find_least_k
+from experiments.cli.inputs import enough_for
 from heuristics import Limits, search
 from instances import ComputationGraph, InputError, Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 from instances.partitioning.partition_file import read_partition
-from mtpp.graphs import Blocks, Quantity, Reading, instances_of
+from mtpp.graphs import Blocks, Quantity, Reading, Rules, instances_of, word
 from mtpp_models import SolveOptions
 from mtpp_models import solve as solve_model
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["bound", "certify", "partition", "solve"]
+__all__ = ["bound", "certify", "least_k", "partition", "solve"]
 
 
 def partition(
@@ -32,6 +34,8 @@ def partition(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
     seed: int = 0,
     time_limit: float | None = None,
     **reading: Unpack[Reading],
@@ -48,6 +52,11 @@ def partition(
         A name of `mtpp.HEURISTICS`.
     bandwidth, memory, activation_buffer : float or str, optional
         Bytes per unit of work time, 25 GB/s by default, and bytes; texts such as "25GB/s" and "16GiB" as well.
+    fit : bool
+        Whether the memory is a hard limit.
+    constraints : Constraints, mapping or file, optional
+        What else is asked of a partition: a file as for ``--constraints``, or a mapping with any of together, windows,
+        uncut and at_least, as `Instance` takes them.
     seed : int
     time_limit : float, optional
         Seconds for each k; by default the method's own number of tries.
@@ -70,7 +79,7 @@ def partition(
     >>> mtpp.partition(graph, k=2, bandwidth=1).partition.block.tolist()
     [0, 0, 1]
     """
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, **reading)
+    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         with catch_interrupt() as interrupted:
@@ -88,6 +97,8 @@ def bound(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
     relaxation: bool = False,
     solver: str = "highs",
     time_limit: float | None = 60.0,
@@ -101,7 +112,7 @@ def bound(
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, **reading
+    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
         The question, as for `partition`.
     model : str
         A name of `mtpp.MODELS`; exact+all is strengthened, and needs a start.
@@ -137,7 +148,7 @@ def bound(
     6.0
     """
     options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, **reading)
+    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         return solve_model(instance, model, options, start=_start(start, instance), relaxation=relaxation)
@@ -153,6 +164,8 @@ def solve(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
     solver: str = "highs",
     time_limit: float | None = 60.0,
     gap: float = 0.0,
@@ -164,7 +177,7 @@ def solve(
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, **reading
+    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
         The question, as for `partition`.
     model, solver, time_limit, gap, threads, seed
         As for `bound`; the search before it takes the portfolio's own number of tries.
@@ -187,7 +200,7 @@ def solve(
     'optimal'
     """
     options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, **reading)
+    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         found = partition(instance, seed=seed)
@@ -203,6 +216,8 @@ def certify(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
     solver: str = "highs",
     time_limit: float | None = 60.0,
     gap: float = 0.0,
@@ -215,7 +230,7 @@ def certify(
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, **reading
+    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
         The question, as for `partition`. What is proved for one k is used for the next ones.
     solver, gap, threads, seed, start
         As for `bound`.
@@ -239,12 +254,63 @@ def certify(
     [True, True, True]
     """
     options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, **reading)
+    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         return climb(instance, options, start=_start(start, instance), known=known)
 
     return _answers(instances, k, answer)
+
+
+def least_k(
+    graph: str | Path | ComputationGraph | nx.DiGraph[Any] | Instance,
+    throughput: float | str | None = None,
+    *,
+    bandwidth: Quantity = None,
+    memory: Quantity = None,
+    activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
+    solver: str = "highs",
+    time_limit: float | None = 60.0,
+    gap: float = 0.0,
+    threads: int = 1,
+    seed: int = 0,
+    **reading: Unpack[Reading],
+) -> LeastK:
+    """Find the least number of blocks that fits, or reaches a throughput, as ``mtpp certify -k auto``.
+
+    Parameters
+    ----------
+    graph, bandwidth, memory, activation_buffer, fit, constraints, **reading
+        The question, as for `partition`.
+    throughput : float or str, optional
+        Runs per unit of work time, or a text such as "250/s"; optional where the memory is a hard limit.
+    solver, time_limit, gap, threads, seed
+        As for `certify`, the time limit for each k.
+
+    Returns
+    -------
+    LeastK
+        Its `k`, the results `known` by k, the k that are `open`, and a `sentence`.
+
+    Raises
+    ------
+    InputError, SolverNotAvailableError
+        As `bound`, and if there is nothing to reach.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> graph = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[0, 0, 0])
+    >>> mtpp.least_k(graph, throughput=1 / 5, bandwidth=1).k
+    2
+    """
+    options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
+    [question] = instances_of(
+        graph, None, bandwidth, memory, activation_buffer, fit, constraints, is_open=True, **reading
+    )
+    return find_least_k(question, enough_for(question, word(throughput)), options)
 
 
 def _answers(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from instances import InputError, Instance, Partition
-from mtpp_models.memory import held_alone, surely_above, total_held
+from instances.partitioning.fitting import held_alone, surely_above, total_held
 
 __all__ = ["as_answer", "one_block", "simple", "work_bound"]
 

@@ -17,6 +17,17 @@ of_device = partial(typer.Option, rich_help_panel="The device")
 
 Graph = Annotated[str, typer.Argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]
 Blocks = Annotated[str, of_question("-k", metavar="K[,K…]", help="Number of blocks, or several.")]
+BlocksOrAuto = Annotated[
+    str,
+    of_question(
+        "-k",
+        metavar="K[,K…]|auto",
+        help="Number of blocks, or several; auto: the least with which it fits, or that reaches --throughput.",
+    ),
+]
+Throughput = Annotated[
+    str | None, of_question(metavar="RATE", help="With -k auto: runs per unit of time to reach, such as 250/s.")
+]
 Bandwidth = Annotated[
     str | None,
     of_question(
@@ -41,6 +52,9 @@ ConstraintsFile = Annotated[
         metavar="FILE",
         help="Nodes that stay together, windows of stages, outputs that are never cut (mtpp-constraints/1).",
     ),
+]
+ColourClasses = Annotated[
+    bool, of_question("--colour-classes", help="Nodes of a colour class of an MSR inference profile stay together.")
 ]
 Dim = Annotated[
     list[str] | None,

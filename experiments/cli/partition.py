@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 from experiments.cli import options
 from experiments.cli.exit_codes import INTERRUPTED
-from experiments.cli.inputs import PartitioningQuestion
+from experiments.cli.inputs import OpenQuestion
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
-from instances import Result
+from instances import combine
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 
@@ -21,7 +22,7 @@ __all__ = ["partition"]
 @takes_words
 def partition(
     *,
-    question: PartitioningQuestion,
+    question: OpenQuestion,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list heuristics.")] = "portfolio",
     seed: options.Seed = 0,
     time_limit: options.OptionalTimeLimit = None,
@@ -42,17 +43,23 @@ def partition(
     from experiments.certificates.writing import partition_answer
     from experiments.cli.rows import partition_row
     from heuristics import Limits, search
-    from mtpp_models.memory import fits_nowhere
 
+    least = None
+    if (enough := question.enough(instances[0])) is not None:
+        from experiments.cli.least import look, no_k, tell
+        from mtpp_models import SolveOptions
+
+        least = look(instances[0], enough, SolveOptions(time_limit=time_limit, seed=seed), printing, method=method)
+        if least.k is None:
+            return no_k(least)
+        instances = [least.known[least.k].instance]
     with catch_interrupt() as interrupted, printing.answers(partition_row, instances) as answers:
         for instance in instances:
             with printing.working(f"{instance.label}, {method}"):
                 limits = Limits(Deadline.after(time_limit, interrupted))
-                reason = fits_nowhere(instance)
-                if reason is None:
-                    answer = search(instance, method, np.random.default_rng(seed), limits)
-                else:
-                    answer = Result(method, instance, impossible=reason)
+                answer = search(instance, method, np.random.default_rng(seed), limits)
+            if least is not None:
+                answer = replace(combine(answer, least.known[instance.k]), method=method)
             document = partial(partition_answer, answer)
             answers.add(answer, document)
             own = files.of(instance, instances)
@@ -61,4 +68,6 @@ def partition(
             own.draw(answer)
             if interrupted.is_set():
                 return INTERRUPTED
+    if least is not None:
+        tell(least, printing)
     return answers.exit_code()

@@ -58,7 +58,8 @@ def certificate_row(answer: Result) -> Row:
 
 def explained_row(partition: Partition, bound: Bound | None) -> Row:
     """Row of a given partition: its costs, the best bound known and how far they are apart."""
-    answer = Result("given", partition.instance, partition, bound)
+    fits = partition.bottleneck < math.inf
+    answer = Result("given", partition.instance, partition if fits else None, bound)
     return {name: cell for name, cell in certificate_row(answer).items() if name != "seconds"}
 
 

@@ -29,14 +29,16 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray, compressed_rows
 
-__all__ = ["NO_CONSTRAINTS", "BlockRules", "Constraints", "Word"]
+__all__ = ["NO_CONSTRAINTS", "BlockRules", "Constraints", "Windows", "Word"]
 
 #: A node by number or by name, or several by a pattern such as ``/model/layers.7/*``.
 Word = int | str
+#: The block of a word, or its first and last one.
+Windows = Mapping[Word, int | Sequence[int]] | Iterable[tuple[Word, int | Sequence[int]]]
 
 _MOST_COUNTS = 100
-# A suggestion looks at so many names at the most.
-_MOST_NAMES = 10_000
+# A suggestion looks at so many names at the most, and patterns at so many together.
+_MOST_NAMES, _MOST_MATCHES = 10_000, 20_000_000
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Constraints:
         graph: ComputationGraph,
         *,
         together: Iterable[Sequence[Word] | str] = (),
-        windows: Mapping[Word, int | Sequence[int]] | None = None,
+        windows: Windows | None = None,
         uncut: Iterable[Word] = (),
         at_least: Iterable[tuple[int, Iterable[Word] | str]] = (),
     ) -> Constraints:
@@ -77,7 +79,8 @@ class Constraints:
         graph : ComputationGraph
         together : iterable of groups
             A group is a list of words, or one pattern.
-        windows : mapping of word to block or to (first, last)
+        windows : mapping or pairs of word to block or to (first, last)
+            Of several windows of a node all hold.
         uncut : iterable of words
             Nodes whose output tensors are never cut.
         at_least : iterable of (count, words)
@@ -88,16 +91,21 @@ class Constraints:
             If a word fits no node, or a number is none.
         """
         names = _Names(graph)
-        spans = {} if windows is None else windows
+        spans = windows.items() if isinstance(windows, Mapping) else windows or ()
         return cls(
             together=tuple(names.all((group,) if isinstance(group, str) else group) for group in together),
-            windows=tuple((v, *_span(word, span)) for word, span in spans.items() for v in names.one(word)),
+            windows=tuple((v, *_span(word, span)) for word, span in spans for v in names.one(word)),
             uncut=names.all(uncut),
             at_least=tuple(
                 (_whole(count, "at_least"), names.all((words,) if isinstance(words, str) else words))
                 for count, words in at_least
             ),
         )
+
+    @property
+    def fewest_blocks(self) -> int:
+        """The least number of blocks that has all that the windows name."""
+        return 1 + max((last for *_, last in self.windows), default=0)
 
     def __bool__(self) -> bool:
         return bool(self.together or self.windows or self.uncut or self.at_least)
@@ -198,6 +206,7 @@ class _Names:
     def __init__(self, graph: ComputationGraph) -> None:
         self._graph = graph
         self._nodes: dict[str, list[int]] = {}
+        self._matches = 0
         for v, name in enumerate(graph.names):
             self._nodes.setdefault(name, []).append(v)
 
@@ -213,6 +222,9 @@ class _Names:
             raise InputError(f"A node is a name, a pattern or a number, not {word!r}.")
         if word in self._nodes:
             return self._nodes[word]
+        self._matches += len(self._nodes)
+        if self._matches > _MOST_MATCHES:
+            raise InputError(f"Patterns up to {word!r} are too many for {self._graph.n} nodes; give node numbers.")
         found = [v for name in matching(self._nodes, word) for v in self._nodes[name]]
         if not found:
             near = get_close_matches(word, list(self._nodes)[:_MOST_NAMES], n=1)

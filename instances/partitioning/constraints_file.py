@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +46,17 @@ def parse_constraints(value: Value, graph: ComputationGraph) -> Constraints:
     """
     fields = value.open_members(())
     found = Constraints()
-    for field in fields["together"].items() if "together" in fields else ():
-        found += _given(field, graph, together=[_words(field)])
-    for field in fields["windows"].items() if "windows" in fields else ():
-        window = field.members(("nodes", "first", "last"))
-        span = (window["first"].whole(), window["last"].whole())
-        found += _given(field, graph, windows=dict.fromkeys(_words(window["nodes"]), span))
+    if "together" in fields:
+        groups = [_words(group) for group in fields["together"].items()]
+        found += _given(fields["together"], graph, together=groups)
+    if "windows" in fields:
+        windows = [_window(window) for window in fields["windows"].items()]
+        found += _given(fields["windows"], graph, windows=chain.from_iterable(windows))
     if "uncut" in fields:
         found += _given(fields["uncut"], graph, uncut=_words(fields["uncut"]))
-    for field in fields["at_least"].items() if "at_least" in fields else ():
-        least = field.members(("count", "nodes"))
-        found += _given(field, graph, at_least=[(least["count"].whole(), _words(least["nodes"]))])
+    if "at_least" in fields:
+        counts = [_count(count) for count in fields["at_least"].items()]
+        found += _given(fields["at_least"], graph, at_least=counts)
     return found
 
 
@@ -96,6 +96,17 @@ def _given(field: Value, graph: ComputationGraph, **words: Any) -> Constraints:
         return Constraints.of(graph, **words)
     except InputError as error:
         field.fail(str(error))
+
+
+def _window(field: Value) -> list[tuple[Word, tuple[int, int]]]:
+    window = field.members(("nodes", "first", "last"))
+    span = (window["first"].whole(), window["last"].whole())
+    return [(word, span) for word in _words(window["nodes"])]
+
+
+def _count(field: Value) -> tuple[int, list[Word]]:
+    least = field.members(("count", "nodes"))
+    return least["count"].whole(), _words(least["nodes"])
 
 
 def _words(field: Value) -> list[Word]:

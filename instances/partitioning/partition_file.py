@@ -41,7 +41,7 @@ def partition_document(partition: Partition) -> dict[str, Any]:
         "memory": _finite(platform.memory),
         "activation_buffer": platform.activation_buffer,
         **rules_document(instance),
-        "bottleneck": partition.bottleneck,
+        "bottleneck": _finite(partition.bottleneck),  # infinite where the memory is a hard limit that is exceeded
         "stages": names,
         "costs": [stage.document() for stage in stages(partition)],
         "crossing": [tensor.document() for tensor in crossings(partition)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
-from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, Word
+from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, Windows, Word
 
 __all__ = ["Instance", "Platform"]
 
@@ -124,14 +124,14 @@ class Instance(Displayed):
     need: FloatArray | None = None
     by_need: bool = False
     together: InitVar[Iterable[Sequence[Word] | str]] = ()
-    windows: InitVar[Mapping[Word, int | Sequence[int]] | None] = None
+    windows: InitVar[Windows | None] = None
     uncut: InitVar[Iterable[Word]] = ()
     at_least: InitVar[Iterable[tuple[int, Iterable[Word] | str]]] = ()
 
     def __post_init__(
         self,
         together: Iterable[Sequence[Word] | str],
-        windows: Mapping[Word, int | Sequence[int]] | None,
+        windows: Windows | None,
         uncut: Iterable[Word],
         at_least: Iterable[tuple[int, Iterable[Word] | str]],
     ) -> None:

@@ -24,8 +24,8 @@ import numpy as np
 
 from instances import Instance
 from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.fitting import needs_of, room
 from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment, reachability
-from mtpp_models.memory import needs_of, room
 
 __all__ = ["UNIT", "BlockCuts", "Cut"]
 

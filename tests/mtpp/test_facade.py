@@ -45,7 +45,10 @@ def test_every_name_is_there() -> None:
 
 
 #: Words that a file of the command line stands for, or that Python says in another way.
-TRANSLATED = {"graph", "chain", "blocks", "devices", "dim", "out", "plot", "export", "start", "json", "quiet"}
+TRANSLATED = {
+    *("graph", "chain", "blocks", "devices", "dim", "out", "plot", "export", "start", "json", "quiet"),
+    *("constraints", "colour_classes", "throughput"),
+}
 #: Words that belong to the graph: those of `mtpp.load`.
 READING = {"dims", "level", "training", "reader", "communication", "input_work", "time_unit"}
 

@@ -14,10 +14,10 @@ from strategies import instances, questions
 
 from heuristics import Limits, search
 from instances import Instance, Partition, Platform, load_graph
+from instances.partitioning.fitting import fits_nowhere
 from instances.results import Status
 from mtpp_models import MODELS, solve
 from mtpp_models.formulations.parts import ablation
-from mtpp_models.memory import fits_nowhere
 from mtpp_models.simple import simple, work_bound
 
 WITHOUT_SOLVER = ("simple", "pinned", "pigeonhole", "ideals", "priced")

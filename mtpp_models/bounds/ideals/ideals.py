@@ -25,13 +25,13 @@ import numpy as np
 from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.fitting import needs_of
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import merge
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.ideals.dynamic_program import Needs, extend_chains, first_blocks, largest_needs
 from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
 from mtpp_models.cuts.joins import join
-from mtpp_models.memory import needs_of
 from mtpp_models.simple import simple
 
 __all__ = ["IDEALS", "count_ideals", "ideals", "solve_ideals"]

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from instances import Instance
 from instances.graph.tensors import FloatArray
+from instances.partitioning.problem import Instance
 from instances.partitioning.reductions import contract_groups
 
 __all__ = ["fits_nowhere", "held_alone", "needs_of", "room", "surely_above", "total_held"]
