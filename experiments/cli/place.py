@@ -137,6 +137,10 @@ def place(
     from instances.interrupts import catch_interrupt
     from instances.placement.grouping import group_nodes
     from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
+    from mtpp_models.solvers.registry import find_solver
+
+    if certify:
+        find_solver(solver)  # before the search, which may take a while
 
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     label, watch = f"{instance.graph.name} on {instance.devices} devices, {method}", Stopwatch()

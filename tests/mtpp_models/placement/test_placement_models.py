@@ -20,7 +20,7 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp_models import SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.placement import cp
-from mtpp_models.placement.registry import PLACEMENT_MODELS, bound_placement
+from mtpp_models.placement.registry import bound_placement
 
 
 def first_placement(instance: PlacementInstance) -> Placement:
