@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
     from instances.placement.grouping import Grouping
     from instances.placement.problem import PlacementInstance
+    from mtpp_models import SolveOptions, SolverNotAvailableError
 
 __all__ = ["PlacementQuestion", "place", "placement_row"]
 
@@ -127,7 +128,6 @@ def place(
 
     import numpy as np
 
-    from experiments.certificates.placement_ladder import prove_placement
     from experiments.certificates.writing import placement_certificate
     from experiments.cli.complaints import complain
     from heuristics.limits import Limits
@@ -137,11 +137,9 @@ def place(
     from instances.interrupts import catch_interrupt
     from instances.placement.grouping import group_nodes
     from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
-    from mtpp_models.solvers.registry import find_solver
 
     if certify:
-        find_solver(solver)  # before the search, which may take a while
-
+        _check_solver(solver)
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     label, watch = f"{instance.graph.name} on {instance.devices} devices, {method}", Stopwatch()
     with catch_interrupt() as interrupted, printing.working(label, "step time") as live:
@@ -156,17 +154,9 @@ def place(
         return complain(f"{instance.label}: {answer.impossible}; no placement fits.", IMPOSSIBLE)
     answers, faults = [answer], list[SolverNotAvailableError]()
     if certify and not interrupted.is_set():
-        settings = SolveOptions(solver, time_limit, threads=threads, seed=seed)
-        with printing.working(label, "step time") as live:
-
-            def step(model: str, known: PlacementResult) -> None:
-                bound = None if known.bound is None else known.bound.value
-                live.show(Progress(model, watch.passed, known.cost, bound, None))
-
-            answers = prove_placement(answer, settings, step, faults.append)
+        answers = _prove(answer, SolveOptions(solver, time_limit, threads=threads, seed=seed), printing, faults)
         best = combine(*answers)
-        answer, placement = replace(best, method=answer.method), best.answer
-        assert placement is not None
+        answer, placement = replace(best, method=method), best.answer or placement
     printing.rows([placement_row(answer, grouping)])
     document = partial(placement_certificate, answers)
     printing.document(document)
@@ -183,6 +173,31 @@ def place(
     if any(isinstance(fault, SolverFaultError) for fault in faults):
         return NO_SOLVER
     return DONE if placement.fits else NOTHING
+
+
+def _check_solver(name: str) -> None:
+    """Before the search, which may take a while; only here, as solvers take time to load."""
+    from mtpp_models.solvers.registry import find_solver
+
+    find_solver(name)
+
+
+def _prove(
+    answer: PlacementResult, settings: SolveOptions, printing: Printing, faults: list[SolverNotAvailableError]
+) -> list[PlacementResult]:
+    """The answer and all bounds, with the faults of solvers that are missing or fail."""
+    from experiments.certificates.placement_ladder import prove_placement
+    from instances.deadline import Stopwatch
+    from mtpp_models import Progress
+
+    watch = Stopwatch()
+    with printing.working(answer.instance.label, "step time") as live:
+
+        def step(model: str, known: PlacementResult) -> None:
+            bound = None if known.bound is None else known.bound.value
+            live.show(Progress(model, watch.passed, known.cost, bound, None))
+
+        return prove_placement(answer, settings, step, faults.append)
 
 
 def placement_row(answer: PlacementResult, grouping: Grouping | None) -> dict[str, str]:
