@@ -41,6 +41,7 @@ _RECHECKS = {
         "ideals": "ideals",
         "carried": "trusted",
         "priced": "trusted",
+        "stated": "trusted",
     },
     PLANNING: {"z-any-order": "trusted"},
     PLACEMENT: {
@@ -59,9 +60,10 @@ _OF_SOLVERS = re.compile(
     rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
 )
 
-#: What the parameters of a bound may hold; those of placements come last.
-_TIMES = ("heads", "tails", "window", "horizon", "interval")
-_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "time_limit", "gap", "threads", "seed", *_TIMES)
+#: What the parameters of a bound may hold, in partitioning and in placement.
+_OPTIONS = ("time_limit", "gap", "threads", "seed")
+_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "model", "by", *_OPTIONS)
+_PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
 _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
 
 
@@ -155,7 +157,7 @@ def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
         fields["method"].fail(f"there is no method {method!r} (mtpp list models).")
     if solver is not None and solver not in SOLVER_NAMES:
         fields["solver"].fail(f"there is no solver {solver!r}; known are {', '.join(SOLVER_NAMES)}.")
-    fields["parameters"].members((), _PARAMETERS)
+    fields["parameters"].members((), (*_PARAMETERS, *_PARAMETERS_OF_TIMES))
     fields["seconds"].number()
     return Claim(
         place=value.path,

@@ -47,15 +47,10 @@ PLAN_FORMAT = "mtpp-plan/1"
 
 #: What each format of this project holds, in words.
 _CONTENTS = {
-    CERTIFICATE_FORMAT: "a certificate",
-    GRAPH_FORMAT: "a graph",
-    PARTITION_FORMAT: "a partition",
-    CHAIN_FORMAT: "a chain",
-    CLUSTER_FORMAT: "a cluster",
-    CONSTRAINTS_FORMAT: "constraints",
-    PLAN_FORMAT: "a plan",
-    PLACEMENT_FORMAT: "a placement",
-}
+    CERTIFICATE_FORMAT: "a certificate", GRAPH_FORMAT: "a graph", PARTITION_FORMAT: "a partition",
+    CHAIN_FORMAT: "a chain", CLUSTER_FORMAT: "a cluster", CONSTRAINTS_FORMAT: "constraints",
+    PLAN_FORMAT: "a plan", PLACEMENT_FORMAT: "a placement",
+}  # fmt: skip
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28
 

@@ -19,10 +19,12 @@ from instances.partitioning.problem import Instance
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PROOF_TOLERANCE", "Answer", "Bound", "Question", "Result", "Status", "combine"]
+__all__ = ["PROOF_TOLERANCE", "STATED", "Answer", "Bound", "Question", "Result", "Status", "combine"]
 
 #: An answer is called optimal when its cost exceeds a proved bound by at most this relative amount.
 PROOF_TOLERANCE = 1e-6
+#: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
+STATED = "stated"
 _ROUNDING = 1e-9
 
 
@@ -80,7 +82,7 @@ class Bound:
     value : float
         In the time unit of the question.
     method : str
-        What proved it.
+        What proved it, or `STATED`.
     optimal : bool
         Whether the method ran to its end, so that it cannot prove more.
     witness : mapping
@@ -95,6 +97,11 @@ class Bound:
     def __post_init__(self) -> None:
         if not 0 <= self.value < math.inf:
             raise FalseCertificateError(f"{self.method} claims the bound {self.value}; please report this as a bug.")
+
+    @property
+    def proved(self) -> bool:
+        """Whether something here has proved it."""
+        return self.method != STATED
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,8 +195,8 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def proved(self) -> bool:
-        """Whether the answer is optimal within `PROOF_TOLERANCE`."""
-        return self.gap is not None and self.gap <= PROOF_TOLERANCE
+        """Whether the answer is optimal within `PROOF_TOLERANCE`; no bound that is only stated says so."""
+        return self.bound is not None and self.bound.proved and self.gap is not None and self.gap <= PROOF_TOLERANCE
 
     @property
     def status(self) -> Status:
@@ -274,7 +281,8 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     results = [answer for answer in answers if isinstance(answer, Result)]
     found = [answer for answer in answers if not isinstance(answer, Result)]
     found += [result.answer for result in results if result.answer is not None]
-    proof = max((r for r in results if r.bound), key=lambda r: r.bound.value if r.bound else 0.0, default=None)
+    bounds = [(r.bound.value, r.bound.proved, -i) for i, r in enumerate(results) if r.bound is not None]
+    proof = results[-max(bounds)[2]] if bounds else None
     seconds: dict[str, float] = {}
     for result in results:
         seconds[result.method] = seconds.get(result.method, 0.0) + result.spent

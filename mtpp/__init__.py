@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
     from mtpp.comparison import compare
+    from mtpp.fewest import least_k
     from mtpp.graphs import load
-    from mtpp.partitioning import bound, certify, least_k, partition, solve
+    from mtpp.partitioning import bound, certify, partition, solve
     from mtpp.placement import place
     from mtpp.planning import plan
     from mtpp_models import MODELS, SOLVERS, SolverNotAvailableError
@@ -66,7 +67,8 @@ _HOMES = {
     "instances.planning": ("Cluster", "LayerChain", "Plan"),
     "mtpp.comparison": ("compare",),
     "mtpp.graphs": ("load",),
-    "mtpp.partitioning": ("bound", "certify", "least_k", "partition", "solve"),
+    "mtpp.fewest": ("least_k",),
+    "mtpp.partitioning": ("bound", "certify", "partition", "solve"),
     "mtpp.placement": ("place",),
     "mtpp.planning": ("plan",),
     "mtpp_models": ("MODELS", "SOLVERS", "SolverNotAvailableError"),

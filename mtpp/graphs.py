@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from experiments.cli.inputs import bandwidth_of, memory_limits
+from experiments.cli.inputs import Roofs, bandwidth_of, memory_limits
 from experiments.cli.units import parse_counts
 from instances import ComputationGraph, InputError, Instance, Platform, load_graph
 from instances.lookup import unknown
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.constraints_file import KINDS, read_constraints
-from instances.roofline import Device
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -37,8 +36,8 @@ class Reading(TypedDict, total=False):
     reader: str | None
     communication: str
     cost: str | None
-    peak_flops: float | None
-    memory_bandwidth: float | None
+    peak_flops: float | str | None
+    memory_bandwidth: float | str | None
     input_work: str | None
     time_unit: str | None
 
@@ -56,7 +55,8 @@ def load(graph: str | Path | ComputationGraph | nx.DiGraph[Any], **reading: Unpa
         output_bytes, param_bytes and name.
     **reading
         Of architectures and files: dims, level, training, reader, communication, cost, input_work and time_unit as for
-        `instances.load_graph`; peak_flops and memory_bandwidth of the device that turns operations into seconds.
+        `instances.load_graph`; peak_flops and memory_bandwidth, as 312e12 or "312TFLOP/s", of the device that turns
+        operations into seconds.
 
     Raises
     ------
@@ -72,9 +72,8 @@ def load(graph: str | Path | ComputationGraph | nx.DiGraph[Any], **reading: Unpa
     _check_words(reading)
     if isinstance(graph, str | Path):
         given: dict[str, Any] = {**reading}
-        roofs = {name: given.pop(name, None) for name in ("peak_flops", "memory_bandwidth")}
-        roofs = {name: value for name, value in roofs.items() if value is not None}
-        return load_graph(graph, **given, device=Device(**roofs) if roofs else None)
+        device = Roofs(word(given.pop("peak_flops", None)), word(given.pop("memory_bandwidth", None))).device()
+        return load_graph(graph, **given, device=device)
     if reading:
         raise InputError(f"Only architectures and files are read; leave out {', '.join(reading)}.")
     if isinstance(graph, ComputationGraph):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.certificates.placement_ladder import prove_placement
-from experiments.cli.inputs import Reading, bandwidth_of, memory_limits
+from experiments.cli.inputs import Reading, Roofs, bandwidth_of, memory_limits
 from experiments.cli.place import PlacementQuestion
 from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
@@ -42,6 +42,8 @@ def place(
     reader: str | None = None,
     input_work: str | None = None,
     time_unit: str | None = None,
+    peak_flops: Quantity = None,
+    memory_bandwidth: Quantity = None,
     unequal: str | Path | UnequalDevices | None = None,
     groups: int | None = None,
     seed: int = 0,
@@ -64,7 +66,7 @@ def place(
         Out of each device; 7.6e9 for a family, 25 GB/s otherwise.
     memory : float or str, optional
         Of a device; no limit by default.
-    dims, training, reader, input_work, time_unit
+    dims, training, reader, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
     unequal : str, path or UnequalDevices, optional
         Speeds, memories and rates of unequal devices, or a file of them; then k may be left out.
@@ -98,6 +100,7 @@ def place(
     4.0
     """
     words = {"dims": dims, "training": training, "reader": reader, "input_work": input_work, "time_unit": time_unit}
+    words |= {"peak_flops": word(peak_flops), "memory_bandwidth": word(memory_bandwidth)}
     given = {name: value for name, value in words.items() if value}
     if k is None and unequal is None and not isinstance(graph, PlacementInstance):
         raise InputError("k is missing; give the number of devices.")
@@ -131,12 +134,13 @@ def _instance(graph: Any, k: int, bandwidth: Quantity, memory: Quantity, words: 
         return graph
     if isinstance(graph, str | Path):
         dims = [f"{name}={size}" for name, size in words.pop("dims", {}).items()]
+        roofs = Roofs(*(words.pop(name, None) for name in ("peak_flops", "memory_bandwidth")))
         return PlacementQuestion(
             graph=str(graph),
             devices=k,
             bandwidth=word(bandwidth),
             memory=word(memory),
-            reading=Reading(dim=dims or None, **words),
+            reading=Reading(dim=dims or None, roofs=roofs, **words),
         ).instance()
     loaded = load(graph, **words)
     return PlacementInstance(loaded, k, bandwidth_of(loaded, word(bandwidth)), memory_limits(word(memory), None)[0])

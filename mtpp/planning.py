@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.cli.inputs import Roofs
 from experiments.cli.plan import PlanningQuestion
 from instances.planning import Cluster, LayerChain
 from mtpp.graphs import Quantity, word
@@ -31,6 +32,8 @@ def plan(
     dims: Mapping[str, int] | None = None,
     input_work: str | None = None,
     time_unit: str | None = None,
+    peak_flops: Quantity = None,
+    memory_bandwidth: Quantity = None,
     seed: int = 0,
 ) -> PlanResult:
     """Plan pipelined training and bound how much faster a plan could be, as ``mtpp plan``.
@@ -53,7 +56,7 @@ def plan(
         Bytes kept per byte of parameters.
     full_duplex : bool
         Whether links carry both directions at once.
-    dims, input_work, time_unit
+    dims, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
     seed : int
 
@@ -86,6 +89,7 @@ def plan(
         dim=[f"{name}={size}" for name, size in (dims or {}).items()] or None,
         input_work=input_work,
         time_unit=time_unit,
+        roofs=Roofs(word(peak_flops), word(memory_bandwidth)),
     )
     instance = question.instance(
         chain if isinstance(chain, LayerChain) else None, cluster if isinstance(cluster, Cluster) else None

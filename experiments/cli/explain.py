@@ -93,7 +93,10 @@ def explain(
     faults: list[SolverNotAvailableError] = []
     with printing.working(partition.instance.label) as live:
         true = [bound for bound in stated if bound.value <= most]
-        found, interrupted = find_out(partition, settings, stated=true, on_progress=live.show, on_fault=faults.append)
+        claimed = [bound for bound in true if bound.proved]
+        found, interrupted = find_out(
+            partition, settings, stated=claimed, on_progress=live.show, on_fault=faults.append
+        )
     said = list(sentences(found))
     printing.rows([explained_row(partition, found.bound)])
     width = terminal_width()

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli import options
-from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts, parse_dims, parse_throughput
+from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts, parse_dims, parse_flops, parse_throughput
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import InputWarning
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.constraints_file import read_constraints
 from instances.readers import load_graph
+from instances.roofline import Device
 from instances.suites import SUITES
 
 if TYPE_CHECKING:
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUTO",
+    "NO_ROOFS",
     "OpenQuestion",
     "PartitioningQuestion",
     "Reading",
+    "Roofs",
     "Solving",
     "bandwidth_of",
     "enough_for",
@@ -40,6 +43,33 @@ _DEFAULT_BANDWIDTH = 25e9
 
 
 @dataclass(frozen=True)
+class Roofs:
+    """The device whose roofline model prices what has no times; the fields are the words of the command line."""
+
+    peak_flops: options.PeakFlops = None
+    memory_bandwidth: options.MemoryBandwidth = None
+
+    def device(self) -> Device | None:
+        """The device, if a roof of it is given.
+
+        Raises
+        ------
+        InputError
+            If one is no such quantity, or not positive.
+        """
+        roofs = {}
+        if self.peak_flops is not None:
+            roofs["peak_flops"] = parse_flops(self.peak_flops, "--peak-flops")
+        if self.memory_bandwidth is not None:
+            roofs["memory_bandwidth"] = parse_bandwidth(self.memory_bandwidth, option="--memory-bandwidth")
+        return Device(**roofs) if roofs else None
+
+
+#: The usual device.
+NO_ROOFS = Roofs()
+
+
+@dataclass(frozen=True)
 class Reading:
     """How a graph is read; the fields are the words of the command line."""
 
@@ -50,6 +80,7 @@ class Reading:
     communication: options.Communication = "size"
     input_work: options.InputWork = None
     time_unit: options.TimeUnit = None
+    roofs: Roofs = NO_ROOFS
 
     def load(self, spec: str, **options: Any) -> ComputationGraph:
         """The graph of an architecture or a file.
@@ -67,7 +98,8 @@ class Reading:
         """
         return load_graph(
             spec, dims=parse_dims(self.dim or ()), level=self.level, training=self.training, reader=self.reader,
-            communication=self.communication, input_work=self.input_work, time_unit=self.time_unit, **options,
+            communication=self.communication, input_work=self.input_work, time_unit=self.time_unit,
+            device=self.roofs.device(), **options,
         )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import typer
 # As `typer.Option`, each in its panel of the help.
 of_question = partial(typer.Option, rich_help_panel="The question")
 of_search = partial(typer.Option, rich_help_panel="The search")
+of_exchange = partial(typer.Option, rich_help_panel="Other programs")
 of_files = partial(typer.Option, rich_help_panel="Files")
 of_printing = partial(typer.Option, rich_help_panel="What is printed")
 of_device = partial(typer.Option, rich_help_panel="The device")
@@ -86,10 +87,19 @@ Cost = Annotated[
     ),
 ]
 PeakFlops = Annotated[
-    str | None, of_device(metavar="FLOP/S", help="Of the device, such as 312TFLOP/s.  [default: 100T]")
+    str | None,
+    of_device(
+        metavar="FLOP/S",
+        help="What prices an architecture, an ONNX model or a .pt2: 312TFLOP/s, or a bare number of operations per "
+        "second.  [default: 100T]",
+    ),
 ]
 MemoryBandwidth = Annotated[
-    str | None, of_device(metavar="RATE", help="Of the device to its own memory.  [default: 1.5TB/s]")
+    str | None,
+    of_device(
+        metavar="RATE",
+        help="Of that device to its own memory: 1.5TB/s, or a bare number of bytes per second.  [default: 1.5TB/s]",
+    ),
 ]
 Seed = Annotated[int, of_search(min=0, help="Same seed, same answer.")]
 TimeLimit = Annotated[float, of_search(metavar="SECONDS", help="For each k.")]

@@ -45,12 +45,15 @@ class PlacementQuestion:
         str | None,
         options.of_question(
             metavar="RATE",
-            help="Out of each device: 7.6e9 (bytes per unit of work time), 25GB/s or 200Gbps.  [default: 7.6e9 for a "
-            "family, else 25GB/s]",
+            help="Out of each device: 25GB/s, 200Gbps, or a bare number, the bytes per unit of work time.  [default: "
+            "7.6e9 for a family, else 25GB/s]",
         ),
     ] = None
     memory: Annotated[
-        str | None, options.of_question(metavar="BYTES", help="Memory of a device, such as 16GiB.  [default: no limit]")
+        str | None,
+        options.of_question(
+            metavar="BYTES", help="Memory of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]"
+        ),
     ] = None
     unequal: Annotated[
         Path | None,

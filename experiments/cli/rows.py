@@ -35,7 +35,7 @@ def bound_row(answer: Result) -> Row:
         "model": answer.method,
         "solver": answer.solver or "–",
         f"bound [{unit}]": _number(value),
-        "to its end": "–" if answer.bound is None else ("yes" if answer.bound.optimal else "no"),
+        "to its end": "–" if answer.bound is None else _standing(answer.bound),
         "over simple": "–" if value is None else _over_simple(value, answer.instance),
         f"bottleneck [{unit}]": _number(None if answer.partition is None else answer.partition.bottleneck),
         "ratio": _ratio(answer.ratio),
@@ -103,6 +103,11 @@ def _number(value: float | None) -> str:
 
 def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
+
+
+def _standing(bound: Bound) -> str:
+    """Whether its method ran to its end, if one has proved it."""
+    return ("yes" if bound.optimal else "no") if bound.proved else "stated"
 
 
 def _over_simple(value: float, instance: Instance) -> str:

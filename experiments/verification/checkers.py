@@ -182,6 +182,11 @@ def _priced(task: Task, claim: Claim) -> Check:
     return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
 
 
+def _stated(_task: Task, claim: Claim) -> Check:
+    """Nothing has proved it."""
+    return Check(claim, None, "stated, not proved")
+
+
 #: Method to what checks it, beside *simple*; all others are trusted from their solver.
 CHECKERS: dict[str, Checker] = {
     "pinned": _pinned,
@@ -189,4 +194,5 @@ CHECKERS: dict[str, Checker] = {
     "ideals": _ideals,
     "carried": _other_k,
     "priced": _priced,
+    "stated": _stated,
 }

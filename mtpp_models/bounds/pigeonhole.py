@@ -57,9 +57,10 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
         if instance.needs_peaks and (loaded := cuts.loaded()) is not None:
             more, also = _costly_pairs(loaded, size, most, deadline)
             cost, finished = np.maximum(cost, more), finished and also
-        nodes = _costliest_clique(cost, size, deadline)
+        nodes, value = _costliest_clique(cost, size, deadline), 0.0
         if nodes is not None:
             value = min(float(cuts.scaled(cost[u, v])) for u, v in combinations(nodes.tolist(), 2))
+        if nodes is not None and value > best.value:  # rounding may leave it below
             closed = finished and value >= min(value + cuts.lost(), start.bottleneck) * (1 - PROOF_TOLERANCE)
             best = Bound(value, PIGEONHOLE, closed, {"nodes": sorted(nodes.tolist())})
         else:

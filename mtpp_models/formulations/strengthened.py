@@ -31,6 +31,7 @@ from mtpp_models.formulations.constraints import add_conflicts
 from mtpp_models.formulations.exact import exact
 from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.simple import simple
 
 __all__ = ["Facts", "build", "collect_facts", "contract", "restrict"]
 
@@ -104,6 +105,8 @@ def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Stren
     add_conflicts(m, facts.successions, facts.cliques)
     if parts.cutoff:
         m.bottleneck.setub(1.0)
+        # Between 0 and 1 alone, presolve of HiGHS (1.11 to 1.15) cuts off optima of some models.
+        m.bottleneck.setlb(min(1.0, simple(data.instance) / data.unit * (1 - 1e-9)))
     return m
 
 

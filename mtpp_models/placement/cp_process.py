@@ -1,6 +1,7 @@
 """A process that runs CP-SAT on a placement with an order: a question on stdin, an answer on stdout, both JSON.
 
-It imports nothing of the project, as OR-Tools and HiGHS clash in one process. Times are whole numbers.
+OR-Tools and HiGHS clash in one process, so that this one imports nothing of the project, and OR-Tools where it is used
+alone. Times are whole numbers.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import signal
 import sys
 from typing import Any
 
-from ortools.sat.python import cp_model
-
 _Question = dict[str, Any]
 
 
@@ -19,6 +18,8 @@ class _Steps:
     """The model: nodes that may run on each device, transfers that may leave it."""
 
     def __init__(self, question: _Question) -> None:
+        from ortools.sat.python import cp_model
+
         self.question, self.model = question, cp_model.CpModel()
         self.devices, self.horizon = range(question["devices"]), question["horizon"]
         model, nodes = self.model, question["nodes"]
@@ -112,6 +113,8 @@ class _Steps:
 
 def answer(question: _Question) -> _Question:
     """The bound, and if one was found the devices and times of a placement."""
+    from ortools.sat.python import cp_model
+
     steps, solver = _Steps(question), cp_model.CpSolver()
     for name, value in question["parameters"].items():
         setattr(solver.parameters, name, value)
