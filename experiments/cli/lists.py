@@ -26,8 +26,10 @@ def _heuristics() -> Rows:
 
 def _models() -> Rows:
     from mtpp_models import MODELS
+    from mtpp_models.placement.registry import PLACEMENT_MODELS
 
-    return [(name, model.summary, f"[{model.reference}]") for name, model in MODELS.items()]
+    both = (*MODELS.items(), *PLACEMENT_MODELS.items())
+    return [(name, model.summary, f"[{model.reference}]") for name, model in both]
 
 
 def _solvers() -> Rows:

@@ -111,8 +111,10 @@ def _placement() -> Iterator[str]:
     from heuristics import Limits
     from heuristics.placement import PLACERS
     from heuristics.placement.simulator import step_times
+    from instances.placement.placement import Placement
     from instances.placement.problem import PlacementInstance
     from instances.random_graphs import regal_style
+    from mtpp_models.placement.registry import bound_placement
 
     instance = PlacementInstance(regal_style("erdos-renyi", _NODES, seed=1), 2, 1.0)
     yield "step times"
@@ -121,3 +123,5 @@ def _placement() -> Iterator[str]:
         if name not in _PROGRAMS:
             yield name
             method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
+    yield "colocation"
+    bound_placement(Placement(instance, np.arange(_NODES) % 2), "colocation")

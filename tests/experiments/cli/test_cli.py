@@ -25,13 +25,14 @@ from instances.partitioning.partition_file import read_partition
 from instances.readers import READERS
 from instances.suites import SUITES
 from mtpp_models import MODELS, SOLVERS, SolveOptions
+from mtpp_models.placement.registry import PLACEMENT_MODELS
 
 
 @pytest.mark.parametrize(
     ("what", "names"),
     [
         ("heuristics", HEURISTICS),
-        ("models", MODELS),
+        ("models", MODELS | PLACEMENT_MODELS),
         ("solvers", SOLVERS),
         ("suites", SUITES),
         ("architectures", ARCHITECTURES),
