@@ -25,8 +25,8 @@ def fair_speeds(
         step = 1.0 - level
         for p in range(len(room)):
             share = _share(p, active, count, row, load, speeds)
-            if share * step > room[p]:
-                step = room[p] / share
+            if share > 0.0 and share * step > room[p]:
+                step = max(room[p], 0.0) / share
         level += step
         if level >= 1.0 - INSTANT:
             level = 1.0

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from heuristics.planning.arrays import Log, Orders
 from heuristics.planning.execution import steady
-from heuristics.planning.fluid import Log, Orders, run
+from heuristics.planning.fluid import run
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Plan
@@ -22,7 +23,16 @@ from instances.planning.flows import BACKWARD, FORWARD, KINDS, Flows
 from instances.planning.simulation import Pass
 from instances.planning.timeline import Moments, Timeline, memory_peaks
 
-__all__ = ["PassLists", "execute_orders", "interleaved", "portfolio", "warmed_up", "zero_bubble"]
+__all__ = [
+    "PassLists",
+    "encoded",
+    "execute_orders",
+    "interleaved",
+    "portfolio",
+    "unsplit_orders",
+    "warmed_up",
+    "zero_bubble",
+]
 
 PassLists = tuple[tuple[Pass, ...], ...]
 
@@ -94,15 +104,20 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int | None = 1) -> PassLi
     )
 
 
-def portfolio(plan: Plan, *, split: bool = True) -> Iterator[tuple[str, PassLists]]:
-    """Orders for a plan with one stage a group, by name, that fit into memory."""
+def unsplit_orders(plan: Plan) -> Iterator[tuple[str, PassLists]]:
+    """Orders with backward passes in one piece that fit into memory, by name, for a plan with one stage a group."""
     S, M = plan.n_stages, plan.instance.microbatches
     seen = set()
     for name, warmup in [(_NAMES.get(d, f"steady-{d}"), steady(S, M, d)) for d in _DISTANCES] + [("gpipe", [M] * S)]:
         if tuple(warmup) not in seen:
             seen.add(tuple(warmup))
             yield from _fitting(plan, name, warmed_up(warmup, M))
-    if split and S > 1 and not any(plan.recompute):
+
+
+def portfolio(plan: Plan) -> Iterator[tuple[str, PassLists]]:
+    """As `unsplit_orders`, and those with split backward passes."""
+    yield from unsplit_orders(plan)
+    if plan.n_stages > 1 and not any(plan.recompute):
         for distance in (1, 2):
             for behind in (*_BEHIND, None):
                 yield from _fitting(plan, _zero_bubble_name(distance, behind), zero_bubble(plan, distance, behind))

@@ -12,6 +12,8 @@ from instances.compiled import compiled
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.cluster import Cluster
+from instances.planning.kernel_arrays import transfer_time
+from instances.planning.network import Ports
 
 __all__ = ["LinkSpeeds", "fastest_speeds", "speeds_along"]
 
@@ -27,8 +29,10 @@ class LinkSpeeds(NamedTuple):
     back: FloatArray
 
 
-def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray) -> LinkSpeeds:
+def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray, ports: Ports | None = None) -> LinkSpeeds:
     """Bandwidths between consecutive devices of an order.
+
+    With `ports`, a bandwidth is the one that yields the time of a transfer or AllReduce that has its ports for itself.
 
     Raises
     ------
@@ -38,7 +42,10 @@ def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray) -> LinkSpeed
     places = np.asarray(order, dtype=np.int64)
     if len(np.unique(places)) < len(places) or (len(places) and not 0 <= places.min() <= places.max() < cluster.n):
         raise InputError(f"The order {places.tolist()} must name devices from 0 to {cluster.n - 1}, each at most once.")
-    return _along(cluster.bandwidth[np.ix_(places, places)])
+    speeds = _along(cluster.bandwidth[np.ix_(places, places)])
+    if ports is not None and len(cluster.servers) > 1:
+        _through_ports(speeds, ports.server[places], ports.rate, ports.entering, len(cluster.servers))
+    return speeds
 
 
 @compiled
@@ -57,6 +64,36 @@ def _along(bandwidth: FloatArray) -> LinkSpeeds:
                 forth[i, q, r] = min(forth[i, q - 1, r], forth[i, q, r - 1], bandwidth[u, v])
                 back[i, q, r] = min(back[i, q - 1, r], back[i, q, r - 1], bandwidth[v, u])
     return LinkSpeeds(within, forth, back)
+
+
+@compiled
+def _through_ports(speeds: LinkSpeeds, server: IntArray, rate: FloatArray, entering: int, servers: int) -> None:
+    """Slow down what its ports do not let through."""
+    V = len(server)
+    both = 2.0 if entering == 0 else 1.0
+    for i in range(V + 1):
+        slowest, several = np.inf, False
+        for r in range(1, i + 1):
+            h = server[i - r]
+            slowest = min(slowest, rate[h] / both, rate[h + entering] / both)
+            several = several or h != server[i - 1]
+            if several:
+                speeds.within[i, r] = min(speeds.within[i, r], slowest)
+        before = np.zeros(servers)
+        for q in range(1, i + 1):
+            before[server[i - q]] += 1.0
+            after = np.zeros(servers)
+            for r in range(1, V - i + 1):
+                after[server[i + r - 1]] += 1.0
+                there, back = 0.0, 0.0
+                for h in range(servers):
+                    out, home = before[h] * (r - after[h]), after[h] * (q - before[h])
+                    if entering == 0:
+                        out, home = out + home, out + home
+                    there = max(there, transfer_time(out, rate[h]), transfer_time(home, rate[h + entering]))
+                    back = max(back, transfer_time(home, rate[h]), transfer_time(out, rate[h + entering]))
+                speeds.forth[i, q, r] = min(speeds.forth[i, q, r], transfer_time(1.0, there) if there > 0.0 else np.inf)
+                speeds.back[i, q, r] = min(speeds.back[i, q, r], transfer_time(1.0, back) if back > 0.0 else np.inf)
 
 
 def fastest_speeds(cluster: Cluster) -> LinkSpeeds:

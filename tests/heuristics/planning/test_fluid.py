@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from shared_plans import random_orders, random_plan, random_question
 
+from heuristics.planning.arrays import Log
 from heuristics.planning.execution import all_forward_first, execute, one_forward_one_backward, pe, steady
-from heuristics.planning.fluid import Log, run
+from heuristics.planning.fluid import run
 from heuristics.planning.orders import (
     PassLists,
     encoded,
