@@ -105,17 +105,19 @@ class PlanState(NamedTuple):
     cuts: IntArray  # (s + 1,)
     replicas: IntArray  # (s + 1,): those of each stage, then the number of idle devices
     order: IntArray  # (V,): stages take their devices from it, one after the other
-    counts: IntArray  # (2,): number of stages, and distance of `execution.steady`
+    # (3,): number of stages, distance of `execution.steady`, and how much more than that forward passes may be ahead of
+    # the gradients of weights, 0 if backward passes are in one piece.
+    counts: IntArray
 
     @classmethod
-    def of(cls, plan: Plan, distance: int) -> PlanState:
+    def of(cls, plan: Plan, distance: int, behind: int = 0) -> PlanState:
         """Arrays of a plan, with room for as many stages as there can be."""
         layers, devices, S = plan.instance.chain.n, plan.instance.cluster.n, plan.n_stages
         used = [device for stage in plan.devices for device in stage]
         idle = sorted(set(range(devices)) - set(used))
         cuts, replicas = np.zeros((2, min(layers, devices) + 1), dtype=np.int64)
         cuts[: S + 1], replicas[: S + 1] = plan.cuts, [*plan.replicas, len(idle)]
-        return cls(cuts, replicas, np.array(used + idle), np.array([S, distance]))
+        return cls(cuts, replicas, np.array(used + idle), np.array([S, distance, behind]))
 
     def plan(self, instance: TrainingInstance) -> Plan:
         """The plan again."""

@@ -145,7 +145,7 @@ def anneal_plan(
                 continue
             temperature = now * hot * (cold / hot) ** (step / steps)
             limit = now - temperature * np.log(1.0 - np.random.random())
-        S, distance = candidate.counts
+        S, distance = candidate.counts[0], candidate.counts[1]
         if _bound(arrays, candidate, times) > limit:
             continue
         for n in range(S):
@@ -173,14 +173,15 @@ def assign_state(target: PlanState, source: PlanState) -> None:
         target.cuts[n], target.replicas[n] = source.cuts[n], source.replicas[n]
     for v in range(len(target.order)):
         target.order[v] = source.order[v]
-    target.counts[0], target.counts[1] = source.counts[0], source.counts[1]
+    for i in range(len(target.counts)):
+        target.counts[i] = source.counts[i]
 
 
 @compiled
 def _bound(arrays: TrainingArrays, state: PlanState, times: Times) -> float:
     """Fill in the times of all stages and channels; return Z of the plan, infinite if it does not fit into memory."""
     f, b, cf, cb, A = times
-    S, distance = state.counts
+    S, distance = state.counts[0], state.counts[1]
     M, bandwidth, order = arrays.microbatches, arrays.bandwidth, state.order
     head, tail, bound = 0.0, 0.0, 0.0
     place = 0

@@ -23,9 +23,9 @@ from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import one_forward_one_backward, steady
 from heuristics.planning.improved import device_orders, improved, least_bound_plans
 from heuristics.planning.interleaving import interleaved_plans
-from heuristics.planning.orders import PassLists, execute_orders, portfolio, unsplit_orders
+from heuristics.planning.orders import PassLists, execute_orders, portfolio, unsplit_orders, zero_bubble
 from heuristics.planning.prm import plans_by_stages
-from heuristics.planning.shared_annealing import anneal_on_ports, score
+from heuristics.planning.shared_annealing import Scored, anneal_on_ports, score
 from heuristics.planning.splitting import even_counts
 from heuristics.planning.spp import spp
 from instances.errors import InputError
@@ -39,19 +39,32 @@ __all__ = ["EFFORTS", "ORDERS", "Words", "improved_on_ports", "on_ports"]
 
 #: What each effort adds: PRM along one order, Z-DP along several, annealing, annealing until time is up.
 EFFORTS = (0, 1, 2, 3)
-#: Which orders of passes may be chosen.
-ORDERS = ("auto", "unsplit", "1f1b", "pe", "gpipe", "zb-h1", "zb-free", "interleaved")
-
-#: Annealing: changes a start and a second of a time limit; plans to start from; first and last temperature.
-_STEPS, _STARTS, _HOT, _COLD = 20_000, 3, 0.005, 0.0002
+#: Annealing: most changes of a start; plans to start from, and of each kind if there are two; temperatures from and to.
+_STEPS, _STARTS, _FEWER, _HOT, _COLD = 20_000, 3, 2, 0.005, 0.0002
 #: Changes between two looks at the clock.
 _PIECE = 500
-#: Operations simulated in all: half a microsecond each.
-_OPERATIONS = 16_000_000
+#: Passes simulated from one start, if no change is refused at once: a quarter of a microsecond each.
+_OPERATIONS = 6_000_000
 #: Plans whose orders are varied.
 _VARIED = 4
 #: Layers times devices beyond which dynamic programs along all orders take too long: they get a share of the time.
 _LARGE = 3000
+#: Distances of `steady` that are tried. Of each word for orders the distance, None for all of those, and how far the
+#: gradients of weights may stay behind, 0 where backward passes are in one piece.
+_DISTANCES, _ALL = (1, 2, 3, 4, 10**6), 10**6
+_WAYS: dict[str, tuple[tuple[int | None, int], ...]] = {
+    "auto": ((None, 0), (1, 1), (1, 4), (2, 4), (1, _ALL)),
+    "unsplit": ((None, 0),),
+    "1f1b": ((1, 0),),
+    "pe": ((4, 0),),
+    "gpipe": ((_ALL, 0),),
+    "zb-h1": ((1, 1),),
+    "zb": ((1, 1), (1, 4), (2, 4), (1, _ALL)),
+    "interleaved": ((None, 0),),
+}
+
+#: Which orders of passes may be chosen.
+ORDERS = tuple(_WAYS)
 
 Tell = Callable[[str, float], None]
 
@@ -118,10 +131,17 @@ class _Search:
         self.instance, self.rng, self.limits, self.words = instance, rng, limits, words
         self.found: list[_Candidate] = []
         self.timelines: list[Timeline] = []
-        self.distances = sorted({1, 2, 3, 4, instance.microbatches})
+        M = instance.microbatches
+        self.ways = [(d or distance, min(M, behind)) for d, behind in _WAYS[words.orders] for distance in _DISTANCES]
+        self.ways = list(dict.fromkeys((min(M, distance), behind) for distance, behind in self.ways))
         assert instance.ports is not None
-        at_once = instance.at_once if instance.samples is not None else 0.0
-        self.scored = (instance.arrays, instance.ports, at_once, instance.recomputation)
+        self.scored = Scored(
+            inputs=instance.input_sums,
+            ports=instance.ports,
+            at_once=instance.at_once if instance.samples is not None else 0.0,
+            recomputation=instance.recomputation,
+            free=words.orders in ("auto", "unsplit", "zb", "interleaved"),
+        )
         self.hurried = limits.deadline.left < math.inf and instance.chain.n * instance.cluster.n > _LARGE
 
     def start(self) -> None:
@@ -150,10 +170,13 @@ class _Search:
                 self._add("z-dp", least_bound_plans(self.instance, order, self._least()))
 
     def anneal(self) -> None:
-        """Change the best plans of different numbers of stages at random."""
-        by_stages = {int(one.state.counts[0]): one for one in sorted(self.found, key=lambda one: -one.time)}
-        for start in sorted(by_stages.values(), key=lambda one: one.time)[:_STARTS]:
-            self._anneal_from(start)
+        """Change the best plans of different numbers of stages at random, with split backward passes and without."""
+        kinds: dict[bool, dict[int, _Candidate]] = {}
+        for one in sorted(self.found, key=lambda one: -one.time):
+            kinds.setdefault(bool(one.state.counts[2]), {})[int(one.state.counts[0])] = one
+        for by_stages in kinds.values():
+            for start in sorted(by_stages.values(), key=lambda one: one.time)[: _STARTS if len(kinds) == 1 else _FEWER]:
+                self._anneal_from(start)
         while self.words.effort == 3 and self.limits.deadline.left < math.inf and not self._stops():
             self._anneal_from(self._different()[0])
 
@@ -174,9 +197,15 @@ class _Search:
         return best
 
     def _in_orders(self, one: _Candidate) -> Iterator[Timeline]:
-        kinds = self.words.orders
-        plan = _fitted(one.state.plan(self.instance), int(one.state.counts[1]))
-        for name, orders in portfolio(plan) if kinds == "auto" or kinds.startswith("zb") else unsplit_orders(plan):
+        """In the order that was scored, and in others where they may be chosen."""
+        kinds, (_, distance, behind) = self.words.orders, one.state.counts.tolist()
+        plan = one.state.plan(self.instance)
+        if behind > 0:
+            yield execute_orders(plan, *zero_bubble(plan, distance, behind))
+        plan = _fitted(plan, distance)
+        for name, orders in (
+            unsplit_orders(plan) if kinds == "unsplit" else portfolio(plan) if kinds != "interleaved" else ()
+        ):
             if kinds in ("auto", "unsplit", name):
                 yield execute_orders(plan, orders, name)
 
@@ -210,9 +239,9 @@ class _Search:
 
     def _add(self, phase: str, plans: Iterable[Plan]) -> None:
         for plan in plans:
-            for distance in self.distances:
-                state = PlanState.of(plan, distance)
-                time = score(*self.scored, state, np.inf)
+            for distance, behind in self.ways:
+                state = PlanState.of(plan, distance, behind)
+                time = score(self.instance.arrays, self.scored, state, np.inf)
                 if time < np.inf:
                     self.found.append(_Candidate(time, state))
             if self._stops():
@@ -220,13 +249,14 @@ class _Search:
         self._tell(phase, self._least())
 
     def _anneal_from(self, start: _Candidate) -> None:
-        most = _OPERATIONS // int(start.state.counts[0] * self.instance.microbatches)
+        most = _OPERATIONS // int(2 * start.state.counts[0] * self.instance.microbatches)
         steps = self.limits.allow(max(1, min(_STEPS, most)))
         cooling, state = _HOT * (_COLD / _HOT) ** (np.arange(steps) / steps), start.state
         for piece in np.array_split(cooling, -(-steps // _PIECE)):
             if self._stops():
                 return
-            state, least, best = anneal_on_ports(*self.scored, state, piece, int(self.rng.integers(2**31)))
+            seed = int(self.rng.integers(2**31))
+            state, least, best = anneal_on_ports(self.instance.arrays, self.scored, state, piece, seed)
             if least < self._least():
                 self.found.append(_Candidate(least, best))
         self._tell("annealing", self._least())

@@ -40,7 +40,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 #: Distances of `steady` that are tried; 1 is 1F1B's and 4 PE's.
 _DISTANCES = (1, 2, 3, 4)
 #: How many microbatches more the gradients of weights may stay behind: 1 is ZB-H1's.
-_BEHIND = (1, 2, 4, 8, 16)
+_BEHIND = (1, 2, 4, 8, 16, 10**6)
 _NAMES = {1: "1f1b", 4: "pe"}
 
 
@@ -83,14 +83,14 @@ def interleaved(groups: int, chunks: int, microbatches: int) -> PassLists:
     return tuple(orders)
 
 
-def zero_bubble(plan: Plan, distance: int = 1, behind: int | None = 1) -> PassLists:
+def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLists, str]:
     """Split backward passes: F goes ahead of I as in `steady`, and of W by `behind` more, within memory.
 
-    With None, W may come as late as memory allows. ``(1, 1)`` is ZB-H1.
+    ``(1, 1)`` is ZB-H1; with M or more, W may come as late as memory allows. The name comes with the order.
     """
     S, M = plan.n_stages, plan.instance.microbatches
     ahead = steady(S, M, distance)
-    ahead_of_weights = np.full(S, M) if behind is None else np.minimum(M, ahead + behind)
+    ahead_of_weights = np.minimum(M, ahead + behind)
     if math.isfinite(plan.instance.memory):
         room = plan.instance.memory - plan.instance.parameter_copies * plan.param_bytes
         kept = plan.stored_bytes / plan.replicas
@@ -99,9 +99,10 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int | None = 1) -> PassLi
     limits = Orders(_NONE, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, ahead_of_weights), ahead_of_weights)
     log = Log.of(S, M)
     run(Flows.of(plan), limits, M, log, np.inf)
-    return tuple(
-        tuple((one % 4, one // 4 // M, one // 4 % M) for one in passes) for passes in log.taken.reshape(S, -1).tolist()
-    )
+    lists = log.taken.reshape(S, -1).tolist()
+    late = "free" if behind >= M else str(behind)
+    name = {(1, "1"): "zb-h1", (1, "free"): "zb-free"}.get((distance, late), f"zb-{distance}-{late}")
+    return tuple(tuple((one % 4, one // 4 // M, one // 4 % M) for one in passes) for passes in lists), name
 
 
 def unsplit_orders(plan: Plan) -> Iterator[tuple[str, PassLists]]:
@@ -119,8 +120,9 @@ def portfolio(plan: Plan) -> Iterator[tuple[str, PassLists]]:
     yield from unsplit_orders(plan)
     if plan.n_stages > 1 and not any(plan.recompute):
         for distance in (1, 2):
-            for behind in (*_BEHIND, None):
-                yield from _fitting(plan, _zero_bubble_name(distance, behind), zero_bubble(plan, distance, behind))
+            for behind in _BEHIND:
+                orders, name = zero_bubble(plan, distance, behind)
+                yield from _fitting(plan, name, orders)
 
 
 def execute_orders(plan: Plan, orders: PassLists, name: str = "") -> Timeline:
@@ -154,12 +156,6 @@ def encoded(orders: PassLists, microbatches: int) -> Orders:
 def _fitting(plan: Plan, name: str, orders: PassLists) -> Iterator[tuple[str, PassLists]]:
     if all(peak.total <= plan.instance.memory for peak in memory_peaks(plan, orders)):
         yield name, orders
-
-
-def _zero_bubble_name(distance: int, behind: int | None) -> str:
-    if distance == 1 and behind in (1, None):
-        return "zb-h1" if behind == 1 else "zb-free"
-    return f"zb-{distance}-{'free' if behind is None else behind}"
 
 
 def _end(log: Log, kind: int, n: int, m: int) -> float:

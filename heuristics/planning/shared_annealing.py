@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from heuristics.planning.arrays import Orders, PlanState, empty_log
@@ -9,54 +11,60 @@ from heuristics.planning.fluid import run
 from heuristics.planning.kernels import assign_state, change, copy_state
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.flows import BACKWARD, FORWARD, Flows
+from instances.planning.flows import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
 from instances.planning.kernel_arrays import TrainingArrays, transfer_time
 from instances.planning.network import Ports
 
-__all__ = ["anneal_on_ports", "score"]
+__all__ = ["Scored", "anneal_on_ports", "score"]
+
+
+class Scored(NamedTuple):
+    """What plans are scored by, beside the arrays of the question."""
+
+    inputs: FloatArray  # as `TrainingInstance.input_sums`
+    ports: Ports
+    at_once: float  # as `TrainingInstance.at_once` where samples are whole, and 0 elsewhere
+    recomputation: bool  # whether stages may recompute, which they do where they do not fit otherwise
+    free: bool  # whether the order of passes may be changed
 
 
 @compiled
-def score(
-    arrays: TrainingArrays, ports: Ports, at_once: float, recomputation: bool, state: PlanState, limit: float
-) -> float:
-    """Simulated makespan of a plan; infinite if it does not fit into memory, or takes longer than `limit`.
-
-    Stages recompute where they do not fit otherwise and `recomputation` allows it. `at_once` is
-    `TrainingInstance.at_once` where samples are whole, and 0 elsewhere.
-    """
-    bound, flows = _flows(arrays, ports, at_once, recomputation, state)
+def score(arrays: TrainingArrays, scored: Scored, state: PlanState, limit: float) -> float:
+    """Simulated makespan of a plan; infinite if it does not fit into memory, or takes longer than `limit`."""
+    (S, distance, behind), M = state.counts, arrays.microbatches
+    ahead, kept = np.empty(S, dtype=np.int64), np.empty(S, dtype=np.int64)
+    for n in range(S):
+        ahead[n] = min(M, distance * (S - 1 - n) + 1)
+        kept[n] = min(M, ahead[n] + behind)
+    bound, flows = _flows(arrays, scored, state, ahead, kept)
     if not bound <= limit or bound == np.inf:
         return np.inf
-    (S, distance), M = state.counts, arrays.microbatches
-    return run(flows, _steady(S, M, distance), M, empty_log(S, M), limit)
+    orders = _steady(ahead, M)
+    if behind > 0:
+        none = np.zeros(0, dtype=np.int64)
+        orders = Orders(none, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, kept), kept)
+    return run(flows, orders, M, empty_log(S, M), limit)
 
 
 @compiled
 def anneal_on_ports(
-    arrays: TrainingArrays,
-    ports: Ports,
-    at_once: float,
-    recomputation: bool,
-    start: PlanState,
-    cooling: FloatArray,
-    seed: int,
+    arrays: TrainingArrays, scored: Scored, start: PlanState, cooling: FloatArray, seed: int
 ) -> tuple[PlanState, float, PlanState]:
     """Search for a plan with a small simulated makespan by random changes, fewer and fewer of them for the worse.
 
     A change is tried for each entry of `cooling`, the temperature as a part of the makespan. Returned are the plan at
-    the end, the least makespan and its plan. The rest is as in `score`.
+    the end, the least makespan and its plan.
     """
     np.random.seed(seed)
     current, candidate, best = copy_state(start), copy_state(start), copy_state(start)
-    now = score(arrays, ports, at_once, recomputation, current, np.inf)
+    now = score(arrays, scored, current, np.inf)
     least = now
     for temperature in cooling:
         assign_state(candidate, current)
-        if not _change(candidate, arrays.microbatches, ports.server):
+        if not _change(candidate, arrays.microbatches, scored):
             continue
         limit = now - now * temperature * np.log(1.0 - np.random.random())
-        makespan = score(arrays, ports, at_once, recomputation, candidate, limit)
+        makespan = score(arrays, scored, candidate, limit)
         if makespan <= limit:
             now = makespan
             assign_state(current, candidate)
@@ -67,11 +75,12 @@ def anneal_on_ports(
 
 
 @compiled
-def _steady(S: int, M: int, distance: int) -> Orders:
+def _steady(warmup: IntArray, M: int) -> Orders:
     """As `orders.warmed_up`."""
-    passes, at = np.empty(2 * S * M, dtype=np.int64), 0
+    S, at = len(warmup), 0
+    passes = np.empty(2 * S * M, dtype=np.int64)
     for n in range(S):
-        ahead = min(M, distance * (S - 1 - n) + 1)
+        ahead = warmup[n]
         for m in range(ahead):
             passes[at] = (n * M + m) * 4 + FORWARD
             at += 1
@@ -87,11 +96,14 @@ def _steady(S: int, M: int, distance: int) -> Orders:
 
 @compiled
 def _flows(
-    arrays: TrainingArrays, ports: Ports, at_once: float, recomputation: bool, state: PlanState
+    arrays: TrainingArrays, scored: Scored, state: PlanState, ahead: IntArray, kept: IntArray
 ) -> tuple[float, Flows]:
-    """A bound on the time of the plan, infinite if it does not fit into memory, and its flows."""
-    S, distance = state.counts
-    M, order, P, V = arrays.microbatches, state.order, len(ports.rate), len(state.order)
+    """A bound on the time of the plan, infinite if it does not fit into memory, and its flows.
+
+    With split backward passes, `kept` microbatches may be in flight, and is lowered to what fits.
+    """
+    (S, _, behind), M, order, ports = state.counts, arrays.microbatches, state.order, scored.ports
+    P, V = len(ports.rate), len(order)
     passes, alone, load = np.zeros((4, S)), np.zeros(3 * S - 2), np.zeros((3 * S - 2, P))
     channel = np.empty(2 * S - 2, dtype=np.int64)
     here, there = np.zeros(P), np.zeros(P)
@@ -101,23 +113,25 @@ def _flows(
         i, j, r = state.cuts[n], state.cuts[n + 1], state.replicas[n]
         f = (arrays.forward[r - 1, j] - arrays.forward[r - 1, i]) / r
         b = (arrays.backward[r - 1, j] - arrays.backward[r - 1, i]) / r
-        ahead = min(M, distance * (S - 1 - n) + 1)
-        if r == V and at_once > 0.0:
-            f, b, ahead = f * at_once, b * at_once, M
+        first = (scored.inputs[r - 1, j] - scored.inputs[r - 1, i]) / r if behind > 0 else b
+        in_flight = kept[n] if behind > 0 else ahead[n]
+        if r == V and scored.at_once > 0.0:
+            f, b, first, in_flight = f * scored.at_once, b * scored.at_once, first * scored.at_once, M
         params, stored = arrays.params[j] - arrays.params[i], arrays.stored[j] - arrays.stored[i]
-        if arrays.copies * params + ahead * stored / r > arrays.memory:
-            b += f
-            if (
-                not recomputation
-                or arrays.copies * params + (ahead * arrays.forward_bytes[i] + stored) / r > arrays.memory
-            ):
+        room = arrays.memory - arrays.copies * params
+        if in_flight * stored / r > room:
+            if behind > 0 and stored / r <= room and (r < V or scored.at_once == 0.0):
+                kept[n] = int(room / (stored / r))
+            elif behind == 0 and scored.recomputation and (in_flight * arrays.forward_bytes[i] + stored) / r <= room:
+                b, first = b + f, first + f
+            else:
                 bound = np.inf
-        passes[FORWARD, n], passes[BACKWARD, n] = f, b
+        passes[FORWARD, n], passes[BACKWARD, n], passes[INPUT, n], passes[WEIGHTS, n] = f, b, first, max(b - first, 0.0)
         k = 2 * S - 2 + n
         alone[k] = transfer_time(2 * (r - 1) * params, r * _slowest_within(arrays.bandwidth, order, place, r))
         _load_allreduce(load[k], 2 * (r - 1) * params / r, here, ports, r)
         alone[k] = max(alone[k], load[k].max())
-        bound = max(bound, head + M * (f + b) + max(tail, alone[k]))
+        bound = max(bound, head + M * (f + b) + alone[k], head + M * (f + first) + tail)
         if n < S - 1:
             q = state.replicas[n + 1]
             there[:] = 0.0
@@ -131,9 +145,9 @@ def _flows(
             alone[S - 1 + n] = max(alone[S - 1 + n], load[S - 1 + n].max())
             cf, cb = alone[n], alone[S - 1 + n]
             channel[n], channel[S - 1 + n] = n, S - 1 + n if arrays.full_duplex else n
-            bound = max(bound, head + f + M * (max(cf, cb) if arrays.full_duplex else cf + cb) + b + tail)
+            bound = max(bound, head + f + M * (max(cf, cb) if arrays.full_duplex else cf + cb) + first + tail)
             head += f + cf
-            tail += b + cb
+            tail += first + cb
             here[:] = there
         place += r
     for p in range(P):
@@ -192,14 +206,22 @@ def _load_allreduce(load: FloatArray, size: float, here: FloatArray, ports: Port
 
 
 @compiled
-def _change(state: PlanState, M: int, server: IntArray) -> bool:
+def _change(state: PlanState, M: int, scored: Scored) -> bool:
     """Change one thing at random; return whether that was possible."""
     kind = np.random.random()
     if kind < 0.05:
-        return _swap_servers(state.order, server)
+        return _swap_servers(state.order, scored.ports.server)
     if kind < 0.1:
         return _swap_groups(state)
-    return change(state, M)
+    if kind < 0.13 and scored.free and state.counts[2] > 0:
+        state.counts[2] = min(M, 2 ** np.random.randint(0, 6))
+        return True
+    distance = state.counts[1]
+    changed = change(state, M)
+    if not scored.free and state.counts[1] != distance:
+        state.counts[1] = distance
+        return False
+    return changed
 
 
 @compiled

@@ -35,8 +35,8 @@ def golden_orders(plan: Plan) -> dict[str, PassLists]:
         "1f1b": warmed_up(one_forward_one_backward(S, M), M),
         "pe": warmed_up(pe(S, M), M),
         "gpipe": warmed_up(all_forward_first(S, M), M),
-        "zb-h1": zero_bubble(plan),
-        "zb-free": zero_bubble(plan, 1, None),
+        "zb-h1": zero_bubble(plan)[0],
+        "zb-free": zero_bubble(plan, 1, M)[0],
     }
 
 
@@ -150,10 +150,10 @@ def test_an_order_that_waits_for_ever_names_the_pass() -> None:
 def test_zero_bubble_keeps_its_limits() -> None:
     """F never goes further ahead of I and of W than allowed, nor beyond memory."""
     plan = four_stages(Network())
-    for distance, behind in ((1, 1), (2, 3), (1, None)):
-        for n, order in enumerate(zero_bubble(plan, distance, behind)):
+    for distance, behind in ((1, 1), (2, 3), (1, 4)):
+        for n, order in enumerate(zero_bubble(plan, distance, behind)[0]):
             counts = [0, 0, 0, 0]
             for kind, _, _ in order:
                 counts[kind] += 1
                 assert counts[0] - counts[2] <= min(4, distance * (3 - n) + 1)
-                assert counts[0] - counts[3] <= 4 if behind is None else min(4, distance * (3 - n) + 1 + behind)
+                assert counts[0] - counts[3] <= min(4, distance * (3 - n) + 1 + behind)
