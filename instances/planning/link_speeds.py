@@ -15,7 +15,7 @@ from instances.planning.cluster import Cluster
 from instances.planning.kernel_arrays import transfer_time
 from instances.planning.network import Ports
 
-__all__ = ["LinkSpeeds", "fastest_speeds", "speeds_along"]
+__all__ = ["LinkSpeeds", "fastest_groups", "fastest_speeds", "speeds_along"]
 
 
 class LinkSpeeds(NamedTuple):
@@ -104,16 +104,19 @@ def fastest_speeds(cluster: Cluster) -> LinkSpeeds:
     """
     V = cluster.n
     fastest = np.maximum(cluster.bandwidth, cluster.bandwidth.T)
-    clique = _fastest_groups(cluster.symmetric_bandwidth, core=True)
-    joined = _fastest_groups(fastest, core=False)
+    clique = fastest_groups(cluster.symmetric_bandwidth, core=True)
+    joined = fastest_groups(fastest, core=False)
     group = np.add.outer(np.arange(V + 1), np.arange(V + 1))
     across = np.where(group <= V, joined[np.minimum(group, V)], np.inf)
     across = np.broadcast_to(across, (V + 1, V + 1, V + 1))
     return LinkSpeeds(np.broadcast_to(clique, (V + 1, V + 1)).copy(), across.copy(), across.copy())
 
 
-def _fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:
-    """(V + 1,) for each size, the largest t such that links of t or more join a group of that size, or larger."""
+def fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:
+    """(V + 1,) for each size, the largest t such that links of t or more join a group of that size, or larger.
+
+    With `core`, each of the group is linked to all others of it; the bandwidth, (V, V), is symmetric.
+    """
     V = len(bandwidth)
     fastest = np.zeros(V + 1)
     fastest[:2] = np.inf

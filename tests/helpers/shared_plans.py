@@ -15,7 +15,8 @@ def random_question(rng: np.random.Generator, *, ties: bool, devices: int = 8) -
     """Up to three servers of up to four devices; with `ties`, numbers are small and whole."""
     servers = [int(size) for size in rng.integers(1, 5, rng.integers(1, 4))]
     while sum(servers) > devices:
-        servers.pop()
+        servers[-1] -= 1
+        servers = [size for size in servers if size > 0]
     layers, microbatches, H = int(rng.integers(1, 7)), int(rng.integers(1, 7)), len(servers)
 
     def numbers(most: int, *shape: int) -> np.ndarray:
