@@ -42,7 +42,7 @@ _RECHECKS = {
         "carried": "trusted",
         "priced": "trusted",
     },
-    PLANNING: {"z-any-order": "trusted"},
+    PLANNING: {"z-any-order": "trusted", "z-fixed": "trusted", "z-split": "trusted", "work-any": "formula"},
     PLACEMENT: {"simple": "formula"},
 }
 _PART = "(cuts|windows|conflicts|joins|cutoff)"

@@ -25,6 +25,7 @@ __all__ = [
     "PARTITION_FORMAT",
     "PLACEMENT_FORMAT",
     "PLAN_FORMAT",
+    "TIMED_PLAN_FORMAT",
     "Value",
     "check_readable",
     "check_writable",
@@ -42,6 +43,7 @@ GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
 PLAN_FORMAT = "mtpp-plan/1"
+TIMED_PLAN_FORMAT = "mtpp-plan/2"
 
 #: What each format of this project holds, in words.
 _CONTENTS = {
@@ -51,6 +53,7 @@ _CONTENTS = {
     CHAIN_FORMAT: "a chain",
     CLUSTER_FORMAT: "a cluster",
     PLAN_FORMAT: "a plan",
+    TIMED_PLAN_FORMAT: "a plan with all its times",
     PLACEMENT_FORMAT: "a placement",
 }
 #: Bytes of the largest text that is read; what is made of it takes many times as much.

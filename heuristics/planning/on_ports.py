@@ -51,7 +51,7 @@ _VARIED = 4
 _LARGE = 3000
 #: Distances of `steady` that are tried. Of each word for orders the distance, None for all of those, and how far the
 #: gradients of weights may stay behind, 0 where backward passes are in one piece.
-_DISTANCES, _ALL = (1, 2, 3, 4, 10**6), 10**6
+_DISTANCES, _ALL = (1, 2, 3, 4, 5, 6, 10**6), 10**6
 _WAYS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "auto": ((None, 0), (1, 1), (1, 4), (2, 4), (1, _ALL)),
     "unsplit": ((None, 0),),

@@ -13,7 +13,7 @@ from command_line import mtpp
 from matplotlib.collections import PatchCollection
 
 from experiments.certificates.plan_certificate import certify_plan
-from experiments.cli.plan import load_cluster
+from experiments.cli.plan_question import load_cluster
 from experiments.plots.plans import plan_figure, plot_schedule, plot_stages
 from heuristics.planning import PLANNERS
 from instances import FalseCertificateError, InputError
