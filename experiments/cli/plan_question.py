@@ -134,7 +134,7 @@ class PlanningQuestion:
             samples=self.samples,
             recomputation=self.recompute,
             dtype=self.dtype or _DTYPE,
-            sequence=self.sequence or self._default_sequence(),
+            sequence=self._default_sequence() if self.sequence is None else self.sequence,
         )
 
     def _check_paper(self) -> None:
@@ -179,7 +179,7 @@ class PlanningQuestion:
             raise InputError(f"{self.chain}: this chain has no options; leave out --input-work and --time-unit.")
         if self.dtype not in (None, _DTYPE):
             raise InputError(f"--dtype {self.dtype}: the simulation is one in {_DTYPE}; leave this option out.")
-        return bert_chain(sequence=self.sequence or _SIMULATED_TOKENS)
+        return bert_chain(sequence=_SIMULATED_TOKENS if self.sequence is None else self.sequence)
 
     def _dims(self) -> dict[str, Any]:
         """Dimensions of an architecture, with those that --dtype and --sequence say."""
@@ -190,7 +190,7 @@ class PlanningQuestion:
         known = ARCHITECTURES[self.chain].dims if self.chain in ARCHITECTURES else {}
         said = {"element_bytes": self.dtype and ELEMENT_BYTES[self.dtype], "sequence": self.sequence}
         for name, value in said.items():
-            if value and name in known and dims.setdefault(name, value) != value:
+            if value is not None and name in known and dims.setdefault(name, value) != value:
                 raise InputError(f"--dim {name}={dims[name]}: another option says {value}; leave one out.")
         return dims
 
