@@ -202,12 +202,12 @@ class _Search:
         plan = one.state.plan(self.instance)
         if behind > 0:
             yield execute_orders(plan, *zero_bubble(plan, distance, behind))
-        plan = _fitted(plan, distance)
-        for name, orders in (
-            unsplit_orders(plan) if kinds == "unsplit" else portfolio(plan) if kinds != "interleaved" else ()
-        ):
-            if kinds in ("auto", "unsplit", name):
-                yield execute_orders(plan, orders, name)
+        if plan.instance.recomputation:
+            plan = _fitted(plan, distance)
+        if kinds != "interleaved":
+            for name, orders in portfolio(plan) if kinds.startswith(("auto", "zb")) else unsplit_orders(plan):
+                if kinds in ("auto", "unsplit", name) or (kinds == "zb" and name.startswith(kinds)):
+                    yield execute_orders(plan, orders, name)
 
     def _different(self) -> list[_Candidate]:
         """The best candidates, each plan once."""
