@@ -29,8 +29,8 @@ _PLAIN_SECONDS = 10.0
 class LiveLine:
     """What a search or a solver is doing, under a label, unless it is silent; a context manager."""
 
-    def __init__(self, label: str, *, silent: bool = False) -> None:
-        self._label, self._silent = label, silent
+    def __init__(self, label: str, *, silent: bool = False, cost: str = "bottleneck") -> None:
+        self._label, self._silent, self._cost = label, silent, cost
         self._moment: Progress | None = None
         self._begin = self._printed = time.monotonic()
         self._console = _console()
@@ -61,7 +61,7 @@ class LiveLine:
         if moment is not None:
             parts.insert(1, moment.case)
             if moment.incumbent is not None:
-                parts.append(f"bottleneck {moment.incumbent:.6g}")
+                parts.append(f"{self._cost} {moment.incumbent:.6g}")
             if moment.bound is not None:
                 parts.append(f"bound {moment.bound:.6g}")
             if moment.incumbent is not None and moment.bound is not None and moment.bound > 0:

@@ -48,15 +48,18 @@ def portfolio(instance: Instance, rng: np.random.Generator, limits: Limits | Non
     limits = limits or Limits()
     graph = instance.graph
     orders = [kahn(graph, np.zeros(graph.n)), graph.topological_order]
-    best = min((_equal_pieces(instance, order) for order in orders), key=lambda partition: partition.bottleneck)
+    if instance.constraints:
+        best = slice_order(instance, orders[0])
+    else:
+        best = min((_equal_pieces(instance, order) for order in orders), key=lambda partition: partition.preference)
     if _slicing_is_quick(instance, limits):
         for order in orders:
             if not limits.reached(best.bottleneck):
-                best = min(best, slice_order(instance, order), key=lambda partition: partition.bottleneck)
+                best = min(best, slice_order(instance, order), key=lambda partition: partition.preference)
     moves = limits.evaluations or (_MOVES if limits.deadline.left == math.inf else sys.maxsize)
     if count := _affordable_orders(instance, limits, moves):
         quarter = replace(limits, deadline=limits.deadline.share(0.25), evaluations=count)
-        best = min(best, brkga(instance, rng, quarter), key=lambda partition: partition.bottleneck)
+        best = min(best, brkga(instance, rng, quarter), key=lambda partition: partition.preference)
         moves -= moves // 4
     return local_search(instance, rng, limits, start=best, moves=moves)
 
@@ -84,4 +87,4 @@ def _affordable_orders(instance: Instance, limits: Limits, moves: int) -> int:
 
 def _has_peaks(instance: Instance) -> bool:
     """Whether costs depend on the peak memory of an order, which makes slicing slow."""
-    return instance.has_overflow and instance.platform.activation_buffer is None
+    return instance.needs_peaks

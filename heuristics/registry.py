@@ -31,7 +31,7 @@ def _heuristic(
 
     def run(instance: Instance, rng: np.random.Generator, limits: Limits | None = None) -> Partition:
         # More blocks than nodes never help; the rest stays empty, and costs neither time nor memory here.
-        capped = instance.with_k(min(instance.k, instance.graph.n))
+        capped = instance if instance.constraints else instance.with_k(min(instance.k, instance.graph.n))
         reduction = reduce_instance(capped)
         found = reduction.expand(search(reduction.instance, rng, limits or Limits()))
         return found if capped is instance else Partition(instance, found.block, found.order)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
+
 import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.registry import HEURISTICS
 from instances import Instance, Result
 from instances.deadline import Stopwatch
+from instances.errors import NothingFoundError
 from instances.lookup import find
+from instances.partitioning.fitting import fits_nowhere
 
 __all__ = ["search"]
 
@@ -28,7 +33,8 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
     Returns
     -------
     Result
-        Without a bound; `interrupted` tells whether the deadline was.
+        Without a bound, and without a partition where none was found that obeys the constraints and fits; `impossible`
+        says why none can fit where sums show it, and `interrupted` whether the deadline was.
 
     Raises
     ------
@@ -42,7 +48,12 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
     >>> search(Instance(graph, Platform(k=2, bandwidth=1)), "kahn", np.random.default_rng(0)).partition.bottleneck
     2.0
     """
+    heuristic, partition = find(HEURISTICS, method, "heuristic"), None
+    if (reason := fits_nowhere(instance)) is not None:
+        return Result(method, instance, impossible=reason)
     limits, watch = limits or Limits(), Stopwatch()
-    partition = find(HEURISTICS, method, "heuristic").run(instance, rng, limits)
+    with suppress(NothingFoundError):
+        found = heuristic.run(instance, rng, limits)
+        partition = found if found.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result(method, instance, partition, seconds=spent, interrupted=interrupted)

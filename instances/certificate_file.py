@@ -41,6 +41,7 @@ _RECHECKS = {
         "ideals": "ideals",
         "carried": "trusted",
         "priced": "trusted",
+        "stated": "trusted",
     },
     PLANNING: {"z-any-order": "trusted", "z-fixed": "trusted", "z-split": "trusted", "work-any": "formula"},
     PLACEMENT: {"simple": "formula"},
@@ -52,7 +53,7 @@ _OF_SOLVERS = re.compile(
 )
 
 #: What the parameters of a bound may hold.
-_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "time_limit", "gap", "threads", "seed")
+_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "model", "by", "time_limit", "gap", "threads", "seed")
 _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
 
 

@@ -1,6 +1,6 @@
-"""The two errors that this project raises on purpose, its warning, and text from files as it may be shown."""
+"""The errors that this project raises on purpose, its warning, and text from files as it may be shown."""
 
-__all__ = ["FalseCertificateError", "InputError", "InputWarning", "printable"]
+__all__ = ["FalseCertificateError", "InputError", "InputWarning", "NothingFoundError", "printable"]
 # Characters of a message.
 _LONGEST = 1000
 
@@ -39,3 +39,7 @@ class InputWarning(UserWarning):
 
 class FalseCertificateError(AssertionError):
     """A lower bound exceeds the cost of a feasible partition: a fault of this project, never of its user."""
+
+
+class NothingFoundError(Exception):
+    """A search ended without an answer; there may be one."""

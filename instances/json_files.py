@@ -20,6 +20,7 @@ __all__ = [
     "CERTIFICATE_FORMAT",
     "CHAIN_FORMAT",
     "CLUSTER_FORMAT",
+    "CONSTRAINTS_FORMAT",
     "GRAPH_FORMAT",
     "LARGEST_TEXT",
     "PARTITION_FORMAT",
@@ -39,6 +40,7 @@ __all__ = [
 CERTIFICATE_FORMAT = "mtpp-certificate/1"
 CHAIN_FORMAT = "mtpp-chain/1"
 CLUSTER_FORMAT = "mtpp-cluster/1"
+CONSTRAINTS_FORMAT = "mtpp-constraints/1"
 GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
@@ -47,15 +49,10 @@ TIMED_PLAN_FORMAT = "mtpp-plan/2"
 
 #: What each format of this project holds, in words.
 _CONTENTS = {
-    CERTIFICATE_FORMAT: "a certificate",
-    GRAPH_FORMAT: "a graph",
-    PARTITION_FORMAT: "a partition",
-    CHAIN_FORMAT: "a chain",
-    CLUSTER_FORMAT: "a cluster",
-    PLAN_FORMAT: "a plan",
-    TIMED_PLAN_FORMAT: "a plan with all its times",
-    PLACEMENT_FORMAT: "a placement",
-}
+    CERTIFICATE_FORMAT: "a certificate", GRAPH_FORMAT: "a graph", PARTITION_FORMAT: "a partition",
+    CHAIN_FORMAT: "a chain", CLUSTER_FORMAT: "a cluster", CONSTRAINTS_FORMAT: "constraints",
+    PLAN_FORMAT: "a plan", TIMED_PLAN_FORMAT: "a plan with all its times", PLACEMENT_FORMAT: "a placement",
+}  # fmt: skip
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28
 

@@ -19,10 +19,12 @@ from instances.partitioning.problem import Instance
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PROOF_TOLERANCE", "Answer", "Bound", "Question", "Result", "Status", "combine"]
+__all__ = ["PROOF_TOLERANCE", "STATED", "Answer", "Bound", "Question", "Result", "Status", "combine"]
 
 #: An answer is called optimal when its cost exceeds a proved bound by at most this relative amount.
 PROOF_TOLERANCE = 1e-6
+#: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
+STATED = "stated"
 _ROUNDING = 1e-9
 
 
@@ -67,7 +69,8 @@ class Status(Enum):
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
     BOUND = "bound only"
-    NOTHING = "nothing"
+    NOTHING = "none found"
+    IMPOSSIBLE = "proved impossible"
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Bound:
     value : float
         In the time unit of the question.
     method : str
-        What proved it.
+        What proved it, or `STATED`.
     optimal : bool
         Whether the method ran to its end, so that it cannot prove more.
     witness : mapping
@@ -94,6 +97,11 @@ class Bound:
     def __post_init__(self) -> None:
         if not 0 <= self.value < math.inf:
             raise FalseCertificateError(f"{self.method} claims the bound {self.value}; please report this as a bug.")
+
+    @property
+    def proved(self) -> bool:
+        """Whether something here has proved it."""
+        return self.method != STATED
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,11 +123,13 @@ class Result(Displayed, Generic[Q, A]):
         What the solver printed.
     interrupted : bool
         Whether Ctrl-C ended the run early; answer and bound are what was known by then.
+    impossible : str, optional
+        Why the question has no answer at all, in one line; then there is no bound either.
 
     Raises
     ------
     FalseCertificateError
-        If the bound exceeds the cost of the answer.
+        If the bound exceeds the cost of the answer, or there is an answer that is called impossible.
     InputError
         If the answer belongs to another question.
     """
@@ -135,10 +145,16 @@ class Result(Displayed, Generic[Q, A]):
     solver: str | None = None
     log: str = ""
     interrupted: bool = False
+    impossible: str | None = None
 
     def __post_init__(self) -> None:
         if self.answer is None:
             return
+        if self.impossible is not None:
+            raise FalseCertificateError(
+                f"{self.instance.label}: there is an answer to what is called impossible ({self.impossible}); please "
+                "report this as a bug."
+            )
         if self.answer.instance.key != self.instance.key:
             raise InputError("The answer belongs to another instance; combine results of the same one.")
         if self.bound is not None and self.bound.value > self.answer.cost * (1 + _ROUNDING):
@@ -179,12 +195,14 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def proved(self) -> bool:
-        """Whether the answer is optimal within `PROOF_TOLERANCE`."""
-        return self.gap is not None and self.gap <= PROOF_TOLERANCE
+        """Whether the answer is optimal within `PROOF_TOLERANCE`; no bound that is only stated says so."""
+        return self.bound is not None and self.bound.proved and self.gap is not None and self.gap <= PROOF_TOLERANCE
 
     @property
     def status(self) -> Status:
         """What is known."""
+        if self.impossible is not None:
+            return Status.IMPOSSIBLE
         if self.answer is None:
             return Status.NOTHING if self.bound is None else Status.BOUND
         return Status.OPTIMAL if self.proved else Status.FEASIBLE
@@ -226,6 +244,8 @@ class Result(Displayed, Generic[Q, A]):
             lines["bound"] = f"{figures(self.bound.value, unit)} ({self.bound.method})"
         if self.ratio is not None:
             lines["ratio"] = f"{self.ratio:.6f}"
+        if self.impossible is not None:
+            lines["reason"] = self.impossible
         lines["seconds"] = f"{self.spent:.2f}"
         return lines
 
@@ -261,11 +281,14 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
     results = [answer for answer in answers if isinstance(answer, Result)]
     found = [answer for answer in answers if not isinstance(answer, Result)]
     found += [result.answer for result in results if result.answer is not None]
-    proof = max((r for r in results if r.bound), key=lambda r: r.bound.value if r.bound else 0.0, default=None)
+    bounds = [(r.bound.value, r.bound.proved, -i) for i, r in enumerate(results) if r.bound is not None]
+    proof = results[-max(bounds)[2]] if bounds else None
     seconds: dict[str, float] = {}
     for result in results:
         seconds[result.method] = seconds.get(result.method, 0.0) + result.spent
     compiling = [result.seconds[COMPILE] for result in results if COMPILE in result.seconds]
+    hopeless = next((result for result in results if result.impossible is not None), None)
+    proof = proof if hopeless is None else hopeless
     return Result(
         method="certify",
         instance=instance,
@@ -274,4 +297,5 @@ def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
         seconds=seconds | ({COMPILE: sum(compiling)} if compiling else {}),
         solver=None if proof is None else proof.solver,
         interrupted=any(result.interrupted for result in results),
+        impossible=None if hopeless is None else hopeless.impossible,
     )

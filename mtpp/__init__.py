@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from heuristics.placement import PLACERS
     from heuristics.planning import PLANNERS
     from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
+    from instances.partitioning.constraints import Constraints
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
     from mtpp.comparison import compare
+    from mtpp.fewest import least_k
     from mtpp.graphs import load
     from mtpp.partitioning import bound, certify, partition, solve
     from mtpp.placement import place
@@ -33,6 +35,7 @@ __all__ = [
     "Bound",
     "Cluster",
     "ComputationGraph",
+    "Constraints",
     "InputError",
     "Instance",
     "LayerChain",
@@ -45,6 +48,7 @@ __all__ = [
     "bound",
     "certify",
     "compare",
+    "least_k",
     "load",
     "partition",
     "place",
@@ -58,10 +62,12 @@ _HOMES = {
     "heuristics.placement": ("PLACERS",),
     "heuristics.planning": ("PLANNERS",),
     "instances": ("Bound", "ComputationGraph", "InputError", "Instance", "Partition", "Platform", "Result"),
+    "instances.partitioning.constraints": ("Constraints",),
     "instances.placement.placement": ("Placement",),
     "instances.planning": ("Cluster", "LayerChain", "Plan"),
     "mtpp.comparison": ("compare",),
     "mtpp.graphs": ("load",),
+    "mtpp.fewest": ("least_k",),
     "mtpp.partitioning": ("bound", "certify", "partition", "solve"),
     "mtpp.placement": ("place",),
     "mtpp.planning": ("plan",),

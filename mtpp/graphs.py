@@ -7,19 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from experiments.cli.inputs import bandwidth_of, memory_limits
+from experiments.cli.inputs import Roofs, bandwidth_of, memory_limits
 from experiments.cli.units import parse_counts
 from instances import ComputationGraph, InputError, Instance, Platform, load_graph
 from instances.lookup import unknown
-from instances.roofline import Device
+from instances.partitioning.constraints import Constraints
+from instances.partitioning.constraints_file import KINDS, read_constraints
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Blocks", "Quantity", "Reading", "counts_of", "instances_of", "load", "word"]
+__all__ = ["Blocks", "Quantity", "Reading", "Rules", "counts_of", "instances_of", "load", "word"]
 
 #: A number, or a text such as "25GB/s" or "16GiB".
 Quantity = float | str | None
+#: Constraints, their words by kind, or a file.
+Rules = Constraints | Mapping[str, Any] | str | Path | None
 #: One number of blocks, or several.
 Blocks = int | str | Iterable[int]
 
@@ -33,8 +36,8 @@ class Reading(TypedDict, total=False):
     reader: str | None
     communication: str
     cost: str | None
-    peak_flops: float | None
-    memory_bandwidth: float | None
+    peak_flops: float | str | None
+    memory_bandwidth: float | str | None
     input_work: str | None
     time_unit: str | None
 
@@ -52,7 +55,8 @@ def load(graph: str | Path | ComputationGraph | nx.DiGraph[Any], **reading: Unpa
         output_bytes, param_bytes and name.
     **reading
         Of architectures and files: dims, level, training, reader, communication, cost, input_work and time_unit as for
-        `instances.load_graph`; peak_flops and memory_bandwidth of the device that turns operations into seconds.
+        `instances.load_graph`; peak_flops and memory_bandwidth, as 312e12 or "312TFLOP/s", of the device that turns
+        operations into seconds.
 
     Raises
     ------
@@ -68,9 +72,8 @@ def load(graph: str | Path | ComputationGraph | nx.DiGraph[Any], **reading: Unpa
     _check_words(reading)
     if isinstance(graph, str | Path):
         given: dict[str, Any] = {**reading}
-        roofs = {name: given.pop(name, None) for name in ("peak_flops", "memory_bandwidth")}
-        roofs = {name: value for name, value in roofs.items() if value is not None}
-        return load_graph(graph, **given, device=Device(**roofs) if roofs else None)
+        device = Roofs(word(given.pop("peak_flops", None)), word(given.pop("memory_bandwidth", None))).device()
+        return load_graph(graph, **given, device=device)
     if reading:
         raise InputError(f"Only architectures and files are read; leave out {', '.join(reading)}.")
     if isinstance(graph, ComputationGraph):
@@ -86,6 +89,10 @@ def instances_of(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
+    *,
+    is_open: bool = False,
     **reading: Unpack[Reading],
 ) -> list[Instance]:
     """One question for each k.
@@ -98,6 +105,11 @@ def instances_of(
         Optional for an instance.
     bandwidth, memory, activation_buffer : float or str, optional
         As on the command line: numbers, or texts such as "25GB/s" and "16GiB". The bandwidth is 25 GB/s by default.
+    fit : bool
+        Whether the memory is a hard limit.
+    constraints : Constraints, mapping or file, optional
+    is_open : bool
+        Whether k is asked for: then it is the least that the constraints name.
     **reading
         As for `load`.
 
@@ -106,20 +118,35 @@ def instances_of(
     InputError
         If a word or the graph is refused.
     """
-    _check_words(reading, ("bandwidth", "memory", "activation_buffer"))
+    _check_words(reading, ("bandwidth", "memory", "activation_buffer", "fit", "constraints"))
     if isinstance(graph, Instance):
         words = {"bandwidth": bandwidth, "memory": memory, "activation_buffer": activation_buffer, **reading}
+        words |= {"fit": fit or None, "constraints": constraints}
         for name, value in words.items():
             if value is not None:
                 raise InputError(f"{name}: the instance {graph.name!r} has its own; leave it out, or give its graph.")
         return [graph] if k is None else [graph.with_k(count) for count in counts_of(k)]
-    if k is None:
+    if k is None and not is_open:
         raise InputError("k is missing; give the number of blocks.")
-    counts, limits = counts_of(k), memory_limits(word(memory), word(activation_buffer))
+    limits = memory_limits(word(memory), word(activation_buffer))
     loaded = load(graph, **reading)
     costs_given = bandwidth is None and reading.get("communication") == "cost"
     rate = 1.0 if costs_given else bandwidth_of(loaded, word(bandwidth))
-    return [Instance(loaded, Platform(count, rate, *limits)) for count in counts]
+    rules = _rules(constraints, loaded)
+    counts = [rules.fewest_blocks] if k is None else counts_of(k)
+    return [Instance(loaded, Platform(count, rate, *limits, fit=fit), constraints=rules) for count in counts]
+
+
+def _rules(constraints: Rules, graph: ComputationGraph) -> Constraints:
+    if isinstance(constraints, Constraints):
+        return constraints
+    if isinstance(constraints, str | Path):
+        return read_constraints(constraints, graph)
+    given = dict(constraints or {})
+    for name in given:
+        if name not in KINDS:
+            raise InputError(unknown(KINDS, name, "kind of constraint"))
+    return Constraints.of(graph, **given)
 
 
 def _check_words(reading: Mapping[str, object], others: Sequence[str] = ()) -> None:

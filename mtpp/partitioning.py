@@ -14,7 +14,7 @@ from instances import ComputationGraph, InputError, Instance, Partition, Result,
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 from instances.partitioning.partition_file import read_partition
-from mtpp.graphs import Blocks, Quantity, Reading, instances_of
+from mtpp.graphs import Blocks, Quantity, Reading, Rules, instances_of
 from mtpp_models import SolveOptions
 from mtpp_models import solve as solve_model
 
@@ -32,6 +32,8 @@ def partition(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
     seed: int = 0,
     time_limit: float | None = None,
     **reading: Unpack[Reading],
@@ -48,6 +50,11 @@ def partition(
         A name of `mtpp.HEURISTICS`.
     bandwidth, memory, activation_buffer : float or str, optional
         Bytes per unit of work time, 25 GB/s by default, and bytes; texts such as "25GB/s" and "16GiB" as well.
+    fit : bool
+        Whether the memory is a hard limit.
+    constraints : Constraints, mapping or file, optional
+        What else is asked of a partition: a file as for ``--constraints``, or a mapping with any of together, windows,
+        uncut and at_least, as `Instance` takes them.
     seed : int
     time_limit : float, optional
         Seconds for each k; by default the method's own number of tries.
@@ -70,7 +77,7 @@ def partition(
     >>> mtpp.partition(graph, k=2, bandwidth=1).partition.block.tolist()
     [0, 0, 1]
     """
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, **reading)
+    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         with catch_interrupt() as interrupted:
@@ -88,6 +95,8 @@ def bound(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
     relaxation: bool = False,
     solver: str = "highs",
     time_limit: float | None = 60.0,
@@ -101,7 +110,7 @@ def bound(
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, **reading
+    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
         The question, as for `partition`.
     model : str
         A name of `mtpp.MODELS`; exact+all is strengthened, and needs a start.
@@ -137,7 +146,7 @@ def bound(
     6.0
     """
     options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, **reading)
+    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         return solve_model(instance, model, options, start=_start(start, instance), relaxation=relaxation)
@@ -153,6 +162,8 @@ def solve(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
     solver: str = "highs",
     time_limit: float | None = 60.0,
     gap: float = 0.0,
@@ -164,7 +175,7 @@ def solve(
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, **reading
+    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
         The question, as for `partition`.
     model, solver, time_limit, gap, threads, seed
         As for `bound`; the search before it takes the portfolio's own number of tries.
@@ -187,7 +198,7 @@ def solve(
     'optimal'
     """
     options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, **reading)
+    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         found = partition(instance, seed=seed)
@@ -203,6 +214,8 @@ def certify(
     bandwidth: Quantity = None,
     memory: Quantity = None,
     activation_buffer: Quantity = None,
+    fit: bool = False,
+    constraints: Rules = None,
     solver: str = "highs",
     time_limit: float | None = 60.0,
     gap: float = 0.0,
@@ -215,7 +228,7 @@ def certify(
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, **reading
+    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
         The question, as for `partition`. What is proved for one k is used for the next ones.
     solver, gap, threads, seed, start
         As for `bound`.
@@ -239,7 +252,7 @@ def certify(
     [True, True, True]
     """
     options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, **reading)
+    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
         return climb(instance, options, start=_start(start, instance), known=known)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.cli.inputs import Reading, bandwidth_of, memory_limits
+from experiments.cli.inputs import Reading, Roofs, bandwidth_of, memory_limits
 from experiments.cli.place import PlacementQuestion
 from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
 from instances import ComputationGraph, InputError
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
-from instances.placement.grouping import GROUPS, group_nodes
+from instances.placement.devices import UnequalDevices, read_devices
+from instances.placement.grouping import group_nodes
 from instances.placement.problem import PlacementInstance
 from mtpp.graphs import Quantity, load, word
 
@@ -29,7 +30,7 @@ __all__ = ["place"]
 def place(
     graph: str | Path | ComputationGraph | nx.DiGraph[Any] | PlacementInstance,
     k: int | None = None,
-    method: str = "anneal",
+    method: str = "ordered",
     *,
     bandwidth: Quantity = None,
     memory: Quantity = None,
@@ -38,9 +39,12 @@ def place(
     reader: str | None = None,
     input_work: str | None = None,
     time_unit: str | None = None,
-    groups: int = GROUPS,
+    peak_flops: Quantity = None,
+    memory_bandwidth: Quantity = None,
+    unequal: str | Path | UnequalDevices | None = None,
+    groups: int | None = None,
     seed: int = 0,
-    time_limit: float | None = None,
+    time_limit: float = 5.0,
 ) -> PlacementResult:
     """Place the nodes of a step on devices, data going back and forth, as ``mtpp place``.
 
@@ -56,18 +60,21 @@ def place(
         Out of each device; 7.6e9 for a family, 25 GB/s otherwise.
     memory : float or str, optional
         Of a device; no limit by default.
-    dims, training, reader, input_work, time_unit
+    dims, training, reader, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
-    groups : int
-        Search with at most so many groups of nodes.
+    unequal : str, path or UnequalDevices, optional
+        Speeds, memories and rates of unequal devices, or a file of them; then k may be left out.
+    groups : int, optional
+        Search with at most so many groups of nodes; by default with single nodes.
     seed : int
-    time_limit : float, optional
+    time_limit : float
         Seconds.
 
     Returns
     -------
     Result
-        Its answer is a `Placement`, whose `fits` says whether no device needs more than its memory.
+        Its answer is a `Placement`, whose `fits` says whether no device needs more than its memory; that of *ordered*
+        an `OrderedPlacement`. Where it is proved that none fits, there is no answer, and `impossible` says why.
 
     Raises
     ------
@@ -82,31 +89,38 @@ def place(
     4.0
     """
     words = {"dims": dims, "training": training, "reader": reader, "input_work": input_work, "time_unit": time_unit}
+    words |= {"peak_flops": word(peak_flops), "memory_bandwidth": word(memory_bandwidth)}
     given = {name: value for name, value in words.items() if value}
-    instance = _instance(graph, k, bandwidth, memory, given)
-    grouping = group_nodes(instance.graph, groups)
+    if k is None and unequal is None and not isinstance(graph, PlacementInstance):
+        raise InputError("k is missing; give the number of devices.")
+    instance = _instance(graph, k or 1, bandwidth, memory, given)
+    if unequal is not None:
+        if not isinstance(unequal, UnequalDevices):
+            unequal = read_devices(unequal, instance.bandwidth, instance.memory)
+        instance = replace(instance, devices=k or len(unequal.speeds), unequal=unequal)
+    elif k is not None and k != instance.devices:
+        instance = replace(instance, devices=k)
+    grouping = None if groups is None else group_nodes(instance.graph, groups)
     with catch_interrupt() as interrupted:
         limits = Limits(Deadline.after(time_limit, interrupted))
         return search_placement(instance, method, np.random.default_rng(seed), limits, grouping)
 
 
-def _instance(
-    graph: Any, k: int | None, bandwidth: Quantity, memory: Quantity, words: dict[str, Any]
-) -> PlacementInstance:
+def _instance(graph: Any, k: int, bandwidth: Quantity, memory: Quantity, words: dict[str, Any]) -> PlacementInstance:
+    """With k equal devices, unless `graph` is a whole question."""
     if isinstance(graph, PlacementInstance):
         if words or bandwidth is not None or memory is not None:
             raise InputError(f"The instance {graph.graph.name!r} is a whole question; leave out all words but k.")
-        return graph if k is None else replace(graph, devices=k)
-    if k is None:
-        raise InputError("k is missing; give the number of devices.")
+        return graph
     if isinstance(graph, str | Path):
         dims = [f"{name}={size}" for name, size in words.pop("dims", {}).items()]
+        roofs = Roofs(*(words.pop(name, None) for name in ("peak_flops", "memory_bandwidth")))
         return PlacementQuestion(
             graph=str(graph),
             devices=k,
             bandwidth=word(bandwidth),
             memory=word(memory),
-            reading=Reading(dim=dims or None, **words),
+            reading=Reading(dim=dims or None, roofs=roofs, **words),
         ).instance()
     loaded = load(graph, **words)
     return PlacementInstance(loaded, k, bandwidth_of(loaded, word(bandwidth)), memory_limits(word(memory), None)[0])

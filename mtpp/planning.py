@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.cli.inputs import Roofs
 from experiments.cli.plan_question import PlanningQuestion
 from instances.planning import Cluster, LayerChain
 from mtpp.graphs import Quantity, word
@@ -38,6 +39,8 @@ def plan(
     dims: Mapping[str, int] | None = None,
     input_work: str | None = None,
     time_unit: str | None = None,
+    peak_flops: Quantity = None,
+    memory_bandwidth: Quantity = None,
     effort: int = 2,
     orders: str = "auto",
     time_limit: float | None = None,
@@ -77,7 +80,7 @@ def plan(
         Whether stages that do not fit may keep their input alone.
     full_duplex : bool
         Whether links carry both directions at once.
-    dims, input_work, time_unit
+    dims, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
     effort : int
         0 to 3, of "improved" on shared cards.
@@ -123,6 +126,7 @@ def plan(
         dim=[f"{name}={size}" for name, size in (dims or {}).items()] or None,
         input_work=input_work,
         time_unit=time_unit,
+        roofs=Roofs(word(peak_flops), word(memory_bandwidth)),
     )
     instance = question.instance(
         chain if isinstance(chain, LayerChain) else None, cluster if isinstance(cluster, Cluster) else None

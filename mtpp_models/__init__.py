@@ -11,7 +11,9 @@ from mtpp_models.simple import simple
 
 if TYPE_CHECKING:
     from mtpp_models.bounds.algorithm import Algorithm
-    from mtpp_models.export import write_model
+    from mtpp_models.exchange.building import BuiltModel, build, read_partition
+    from mtpp_models.exchange.reading import Solution, read_solution
+    from mtpp_models.exchange.writing import write_model
     from mtpp_models.formulations.case import Case
     from mtpp_models.formulations.formulation import Formulation
     from mtpp_models.formulations.parts import Strengthening
@@ -27,17 +29,22 @@ __all__ = [
     "MODELS",
     "SOLVERS",
     "Algorithm",
+    "BuiltModel",
     "Case",
     "CostedPlan",
     "Formulation",
     "Progress",
     "ScaledInstance",
+    "Solution",
     "SolveOptions",
     "SolverFaultError",
     "SolverNotAvailableError",
     "Strengthening",
     "available_solvers",
+    "build",
     "iteration_bound",
+    "read_partition",
+    "read_solution",
     "simple",
     "solve",
     "solve_replication",
@@ -49,20 +56,25 @@ _HOMES = {
     "MODELS": "registry",
     "SOLVERS": "solvers.registry",
     "Algorithm": "bounds.algorithm",
+    "BuiltModel": "exchange.building",
     "Case": "formulations.case",
     "Formulation": "formulations.formulation",
     "Progress": "solvers.interface",
     "CostedPlan": "planning.solve",
     "ScaledInstance": "formulations.scaled_instance",
+    "Solution": "exchange.reading",
     "SolveOptions": "solvers.interface",
     "SolverFaultError": "solvers.interface",
     "SolverNotAvailableError": "solvers.interface",
     "Strengthening": "formulations.parts",
     "available_solvers": "solvers.registry",
+    "build": "exchange.building",
     "iteration_bound": "planning.guarantees",
+    "read_partition": "exchange.building",
+    "read_solution": "exchange.reading",
     "solve": "solve_model",
     "solve_replication": "planning.solve",
-    "write_model": "export",
+    "write_model": "exchange.writing",
 }
 
 

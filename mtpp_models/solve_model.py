@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
-from instances.partitioning.reductions import Contraction, reduce_instance
+from instances.partitioning.fitting import fits_nowhere
+from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
 from mtpp_models.formulations.contradictions import ExcludedPartitionError
 from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.registry import MODELS, Model, find_model
-from mtpp_models.simple import one_block, simple
+from mtpp_models.simple import as_answer, one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress, SolveOptions
 
 __all__ = ["solve"]
@@ -52,7 +54,7 @@ def solve(
     strengthening : Strengthening, optional
         What to add to a model of superblocks, as "exact+all" and alike do by name; it needs a `start`.
     reduce : bool
-        Apply the lossless reductions first.
+        Apply the lossless reductions first; nodes that have to share a block are merged in any case.
     on_progress : callable, optional
         Receives a `Progress` now and then.
 
@@ -61,7 +63,8 @@ def solve(
     Result
         The bound is never above the optimum: a solver's dual bound less its margin, or *simple*. The partition is
         the better of `start` and what the exact model found. Ctrl-C returns what is proved so far. Of a formulation
-        that is no bound (`Formulation.is_bound`) there is only the partition that the solver found.
+        that is no bound (`Formulation.is_bound`) there is only the partition that the solver found. Where no partition
+        fits or obeys the constraints there is neither, and `Result.impossible` says why.
 
     Raises
     ------
@@ -80,18 +83,27 @@ def solve(
         raise InputError("The start belongs to another instance; give a partition of this one.")
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(options.time_limit, interrupted)
-        reduction = reduce_instance(instance) if reduce else _unreduced(instance)
-        begin = None if start is None else reduction.restrict(start)
+        reduction = reduce_instance(instance) if reduce else contract_groups(instance)
+        question = reduction.instance.modelled()
+        begin = None if start is None else _modelled(question, reduction.restrict(start))
         controls = Controls(options, deadline, report=on_progress or _ignore, relaxation=relaxation)
-        result = _prove(chosen, reduction.instance, begin, controls)
+        if (reason := fits_nowhere(question)) is not None:
+            return Result(chosen.name, instance, impossible=reason)
+        result = _prove(chosen, question, begin, controls)
         result = _expanded(result, reduction, start if chosen.is_bound else None)
         return replace(result, interrupted=interrupted.is_set())
+
+
+def _modelled(question: Instance, start: Partition) -> Partition | None:
+    """The start as an answer to the question that models speak of; without groups its cost is no higher there."""
+    return as_answer(question, Partition(question, start.block, start.order))
 
 
 def _prove(model: Model, instance: Instance, start: Partition | None, controls: Controls) -> Result:
     known = start or one_block(instance)
     if 0 < known.bottleneck < _SMALLEST:
-        return Result("simple", instance, known, Bound(simple(instance), "simple", optimal=False))
+        answer = as_answer(instance, known)
+        return Result("simple", instance, answer, Bound(simple(instance), "simple", optimal=False))
     try:
         return model.prove(instance, start, controls)
     except ExcludedPartitionError as error:
@@ -104,16 +116,15 @@ def _ignore(moment: Progress) -> None:
     pass
 
 
-def _unreduced(instance: Instance) -> Contraction:
-    everyone = np.arange(instance.graph.n)
-    return Contraction(instance, instance, everyone, everyone)
-
-
 def _expanded(result: Result, reduction: Contraction, start: Partition | None) -> Result:
     """The same result for the original instance; `start` stays where it is as good."""
-    partition = None if result.partition is None else reduction.expand(result.partition)
-    if start is not None and partition is not None and start.bottleneck <= partition.bottleneck:
-        partition = start
+    partition = None
+    if result.partition is not None:
+        found = result.partition
+        expanded = reduction.expand(Partition(reduction.instance, found.block, found.order))
+        partition = as_answer(reduction.original, expanded)
+    if start is not None and start.bottleneck < math.inf:
+        partition = min((start, *([] if partition is None else [partition])), key=lambda known: known.bottleneck)
     bound = result.bound
     if bound is not None:
         bound = replace(bound, witness={key: _mapped(key, value, reduction) for key, value in bound.witness.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -52,11 +53,13 @@ def explain(
     InputError, SolverNotAvailableError
         As `gather`.
     """
-    bounds, known = list(stated), Result("given", partition.instance, partition)
+    fits = partition.bottleneck < math.inf
+    bounds, known = list(stated), Result("given", partition.instance, partition if fits else None)
     best = max(bounds, key=lambda bound: bound.value, default=None)
     if best is None or _is_more(partition.bottleneck, best.value):
         told = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
-        known = combine(*gather(partition.instance, told, start=partition, on_progress=on_progress, on_fault=on_fault))
+        start = partition if fits else None
+        known = combine(*gather(partition.instance, told, start=start, on_progress=on_progress, on_fault=on_fault))
         if known.bound is not None and (best is None or known.bound.value > best.value):
             best = known.bound
     found = Findings(
@@ -64,8 +67,9 @@ def explain(
         bound=best,
         stated=best is not None and best is not known.bound,
         better=known.partition if known.cost is not None and _is_more(partition.bottleneck, known.cost) else None,
+        impossible=known.impossible,
     )
-    if known.interrupted or partition.bottleneck == 0:
+    if known.interrupted or not 0 < partition.bottleneck < math.inf:
         return found, known.interrupted
     nodes = np.flatnonzero(partition.block == found.slowest).tolist()
     with catch_interrupt() as interrupted:

@@ -21,7 +21,7 @@ from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import find_model
 from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["STEPS", "Step", "certify", "gather"]
+__all__ = ["STEPS", "Step", "certify", "gather", "reaches", "rules_out"]
 
 _SHORTEST, _ROUNDING = 0.05, 1e-9
 
@@ -87,7 +87,7 @@ def certify(
     Returns
     -------
     Result
-        Always with a bound. Ctrl-C ends the work and returns what is known.
+        Always with a bound, or with the reason why nothing fits. Ctrl-C ends the work and returns what is known.
 
     Raises
     ------
@@ -114,8 +114,12 @@ def gather(
     known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+    enough: float | None = None,
 ) -> list[Result]:
-    """The answers that `certify` combines, in the order in which they were found; of each bound the best."""
+    """The answers that `certify` combines, in the order in which they were found; of each bound the best.
+
+    The work ends early once a partition has a bottleneck of at most `enough`, or a bound rules that out.
+    """
     find_solver(options.solver)  # before the searches, which may take a while
     watch = Stopwatch()
     rng = np.random.default_rng(options.seed)
@@ -127,8 +131,11 @@ def gather(
             if not sound and _needs_solver(step.method):
                 continue
             best = combine(*answers) if answers else Result("nothing", instance)
+            if best.impossible is not None:
+                break
             no_time = interrupted.is_set() or best.interrupted or deadline.left < _SHORTEST
-            if _close_enough(best, options.gap) or (no_time and step.share > 0):
+            decided = enough is not None and (reaches(best, enough) or rules_out(best, enough))
+            if decided or _close_enough(best, options.gap) or (no_time and step.share > 0):
                 break
             part = deadline.share(step.share) if step.share > 0 else Deadline(interrupted=interrupted)
             report = _reporter(step.method, best, watch, on_progress)
@@ -139,7 +146,9 @@ def gather(
             else:
                 try:
                     told = replace(options, time_limit=part.time_limit)
-                    answers.append(solve(instance, step.method, told, start=best.partition, on_progress=report))
+                    # What strengthens a model is a known partition.
+                    model = step.method if best.partition is not None else step.method.partition("+")[0]
+                    answers.append(solve(instance, model, told, start=best.partition, on_progress=report))
                 except SolverNotAvailableError as fault:
                     sound = False
                     on_fault(fault)
@@ -149,6 +158,17 @@ def gather(
     kept = _best_of_each_bound(answers)
     stopped = interrupted.is_set() or combine(*answers).interrupted
     return [*kept[:-1], replace(kept[-1], interrupted=stopped)]
+
+
+def reaches(known: Result, enough: float) -> bool:
+    """Whether a partition is known with a bottleneck of at most `enough`."""
+    return known.partition is not None and known.partition.bottleneck <= enough
+
+
+def rules_out(known: Result, enough: float) -> bool:
+    """Whether it is proved that there is no such partition, rounding aside."""
+    above = known.bound is not None and known.bound.value > enough * (1 + _ROUNDING)
+    return known.impossible is not None or above
 
 
 def _needs_solver(method: str) -> bool:

@@ -15,7 +15,9 @@ from instances import Partition
 from instances.certificate_file import Claim
 from instances.deadline import Deadline
 from instances.errors import printable
+from instances.graph.tensors import sums_by
 from instances.interrupts import catch_interrupt
+from instances.partitioning.reductions import contract_groups
 from instances.partitioning.stated import Certificate
 from instances.planning.stated import StatedPlan
 from mtpp_models import SolveOptions, SolverNotAvailableError, solve
@@ -123,10 +125,11 @@ def _of_partition(verdict: Verdict) -> Certificate:
 
 def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Look once more for a block that is worth its share of the stated prices and costs too little."""
-    claim, instance = check.claim, _of_partition(verdict).instance
+    claim, merged = check.claim, contract_groups(_of_partition(verdict).instance)
+    instance, prices = merged.instance.relaxed(), sums_by(merged.group, _prices(claim), merged.instance.graph.n)
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(time_limit, interrupted)
-        tree = BlockTree(instance, _prices(claim), claim.value * (1 - _ROUNDING), deadline.share(0.25))
+        tree = BlockTree(instance, prices, claim.value * (1 - _ROUNDING), deadline.share(0.25))
         proved, block = tree.explore(deadline)
     if interrupted.is_set():
         raise KeyboardInterrupt
@@ -139,7 +142,7 @@ def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     for v in reversed(order):  # what leads to the block lies before it
         if not block[v] and (superblock[after[start[v] : start[v + 1]]] < 2).any():
             superblock[v] = 0
-    cost = float(Partition(instance.without_peaks().with_k(3), superblock).block_costs[1])
+    cost = float(Partition(instance.with_k(3), superblock).block_costs[1])
     if claim.value <= cost * (1 + _ROUNDING):
         return check._replace(how=f"{check.how}; not confirmed, it is beyond the digits of the search")
     return check._replace(

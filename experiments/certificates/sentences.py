@@ -36,6 +36,8 @@ class Findings:
         One with a smaller bottleneck.
     cut : Bound, optional
         Of minimum cuts around the nodes of the slowest block; its witness names the node.
+    impossible : str, optional
+        Why no partition fits into the memory.
     """
 
     partition: Partition
@@ -43,6 +45,7 @@ class Findings:
     stated: bool = False
     better: Partition | None = None
     cut: Bound | None = None
+    impossible: str | None = None
 
     @property
     def slowest(self) -> int:
@@ -68,7 +71,7 @@ def sentences(found: Findings) -> Iterator[str]:
         yield "No stage takes any time: no partition is faster."
         return
     if math.isinf(found.partition.bottleneck):  # where memory is a hard limit
-        yield from (sentence for say in (_memory, _better) if (sentence := say(found)) is not None)
+        yield from (sentence for say in (_memory, _impossible, _better) if (sentence := say(found)) is not None)
         return
     told = (_ratio, _better, _memory, _slowest, _largest_tensor, _slack, _largest_node, _minimum_cut, _even_work)
     yield from (sentence for say in told if (sentence := say(found)) is not None)
@@ -114,10 +117,18 @@ def _ratio(found: Findings) -> str | None:
     return f"Its ratio is {cost / bound.value:.4f}: {lower}, {1 - bound.value / cost:.2%} below this one."
 
 
+def _impossible(found: Findings) -> str | None:
+    """Why no other one fits."""
+    reason = found.impossible
+    return None if reason is None else f"No other fits either: {reason.removeprefix('does not fit: ')}."
+
+
 def _better(found: Findings) -> str | None:
     """What a search has found meanwhile."""
     if found.better is None:
         return None
+    if math.isinf(found.partition.bottleneck):
+        return f"A partition that fits is known now, of {found.time(found.better.bottleneck)}; --json holds it."
     faster = 1 - found.better.bottleneck / found.partition.bottleneck
     cost = found.time(found.better.bottleneck)
     return f"A better partition is known now, of {cost}, {faster:.2%} below this one; --json holds it."

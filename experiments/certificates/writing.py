@@ -11,7 +11,7 @@ from instances import InputError, Result, combine
 from instances.certificate_file import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
 from instances.json_files import CERTIFICATE_FORMAT
-from instances.partitioning.partition_file import partition_document
+from instances.partitioning.partition_file import partition_document, rules_document
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
@@ -24,7 +24,7 @@ from instances.planning.timeline_file import timeline_document
 if TYPE_CHECKING:
     from experiments.certificates.plan_certificate import PlanResult
 
-__all__ = ["bound_document", "certificate_document", "placement_certificate", "plan_certificate"]
+__all__ = ["bound_document", "certificate_document", "partition_answer", "placement_certificate", "plan_certificate"]
 
 
 def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
@@ -45,13 +45,22 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
             "bandwidth": _finite(platform.bandwidth),
             "memory": _finite(platform.memory),
             "activation_buffer": platform.activation_buffer,
+            **rules_document(best.instance),
             "graph_hash": graph.content_hash,
             "graph": graph_document(graph),
         },
         "partition": None if best.partition is None else partition_document(best.partition),
         "bottleneck": best.cost,
         **_claims(answers, PARTITIONING),
+        **({} if best.impossible is None else {"impossible": best.impossible}),
     }
+
+
+def partition_answer(answer: Result) -> dict[str, Any]:
+    """What a search has found: the document of a partition, or why there is none."""
+    if answer.partition is not None:
+        return partition_document(answer.partition)
+    return {"instance": answer.instance.label, "partition": None, "impossible": answer.impossible}
 
 
 def plan_certificate(

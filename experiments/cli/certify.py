@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from experiments.cli import options
 from experiments.cli.complaints import complain
-from experiments.cli.exit_codes import DONE, INTERRUPTED, NO_SOLVER
-from experiments.cli.inputs import PartitioningQuestion, Solving
+from experiments.cli.exit_codes import INTERRUPTED, NO_SOLVER
+from experiments.cli.inputs import AUTO, OpenQuestion, Solving
 from experiments.cli.outputs import Files, read_starts
 from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
-from instances import combine
+from instances import InputError, combine
 
 if TYPE_CHECKING:
     from mtpp_models import SolverNotAvailableError
@@ -23,7 +23,7 @@ __all__ = ["certify"]
 @takes_words
 def certify(
     *,
-    question: PartitioningQuestion,
+    question: OpenQuestion,
     solving: Solving,
     start: options.Start = None,
     files: Files,
@@ -39,14 +39,23 @@ def certify(
     files.check()
     settings = solving.options()
     instances = question.instances()
-    starts = read_starts(start, instances)
+    starts = read_starts(None if question.blocks == AUTO else start, instances)
 
     from experiments.certificates.ladder import gather
     from experiments.certificates.writing import certificate_document
+    from experiments.cli.least import look, no_k, tell
     from experiments.cli.rows import certificate_row
 
     faults: list[SolverNotAvailableError] = []
+    least = None
     try:
+        if (enough := question.enough(instances[0])) is not None:
+            if start is not None:
+                raise InputError(f"--start {start}: with -k auto nothing is known of k; leave it out.")
+            least = look(instances[0], enough, settings, printing, on_fault=faults.append)
+            if least.k is None:
+                return no_k(least)
+            instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
         with printing.answers(certificate_row, instances) as found:
             for instance, begin in zip(instances, starts, strict=True):
                 with printing.working(instance.label) as live:
@@ -54,18 +63,20 @@ def certify(
                         instance,
                         settings,
                         start=begin,
-                        known=found.results,
+                        known=found.results if least is None else list(least.known.values()),
                         on_progress=live.show,
                         on_fault=faults.append,
                     )
                 result, document = combine(*answers), partial(certificate_document, answers)
                 found.add(result, document)
                 own = files.of(instance, instances)
-                own.write(document)
+                if result.impossible is None:
+                    own.write(document)
                 own.draw(result)
                 if result.interrupted:
                     return INTERRUPTED
+        tell(least, printing)
     finally:
         for fault in dict.fromkeys(map(str, faults)):
             complain(fault, NO_SOLVER)
-    return NO_SOLVER if faults else DONE
+    return NO_SOLVER if faults else found.exit_code()

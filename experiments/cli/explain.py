@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +17,9 @@ from experiments.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER
 from experiments.cli.inputs import Reading, Solving, bandwidth_of, memory_limits
 from experiments.cli.printing import Printing
 from experiments.cli.words import Without, takes_words
-from instances import Bound, ComputationGraph, InputError, Partition, Platform
+from instances import Bound, ComputationGraph, InputError, Platform
 from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.constraints_file import read_constraints
 
 if TYPE_CHECKING:
     from experiments.certificates.sentences import Findings
@@ -44,6 +47,8 @@ def explain(
     bandwidth: options.Bandwidth = None,
     memory: options.Memory = None,
     activation_buffer: options.ActivationBuffer = None,
+    fit: options.Fit = False,
+    constraints: options.ConstraintsFile = None,
     reading: Reading,
     time_limit: Annotated[float, options.of_search(metavar="SECONDS", help="To prove a bound.")] = 10.0,
     solving: Annotated[Solving, Without({"time_limit"})],
@@ -51,8 +56,8 @@ def explain(
 ) -> int:
     """Say what a partition is, how good it is, and what would have to change to do better.
 
-    Bandwidth and memory are those of the file unless they are given here. Exit code 1 if the file states a bound that
-    is above the bottleneck.
+    Bandwidth, memory and constraints are those of the file unless they are given here. Exit code 1 if the file states a
+    bound that is above the bottleneck.
 
     Example: mtpp explain partition.json bert-base --time-limit 20
     """
@@ -60,7 +65,8 @@ def explain(
     answer = AnswerFile.read(file)
     stated: list[Bound] = []
     if answer.holds_graph:
-        if (graph, bandwidth, memory, activation_buffer) != (None,) * 4 or reading != Reading():
+        words = (graph, bandwidth, memory, activation_buffer, constraints)
+        if words != (None,) * 5 or fit or reading != Reading():
             raise InputError(
                 f"{file}: a certificate holds its graph and platform; leave out all that says another one."
             )
@@ -70,8 +76,12 @@ def explain(
         if graph is None:
             name = answer.graph_name or "GRAPH"
             raise InputError(f"{file}: it does not hold its graph; name that: mtpp explain {file} {name}")
-        words = (bandwidth, memory, activation_buffer)
-        partition = _read(answer, reading.load(graph), words, costs_given=reading.communication == "cost")
+        loaded = reading.load(graph)
+        partition = answer.partition(
+            loaded,
+            partial(_platform, loaded, (bandwidth, memory, activation_buffer), fit, reading.communication == "cost"),
+            None if constraints is None else read_constraints(constraints, loaded),
+        )
 
     from experiments.certificates.explaining import explain as find_out
     from experiments.certificates.sentences import sentences
@@ -83,7 +93,10 @@ def explain(
     faults: list[SolverNotAvailableError] = []
     with printing.working(partition.instance.label) as live:
         true = [bound for bound in stated if bound.value <= most]
-        found, interrupted = find_out(partition, settings, stated=true, on_progress=live.show, on_fault=faults.append)
+        claimed = [bound for bound in true if bound.proved]
+        found, interrupted = find_out(
+            partition, settings, stated=claimed, on_progress=live.show, on_fault=faults.append
+        )
     said = list(sentences(found))
     printing.rows([explained_row(partition, found.bound)])
     width = terminal_width()
@@ -100,22 +113,23 @@ def explain(
     return FALSE if len(true) < len(stated) else NO_SOLVER if faults else DONE
 
 
-def _read(
-    answer: AnswerFile, graph: ComputationGraph, words: tuple[str | None, str | None, str | None], *, costs_given: bool
-) -> Partition:
-    """The partition on the platform of the words, where they are given, or else on that of the file."""
+def _platform(
+    graph: ComputationGraph,
+    words: tuple[str | None, str | None, str | None],
+    fit: bool,
+    costs_given: bool,
+    k: int,
+    said: dict[str, float | None],
+) -> Platform:
+    """The platform of the words, where they are given, or else that which the file states."""
     bandwidth, memory, buffer = words
-
-    def platform(k: int, said: dict[str, float | None]) -> Platform:
-        rate = said.get("bandwidth")
-        if bandwidth is not None or rate is None:
-            rate = 1.0 if bandwidth is None and costs_given else bandwidth_of(graph, bandwidth)
-        limit, kept = said.get("memory"), said.get("activation_buffer")
-        if memory is not None or buffer is not None:
-            limit, kept = memory_limits(memory, buffer)
-        return Platform(k, rate, float("inf") if limit is None else limit, kept)
-
-    return answer.partition(graph, platform)
+    rate = said.get("bandwidth")
+    if bandwidth is not None or rate is None:
+        rate = 1.0 if bandwidth is None and costs_given else bandwidth_of(graph, bandwidth)
+    limit, kept = said.get("memory"), said.get("activation_buffer")
+    if memory is not None or buffer is not None:
+        limit, kept = memory_limits(memory, buffer)
+    return Platform(k, rate, float("inf") if limit is None else limit, kept, fit or bool(said.get("fit")))
 
 
 def _document(found: Findings, said: list[str]) -> dict[str, Any]:
@@ -128,7 +142,7 @@ def _document(found: Findings, said: list[str]) -> dict[str, Any]:
         "bound": None if bound is None else bound.value,
         "method": None if bound is None else bound.method,
         "stated": found.stated,
-        "ratio": None if bound is None or bound.value <= 0 else max(1.0, cost / bound.value),
+        "ratio": None if bound is None or bound.value <= 0 or cost == math.inf else max(1.0, cost / bound.value),
         "better": None if found.better is None else partition_document(found.better),
         "sentences": said,
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,15 +12,13 @@ from experiments.cli.exit_codes import DONE
 from experiments.cli.inputs import Reading
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
-from experiments.cli.units import parse_bandwidth, parse_flops
 from experiments.cli.words import Without, takes_words
 from instances import save_graph
 from instances.errors import InputError
 from instances.graph.graph_file import graph_document
 from instances.graph.summary import Summary, summarise
-from instances.roofline import Device
 
-__all__ = ["Pricing", "import_graph", "summary_rows"]
+__all__ = ["import_graph", "summary_rows"]
 
 # Attributes that are worth a line, and what it is called.
 _NOTES = {
@@ -36,32 +33,13 @@ _NOTES = {
 }
 
 
-@dataclass(frozen=True)
-class Pricing:
-    """Where the work of a network comes from that has no times; the fields are the words of the command line."""
-
-    cost: options.Cost = None
-    peak_flops: options.PeakFlops = None
-    memory_bandwidth: options.MemoryBandwidth = None
-
-    @property
-    def device(self) -> Device | None:
-        """The device of which a roof is given."""
-        roofs = {}
-        if self.peak_flops is not None:
-            roofs["peak_flops"] = parse_flops(self.peak_flops, "--peak-flops")
-        if self.memory_bandwidth is not None:
-            roofs["memory_bandwidth"] = parse_bandwidth(self.memory_bandwidth, option="--memory-bandwidth")
-        return Device(**roofs) if roofs else None
-
-
 @takes_words
 def import_graph(
     *,
     graph: options.Graph,
     files: Annotated[Files, Without({"plot"})],
     reading: Annotated[Reading, Without({"communication"})],
-    pricing: Pricing,
+    cost: options.Cost = None,
     printing: Printing,
 ) -> int:
     """Read a network or a profile, print what it is, and write it as a graph file.
@@ -73,7 +51,7 @@ def import_graph(
     files.check()
     if files.out is not None and files.out.exists() and Path(graph).exists() and files.out.samefile(graph):
         raise InputError(f"{files.out}: this is the file to read; give --out another name.")
-    network = reading.load(graph, device=pricing.device, cost=pricing.cost)
+    network = reading.load(graph, cost=cost)
     if files.out is not None:
         save_graph(network, files.out)
     rows = summary_rows(summarise(network))

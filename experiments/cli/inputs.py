@@ -2,24 +2,71 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli import options
-from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts, parse_dims
+from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts, parse_dims, parse_flops, parse_throughput
 from instances import ComputationGraph, InputError, Instance, Platform
+from instances.errors import InputWarning
+from instances.partitioning.constraints import Constraints
+from instances.partitioning.constraints_file import read_constraints
 from instances.readers import load_graph
+from instances.roofline import Device
 from instances.suites import SUITES
 
 if TYPE_CHECKING:
     from mtpp_models import SolveOptions
 
-__all__ = ["PartitioningQuestion", "Reading", "Solving", "bandwidth_of", "load_targets", "memory_limits"]
+__all__ = [
+    "AUTO",
+    "NO_ROOFS",
+    "OpenQuestion",
+    "PartitioningQuestion",
+    "Reading",
+    "Roofs",
+    "Solving",
+    "bandwidth_of",
+    "enough_for",
+    "load_targets",
+    "memory_limits",
+]
 
+#: What stands for the least number of blocks that will do.
+AUTO = "auto"
 # What --bandwidth is if the work is in seconds [bytes/s].
 _DEFAULT_BANDWIDTH = 25e9
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """The device whose roofline model prices what has no times; the fields are the words of the command line."""
+
+    peak_flops: options.PeakFlops = None
+    memory_bandwidth: options.MemoryBandwidth = None
+
+    def device(self) -> Device | None:
+        """The device, if a roof of it is given.
+
+        Raises
+        ------
+        InputError
+            If one is no such quantity, or not positive.
+        """
+        roofs = {}
+        if self.peak_flops is not None:
+            roofs["peak_flops"] = parse_flops(self.peak_flops, "--peak-flops")
+        if self.memory_bandwidth is not None:
+            roofs["memory_bandwidth"] = parse_bandwidth(self.memory_bandwidth, option="--memory-bandwidth")
+        return Device(**roofs) if roofs else None
+
+
+#: The usual device.
+NO_ROOFS = Roofs()
 
 
 @dataclass(frozen=True)
@@ -33,6 +80,7 @@ class Reading:
     communication: options.Communication = "size"
     input_work: options.InputWork = None
     time_unit: options.TimeUnit = None
+    roofs: Roofs = NO_ROOFS
 
     def load(self, spec: str, **options: Any) -> ComputationGraph:
         """The graph of an architecture or a file.
@@ -50,7 +98,8 @@ class Reading:
         """
         return load_graph(
             spec, dims=parse_dims(self.dim or ()), level=self.level, training=self.training, reader=self.reader,
-            communication=self.communication, input_work=self.input_work, time_unit=self.time_unit, **options,
+            communication=self.communication, input_work=self.input_work, time_unit=self.time_unit,
+            device=self.roofs.device(), **options,
         )  # fmt: skip
 
 
@@ -63,6 +112,9 @@ class PartitioningQuestion:
     bandwidth: options.Bandwidth = None
     memory: options.Memory = None
     activation_buffer: options.ActivationBuffer = None
+    fit: options.Fit = False
+    constraints: options.ConstraintsFile = None
+    colour_classes: options.ColourClasses = False
     reading: Reading
 
     def instances(self) -> list[Instance]:
@@ -73,12 +125,73 @@ class PartitioningQuestion:
         InputError
             If an option or the graph is refused.
         """
-        counts = parse_counts(self.blocks)
+        return self._instances(parse_counts(self.blocks))
+
+    def _instances(self, counts: Sequence[int] | None) -> list[Instance]:
         limits = memory_limits(self.memory, self.activation_buffer)
         graph = self.reading.load(self.graph)
         costs_given = self.bandwidth is None and self.reading.communication == "cost"
         rate = 1.0 if costs_given else bandwidth_of(graph, self.bandwidth)
-        return [Instance(graph, Platform(k, rate, *limits)) for k in counts]
+        rules = Constraints() if self.constraints is None else read_constraints(self.constraints, graph)
+        rules += _same_colour(graph) if self.colour_classes else Constraints()
+        platforms = [Platform(k, rate, *limits, fit=self.fit) for k in counts or [rules.fewest_blocks]]
+        return [Instance(graph, platform, constraints=rules) for platform in platforms]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenQuestion(PartitioningQuestion):
+    """A question that may leave k open."""
+
+    blocks: options.BlocksOrAuto
+    throughput: options.Throughput = None
+
+    def instances(self) -> list[Instance]:
+        """One instance for each k; one for the least that the constraints name if k is open.
+
+        Raises
+        ------
+        InputError
+            If an option or the graph is refused.
+        """
+        if self.blocks == AUTO:
+            return self._instances(None)
+        if self.throughput is not None:
+            raise InputError(f"--throughput {self.throughput}: it is for -k {AUTO}; leave it out, or give that.")
+        return super().instances()
+
+    def enough(self, instance: Instance) -> float | None:
+        """The bottleneck to reach if k is open, in the time unit of the work; infinite if fitting will do; else None.
+
+        Raises
+        ------
+        InputError
+            If there is nothing to reach.
+        """
+        return enough_for(instance, self.throughput) if self.blocks == AUTO else None
+
+
+def enough_for(question: Instance, throughput: str | None) -> float:
+    """The bottleneck that reaches a throughput, in the time unit of the work; infinite if fitting will do.
+
+    Raises
+    ------
+    InputError
+        If the text is none, or there is nothing to reach.
+    """
+    if throughput is not None:
+        return 1 / parse_throughput(throughput, question.time_unit)
+    if not question.platform.fit:
+        raise InputError(f"{question.name}: say what the least k has to reach; give --fit, --throughput or both.")
+    return math.inf
+
+
+def _same_colour(graph: ComputationGraph) -> Constraints:
+    classes = graph.attributes.get("colour_classes")
+    if not classes:
+        raise InputError(f"--colour-classes: {graph.name} has none; leave this option out.")
+    told = f"{len(classes)} colour classes keep {sum(map(len, classes))} of {graph.n} nodes together."
+    warnings.warn(f"{graph.name}: {told}", InputWarning, stacklevel=2)
+    return Constraints.of(graph, together=classes)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,24 @@ import typer
 # As `typer.Option`, each in its panel of the help.
 of_question = partial(typer.Option, rich_help_panel="The question")
 of_search = partial(typer.Option, rich_help_panel="The search")
+of_exchange = partial(typer.Option, rich_help_panel="Other programs")
 of_files = partial(typer.Option, rich_help_panel="Files")
 of_printing = partial(typer.Option, rich_help_panel="What is printed")
 of_device = partial(typer.Option, rich_help_panel="The device")
 
 Graph = Annotated[str, typer.Argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]
 Blocks = Annotated[str, of_question("-k", metavar="K[,K…]", help="Number of blocks, or several.")]
+BlocksOrAuto = Annotated[
+    str,
+    of_question(
+        "-k",
+        metavar="K[,K…]|auto",
+        help="Number of blocks, or several; auto: the least with which it fits, or that reaches --throughput.",
+    ),
+]
+Throughput = Annotated[
+    str | None, of_question(metavar="RATE", help="With -k auto: runs per unit of time to reach, such as 250/s.")
+]
 Bandwidth = Annotated[
     str | None,
     of_question(
@@ -33,6 +45,17 @@ Memory = Annotated[
 ]
 ActivationBuffer = Annotated[
     str | None, of_question(metavar="BYTES", help="Part of --memory that is kept for activations.")
+]
+Fit = Annotated[bool, of_question("--fit", help="--memory is a hard limit: what does not fit is no answer.")]
+ConstraintsFile = Annotated[
+    Path | None,
+    of_question(
+        metavar="FILE",
+        help="Nodes that stay together, windows of stages, outputs that are never cut (mtpp-constraints/1).",
+    ),
+]
+ColourClasses = Annotated[
+    bool, of_question("--colour-classes", help="Nodes of a colour class of an MSR inference profile stay together.")
 ]
 Dim = Annotated[
     list[str] | None,
@@ -64,10 +87,19 @@ Cost = Annotated[
     ),
 ]
 PeakFlops = Annotated[
-    str | None, of_device(metavar="FLOP/S", help="Of the device, such as 312TFLOP/s.  [default: 100T]")
+    str | None,
+    of_device(
+        metavar="FLOP/S",
+        help="What prices an architecture, an ONNX model or a .pt2: 312TFLOP/s, or a bare number of operations per "
+        "second.  [default: 100T]",
+    ),
 ]
 MemoryBandwidth = Annotated[
-    str | None, of_device(metavar="RATE", help="Of the device to its own memory.  [default: 1.5TB/s]")
+    str | None,
+    of_device(
+        metavar="RATE",
+        help="Of that device to its own memory: 1.5TB/s, or a bare number of bytes per second.  [default: 1.5TB/s]",
+    ),
 ]
 Seed = Annotated[int, of_search(min=0, help="Same seed, same answer.")]
 TimeLimit = Annotated[float, of_search(metavar="SECONDS", help="For each k.")]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 from experiments.cli import options
-from experiments.cli.exit_codes import DONE, INTERRUPTED
-from experiments.cli.inputs import PartitioningQuestion
+from experiments.cli.exit_codes import INTERRUPTED
+from experiments.cli.inputs import OpenQuestion
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
+from instances import combine
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 
@@ -20,7 +22,7 @@ __all__ = ["partition"]
 @takes_words
 def partition(
     *,
-    question: PartitioningQuestion,
+    question: OpenQuestion,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list heuristics.")] = "portfolio",
     seed: options.Seed = 0,
     time_limit: options.OptionalTimeLimit = None,
@@ -38,21 +40,34 @@ def partition(
 
     import numpy as np
 
+    from experiments.certificates.writing import partition_answer
     from experiments.cli.rows import partition_row
     from heuristics import Limits, search
-    from instances.partitioning.partition_file import partition_document
 
+    least = None
+    if (enough := question.enough(instances[0])) is not None:
+        from experiments.cli.least import look, no_k, tell
+        from mtpp_models import SolveOptions
+
+        least = look(instances[0], enough, SolveOptions(time_limit=time_limit, seed=seed), printing, method=method)
+        if least.k is None:
+            return no_k(least)
+        instances = [least.known[least.k].instance]
     with catch_interrupt() as interrupted, printing.answers(partition_row, instances) as answers:
         for instance in instances:
             with printing.working(f"{instance.label}, {method}"):
                 limits = Limits(Deadline.after(time_limit, interrupted))
                 answer = search(instance, method, np.random.default_rng(seed), limits)
-            assert answer.partition is not None
-            document = partial(partition_document, answer.partition)
+            if least is not None:
+                answer = replace(combine(answer, least.known[instance.k]), method=method)
+            document = partial(partition_answer, answer)
             answers.add(answer, document)
             own = files.of(instance, instances)
-            own.write(document)
+            if answer.partition is not None:
+                own.write(document)
             own.draw(answer)
             if interrupted.is_set():
                 return INTERRUPTED
-    return DONE
+    if least is not None:
+        tell(least, printing)
+    return answers.exit_code()

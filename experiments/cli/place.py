@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.cli import options
-from experiments.cli.exit_codes import DONE, INTERRUPTED, NOTHING
+from experiments.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NOTHING
 from experiments.cli.inputs import Reading, bandwidth_of
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
@@ -20,6 +21,7 @@ from instances.errors import InputError
 
 if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
+    from instances.placement.grouping import Grouping
     from instances.placement.problem import PlacementInstance
 
 __all__ = ["PlacementQuestion", "place", "placement_row"]
@@ -35,17 +37,30 @@ class PlacementQuestion:
             metavar="GRAPH", help="An architecture, a file, or a graph of a family: nmt-SEED, cifar10-SEED, ptb-SEED."
         ),
     ]
-    devices: Annotated[int, options.of_question("-k", metavar="K", min=1, help="Number of devices.")]
+    devices: Annotated[
+        int | None, options.of_question("-k", metavar="K", min=1, help="Number of devices.  [default: as in --devices]")
+    ] = None
     bandwidth: Annotated[
         str | None,
         options.of_question(
             metavar="RATE",
-            help="Out of each device: 7.6e9 (bytes per unit of work time), 25GB/s or 200Gbps.  [default: 7.6e9 for a "
-            "family, else 25GB/s]",
+            help="Out of each device: 25GB/s, 200Gbps, or a bare number, the bytes per unit of work time.  [default: "
+            "7.6e9 for a family, else 25GB/s]",
         ),
     ] = None
     memory: Annotated[
-        str | None, options.of_question(metavar="BYTES", help="Memory of a device, such as 16GiB.  [default: no limit]")
+        str | None,
+        options.of_question(
+            metavar="BYTES", help="Memory of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]"
+        ),
+    ] = None
+    unequal: Annotated[
+        Path | None,
+        options.of_question(
+            "--devices",
+            metavar="FILE",
+            help="Speeds of unequal devices, and their memories and rates if they differ (mtpp-devices/1).",
+        ),
     ] = None
     reading: Annotated[Reading, Without({"level", "communication"})]
 
@@ -57,6 +72,7 @@ class PlacementQuestion:
         InputError
             If an option or the graph is refused.
         """
+        from instances.placement.devices import read_devices
         from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
         from instances.placement.problem import PlacementInstance
 
@@ -72,6 +88,12 @@ class PlacementQuestion:
             graph = self.reading.load(self.graph)
             bandwidth = bandwidth_of(graph, self.bandwidth)
         memory = math.inf if self.memory is None else parse_bytes(self.memory, "--memory")
+        if self.unequal is not None:
+            unequal = read_devices(self.unequal, bandwidth, memory)
+            devices = len(unequal.speeds) if self.devices is None else self.devices
+            return PlacementInstance(graph, devices, bandwidth, unequal=unequal)
+        if self.devices is None:
+            raise InputError("The number of devices is missing; give -k, or --devices with a file.")
         return PlacementInstance(graph, self.devices, bandwidth, memory)
 
 
@@ -80,19 +102,20 @@ def place(
     *,
     question: PlacementQuestion,
     groups: Annotated[
-        int | None, options.of_search(metavar="N", min=1, help="Search with at most N groups of nodes.  [default: 150]")
+        int | None,
+        options.of_search(metavar="N", min=1, help="Search with at most N groups of nodes.  [default: single nodes]"),
     ] = None,
-    method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "anneal",
+    method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "ordered",
     seed: options.Seed = 0,
-    time_limit: Annotated[float | None, options.of_search(metavar="SECONDS", help="[default: none]")] = None,
+    time_limit: Annotated[float, options.of_search(metavar="SECONDS", help="Of the search.")] = 5.0,
     files: Files,
     printing: Printing,
 ) -> int:
     """Place the nodes of a step on devices, data going back and forth, so that the step is short.
 
-    Exit code 1 if a device needs more than its memory.
+    Exit code 1 if a device needs more than its memory, 5 if it is proved that every placement does.
 
-    Example: mtpp place inception-v3 --training --dim batch=32 -k 4 --method anneal --plot placement.png
+    Example: mtpp place inception-v3 --training --dim batch=32 -k 4 --plot placement.png
     """
     files.check()
     instance = question.instance()
@@ -100,20 +123,27 @@ def place(
     import numpy as np
 
     from experiments.certificates.writing import placement_certificate
+    from experiments.cli.complaints import complain
     from heuristics.limits import Limits
     from heuristics.placement import search_placement
-    from instances.deadline import Deadline
+    from instances.deadline import Deadline, Stopwatch
     from instances.interrupts import catch_interrupt
-    from instances.placement.grouping import GROUPS, group_nodes
+    from instances.placement.grouping import group_nodes
+    from mtpp_models import Progress
 
-    grouping = group_nodes(instance.graph, groups or GROUPS)
-    label = f"{instance.graph.name} on {instance.devices} devices, {method}"
-    with catch_interrupt() as interrupted, printing.working(label):
+    grouping = None if groups is None else group_nodes(instance.graph, groups)
+    label, watch = f"{instance.graph.name} on {instance.devices} devices, {method}", Stopwatch()
+    with catch_interrupt() as interrupted, printing.working(label, "step time") as live:
+
+        def tell(what: str, time: float) -> None:
+            live.show(Progress(what, watch.passed, time if math.isfinite(time) else None, instance.lower_bound, None))
+
         limits = Limits(Deadline.after(time_limit, interrupted))
-        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping)
+        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping, tell)
     placement = answer.answer
-    assert placement is not None
-    printing.rows([placement_row(answer, grouping.graph.n)])
+    if placement is None:
+        return complain(f"{instance.label}: {answer.impossible}; no placement fits.", IMPOSSIBLE)
+    printing.rows([placement_row(answer, grouping)])
     document = partial(placement_certificate, [answer])
     printing.document(document)
     files.write(document)
@@ -127,15 +157,15 @@ def place(
     return DONE if placement.fits else NOTHING
 
 
-def placement_row(answer: PlacementResult, groups: int) -> dict[str, str]:
-    """Column to text; times are those of single nodes, not of the groups that were searched."""
+def placement_row(answer: PlacementResult, grouping: Grouping | None) -> dict[str, str]:
+    """Column to text; times are those of single nodes, also where groups were searched."""
     placement, instance, unit = answer.answer, answer.instance, answer.instance.time_unit
     assert placement is not None
     assert answer.bound is not None
     return {
         "instance": instance.graph.name,
         "n": str(instance.graph.n),
-        "groups": str(groups),
+        **({} if grouping is None else {"groups": str(grouping.graph.n)}),
         "k": str(instance.devices),
         "method": answer.method,
         f"step time [{unit}]": f"{placement.step_time:.6g}",

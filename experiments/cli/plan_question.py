@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from experiments.cli import options
+from experiments.cli.inputs import NO_ROOFS, Roofs
 from experiments.cli.units import parse_bandwidth, parse_bytes, parse_dims
 from instances.errors import InputError
 
@@ -50,11 +51,15 @@ class PlanningQuestion:
         str | None,
         options.of_question(
             metavar="RATE[,RATE]",
-            help="Of servers as 8x4: within them, and between them if that differs, such as 128Gbps,32Gbps.",
+            help="Of servers as 8x4: within them, and between them if that differs, such as 128Gbps,32Gbps or 16GB/s; "
+            "a bare number is in bytes per second.",
         ),
     ] = None
     memory: Annotated[
-        str | None, options.of_question(metavar="BYTES", help="Of a device, such as 16GiB.  [default: no limit]")
+        str | None,
+        options.of_question(
+            metavar="BYTES", help="Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]"
+        ),
     ] = None
     network: Annotated[
         str,
@@ -98,6 +103,7 @@ class PlanningQuestion:
     dim: options.Dim = None
     input_work: options.InputWork = None
     time_unit: options.TimeUnit = None
+    roofs: Roofs = NO_ROOFS
 
     def instance(self, chain: LayerChain | None = None, cluster: Cluster | None = None) -> TrainingInstance:
         """The chain on its cluster; what is there already stands in for its word.
@@ -172,11 +178,14 @@ class PlanningQuestion:
             raise InputError(
                 f"--dim {self.dim[0]}: only architectures and ONNX models have dimensions; leave this option out."
             )
-        reading = {"input_work": self.input_work, "time_unit": self.time_unit}
+        reading = {"input_work": self.input_work, "time_unit": self.time_unit, "device": self.roofs.device()}
         if not simulated:
             return load_chain(self.chain, dims=self._dims(), **reading)
         if any(value is not None for value in reading.values()):
-            raise InputError(f"{self.chain}: this chain has no options; leave out --input-work and --time-unit.")
+            raise InputError(
+                f"{self.chain}: this chain has no options; leave out --input-work, --time-unit, --peak-flops and "
+                "--memory-bandwidth."
+            )
         if self.dtype not in (None, _DTYPE):
             raise InputError(f"--dtype {self.dtype}: the simulation is one in {_DTYPE}; leave this option out.")
         return bert_chain(sequence=_SIMULATED_TOKENS if self.sequence is None else self.sequence)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.cli import options
+from experiments.cli.complaints import complain
+from experiments.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
 from experiments.text_tables import fitted, terminal_width
 from instances import Instance, Partition, Result
 from instances.json_files import json_text
@@ -30,13 +32,13 @@ class Printing:
     json: options.Json = False
     quiet: options.Quiet = False
 
-    def working(self, label: str) -> LiveLine:
+    def working(self, label: str, cost: str = "bottleneck") -> LiveLine:
         """The live line on stderr, unless nobody wants it."""
         from experiments.progress import LiveLine
 
         if self.quiet:
             logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # nor what else is told of the work
-        return LiveLine(label, silent=self.quiet)
+        return LiveLine(label, silent=self.quiet, cost=cost)
 
     def say(self, text: str) -> None:
         """Print text, unless stdout is for JSON."""
@@ -114,3 +116,13 @@ class Answers:
         """Take an answer."""
         self.results.append(result)
         self.documents.append(document)
+
+    def exit_code(self, *, bound_will_do: bool = False) -> int:
+        """The largest of all answers; what is missing is said in a line of its own."""
+        codes = {DONE}
+        for answer in self.results:
+            if answer.impossible is not None:
+                codes.add(complain(f"{answer.instance.label}: {answer.impossible}", IMPOSSIBLE))
+            elif answer.partition is None and not (bound_will_do and answer.bound is not None):
+                codes.add(complain(f"{answer.instance.label}: none found", NOTHING))
+        return max(codes)

@@ -16,12 +16,12 @@ Row = dict[str, str]
 
 def partition_row(answer: Result) -> Row:
     """Row of a heuristic's partition, with its ratio to the bound *simple*."""
-    assert answer.partition is not None
+    partition = answer.partition
     return {
         **_instance(answer.instance),
         "method": answer.method,
-        **_costs(answer.partition),
-        "over simple": _over_simple(answer.partition.bottleneck, answer.instance),
+        **(_no_costs(answer.instance) if partition is None else _costs(partition)),
+        "over simple": "–" if partition is None else _over_simple(partition.bottleneck, answer.instance),
         "seconds": _seconds(answer),
     }
 
@@ -35,7 +35,7 @@ def bound_row(answer: Result) -> Row:
         "model": answer.method,
         "solver": answer.solver or "–",
         f"bound [{unit}]": _number(value),
-        "to its end": "–" if answer.bound is None else ("yes" if answer.bound.optimal else "no"),
+        "to its end": "–" if answer.bound is None else _standing(answer.bound),
         "over simple": "–" if value is None else _over_simple(value, answer.instance),
         f"bottleneck [{unit}]": _number(None if answer.partition is None else answer.partition.bottleneck),
         "ratio": _ratio(answer.ratio),
@@ -58,7 +58,8 @@ def certificate_row(answer: Result) -> Row:
 
 def explained_row(partition: Partition, bound: Bound | None) -> Row:
     """Row of a given partition: its costs, the best bound known and how far they are apart."""
-    answer = Result("given", partition.instance, partition, bound)
+    fits = partition.bottleneck < math.inf
+    answer = Result("given", partition.instance, partition if fits else None, bound)
     return {name: cell for name, cell in certificate_row(answer).items() if name != "seconds"}
 
 
@@ -102,6 +103,11 @@ def _number(value: float | None) -> str:
 
 def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
+
+
+def _standing(bound: Bound) -> str:
+    """Whether its method ran to its end, if one has proved it."""
+    return ("yes" if bound.optimal else "no") if bound.proved else "stated"
 
 
 def _over_simple(value: float, instance: Instance) -> str:

@@ -65,7 +65,9 @@ class _Questions:
 class _Running:
     """Where runs are made and what becomes of them; the fields are the words of the command line."""
 
-    jobs: Annotated[int, typer.Option(metavar="N", help="Processes on this machine.")] = 1
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="Processes on this machine; the answers do not depend on it.")
+    ] = 1
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead.")
     ] = None

@@ -21,11 +21,21 @@ from instances.errors import InputError, InputWarning
 if TYPE_CHECKING:
     from instances.architectures import Dim
 
-__all__ = ["parse_bandwidth", "parse_bytes", "parse_counts", "parse_dims", "parse_flops", "parse_names"]
+__all__ = [
+    "parse_bandwidth",
+    "parse_bytes",
+    "parse_counts",
+    "parse_dims",
+    "parse_flops",
+    "parse_names",
+    "parse_throughput",
+]
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf)\s*(\D*)", re.ASCII | re.IGNORECASE)
 _UNIT = re.compile(r"(?:([kmgtp])(i?))?(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
 _PREFIXES = "kmgtp"
+# Units of time [s].
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 # Bare numbers below this are rarely meant.
 _SMALL = 1e6
 
@@ -140,6 +150,32 @@ def parse_flops(text: str, option: str) -> float:
     speed = _parse(text, option, _SPEED)
     _doubt_small(speed, text, option, _SPEED)
     return speed.value
+
+
+def parse_throughput(text: str, time_unit: str) -> float:
+    """Runs per unit of work time, from a bare number or one with /s, /ms or /us.
+
+    Raises
+    ------
+    InputError
+        If the text is no positive number, or has another unit.
+
+    Examples
+    --------
+    >>> parse_throughput("250/s", "ms")
+    0.25
+    """
+    number, slash, unit = text.partition("/")
+    match = _NUMBER.fullmatch(number.strip())
+    value = float(match[1]) if match and not match[2] else math.nan
+    if not 0 < value < math.inf:
+        raise InputError(f"--throughput {text}: give a positive number, such as 250/s.")
+    if not slash:
+        return value
+    if unit not in _SECONDS or time_unit not in _SECONDS:
+        units = f"a bare number, the runs per {time_unit}" if time_unit not in _SECONDS else "/s, /ms or /us"
+        raise InputError(f"--throughput {text}: {unit!r} is no unit here; give {units}.")
+    return value * _SECONDS[time_unit] / _SECONDS[unit]
 
 
 def parse_counts(text: str) -> list[int]:

@@ -83,7 +83,7 @@ def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
     ax.set_xlabel(f"time [{unit}]; below each device its bus, in the colour of the device that receives")
     ax.set_ylabel("device")
     plain(ax)
-    busy = np.bincount(placement.device, instance.graph.work, minlength=k).sum() / (k * placement.step_time)
+    busy = (timeline.end - timeline.start).sum() / (k * placement.step_time)
     ax.set_title(
         f"step time {placement.step_time * factor:.4g} {unit}, {placement.relative_time:.3f} of one device; "
         f"devices busy {busy:.0%}",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 
 from experiments.verification.clock import Clock
-from experiments.verification.cuts import Network
+from experiments.verification.cuts import block_bound
 from experiments.verification.exact_instance import ExactInstance, as_float
 from experiments.verification.faults import ROUNDING
 from experiments.verification.ideals import TooManyIdealsError, some_chain_is_below
 from experiments.verification.verdict import Check
 from instances.certificate_file import Claim, read_claim
 from instances.errors import printable
+from instances.partitioning.constraints import Constraints
 
 __all__ = ["CHECKERS", "Checker", "Task"]
 
@@ -28,8 +29,10 @@ _BY_NODES = ("pinned", "pigeonhole")
 class Task:
     """What all checkers need."""
 
-    exact: ExactInstance  # the question in whole numbers
-    one_block: Fraction  # what all nodes in one block cost, in some order: no bound for any k is above it
+    exact: ExactInstance  # the question in whole numbers; nodes that have to share a block are one
+    group: Sequence[int]  # node of `exact` that holds each node of the file
+    one_block: Fraction | None  # what all nodes in one block cost: no bound for any k is above it; None if forbidden
+    rules: Constraints  # those of the file
     clock: Clock
     pairs: int | None  # most pairs of ideals to look at; None if the program over ideals shall not run
     depth: int = 0  # how many bounds for other k rest on this one
@@ -44,7 +47,9 @@ class Task:
         self.clock.raise_if_late()
         if claim.value <= 0:
             return Check(claim, Fraction(0), "nothing to prove")
-        if Fraction(claim.value) > self.one_block * (1 + ROUNDING):
+        if self.exact.nothing_fits:
+            return Check(claim, Fraction(claim.value), "re-proved, as nothing fits into the memory")
+        if self.one_block is not None and Fraction(claim.value) > self.one_block * (1 + ROUNDING):
             most = as_float(self.one_block)
             return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {most!r}")
         by_work = None if claim.method in _BY_NODES else self.by_work_alone(claim)
@@ -96,24 +101,21 @@ def _pigeonhole(task: Task, claim: Claim) -> Check:
 
 
 def _nodes(task: Task, claim: Claim) -> tuple[list[int], str]:
-    """The nodes that a bound rests on, and why they are none."""
-    nodes = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers()
+    """The nodes that a bound rests on, as those of `exact`, and why they are none."""
+    nodes, count = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers(), len(task.group)
     for v in nodes:
-        if not 0 <= v < task.exact.n:
-            return [], f"node {v} of parameters.nodes does not exist; there are {task.exact.n}"
-    return nodes, "parameters.nodes names a node twice" if len(set(nodes)) < len(nodes) else ""
+        if not 0 <= v < count:
+            return [], f"node {v} of parameters.nodes does not exist; there are {count}"
+    twice = "parameters.nodes names a node twice" if len(set(nodes)) < len(nodes) else ""
+    return [task.group[v] for v in nodes], twice
 
 
 def _cuts(task: Task, claim: Claim, pins: Iterable[tuple[int, ...]]) -> Check:
     """Hold the claim against the cheapest block that holds one of the sets."""
-    ceiling = 2 * Fraction(claim.value)
-    network, least, count = Network(task.exact, ceiling, task.clock), ceiling, 0
-    for pin in pins:
-        least = min(least, network.least_cost(pin))
-        count += 1
-    how = f"re-proved by {count} minimum cut{'s' if count > 1 else ''}"
     value = Fraction(claim.value)
-    if least < value <= least + network.lost:  # beyond the digits of the cut, which is no fault of the claim
+    least, lost, count = block_bound(task.exact, value, pins, task.clock)
+    how = f"re-proved by {count} minimum cut{'s' if count > 1 else ''}"
+    if least < value <= least + lost:  # beyond the digits of the cut, which is no fault of the claim
         return Check(claim, least, f"{how}, to {as_float(least)!r}")
     return task.compare(claim, least, how)
 
@@ -129,7 +131,7 @@ def _ideals(task: Task, claim: Claim) -> Check:
                 return Check(claim, proved, "re-proved by all ideals")
     except TooManyIdealsError as error:
         return Check(claim, None, f"not re-checked: {error}")
-    peaks = ", without their peaks" if task.exact.memory is not None and task.exact.buffer is None else ""
+    peaks = ", but for their peaks," if any(task.exact.need) else ""
     return Check(claim, None, "false", f"{claim.value!r} is claimed, but {task.exact.k} blocks below it{peaks} exist")
 
 
@@ -142,6 +144,10 @@ def _other_k(task: Task, claim: Claim) -> Check:
     k, j, value = task.exact.k, fields["from_k"].whole(), Fraction(fields["value"].number())
     if j < 1:
         return Check(claim, None, "false", f"parameters.from_k is {j}")
+    if any(first > 0 or last < max(j, k) - 1 for _, first, last in task.rules.windows) or any(
+        count > 0 for count, _ in task.rules.at_least
+    ):
+        return Check(claim, None, "false", "with windows or least numbers no bound holds for other k")
     if j < k and task.exact.memory is not None:
         return Check(claim, None, "false", "with finite memory no bound holds for more blocks")
     blocks = -(-k // j)
@@ -149,7 +155,7 @@ def _other_k(task: Task, claim: Claim) -> Check:
     if check.fault:
         return check
     if "proof" not in fields:
-        if value > task.one_block * (1 + ROUNDING):
+        if task.one_block is not None and value > task.one_block * (1 + ROUNDING):
             return Check(claim, None, "false", f"parameters.value is {as_float(value)!r}; one block costs less")
         return Check(claim, None, f"trusted, {check.how}, whose proof is not in the file")
     if task.depth >= _DEEPEST:
@@ -168,12 +174,17 @@ def _priced(task: Task, claim: Claim) -> Check:
     """Look whether the prices are prices; what they prove is trusted."""
     prices = claim.parameters.open_members(("prices",))["prices"].numbers()
     fault = "" if any(prices) else "parameters.prices are all 0"
-    if len(prices) != task.exact.n:
-        fault = f"parameters.prices has {len(prices)} prices for {task.exact.n} nodes"
+    if len(prices) != len(task.group):
+        fault = f"parameters.prices has {len(prices)} prices for {len(task.group)} nodes"
     for v, price in enumerate(prices):
         if price < 0:
             fault = f"parameters.prices[{v}] is {price}; no price is below 0"
     return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
+
+
+def _stated(_task: Task, claim: Claim) -> Check:
+    """Nothing has proved it."""
+    return Check(claim, None, "stated, not proved")
 
 
 #: Method to what checks it, beside *simple*; all others are trusted from their solver.
@@ -183,4 +194,5 @@ CHECKERS: dict[str, Checker] = {
     "ideals": _ideals,
     "carried": _other_k,
     "priced": _priced,
+    "stated": _stated,
 }

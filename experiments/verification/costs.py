@@ -43,7 +43,10 @@ class Terms(NamedTuple):
 
 
 def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> Fraction:
-    """Cost of the slowest block of a partition without fault, eq. (4), in the time unit of the work."""
+    """Cost of the slowest block of a partition without fault, eq. (4), in the time unit of the work.
+
+    Where the memory is a hard limit, it is not looked at.
+    """
     return max(sum(terms) for terms in block_terms(exact, block, order).values()) * exact.unit
 
 
@@ -52,14 +55,14 @@ def block_terms(exact: ExactInstance, block: Sequence[int], order: Sequence[int]
     receive, work, send = ([0] * exact.k for _ in range(3))
     for v, time in enumerate(exact.work):
         work[block[v]] += time
-    for producer, readers, time in exact.tensors:
+    for producer, readers, time, _ in exact.tensors:
         home = block[producer]
         elsewhere = {block[v] for v in readers} - {home}
         for b in elsewhere:  # received once, however many read it there
             receive[b] += time
         send[home] += time if elsewhere else 0
     over = dict.fromkeys(set(block), 0)
-    if exact.memory is not None:
+    if exact.memory is not None and not exact.fit:
         params, peaks = held(exact, block, order)
         over = {b: max(0, params[b] + peaks[b] - exact.memory) for b in over}
     return {b: Terms(receive[b], work[b], over[b], send[b]) for b in over}
@@ -86,11 +89,11 @@ def _peaks(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> 
         step[v] = steps[block[v]]
         steps[block[v]] += 1
     change = {b: [0] * (count + 1) for b, count in steps.items()}
-    for producer, readers, time in exact.tensors:
+    for producer, readers, _, size in exact.tensors:
         touched: defaultdict[int, list[int]] = defaultdict(list)
         for v in (producer, *readers):
             touched[block[v]].append(step[v])
         for b, times in touched.items():  # live from the first step that touches it to the last
-            change[b][min(times)] += time
-            change[b][max(times) + 1] -= time
+            change[b][min(times)] += size
+            change[b][max(times) + 1] -= size
     return {b: max(accumulate(row)) for b, row in change.items()}

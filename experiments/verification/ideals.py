@@ -28,7 +28,8 @@ def some_chain_is_below(exact: ExactInstance, value: Fraction, clock: Clock, pai
     """Whether k blocks, each of a cost below `value`, can hold all nodes; if not, no bottleneck is below it.
 
     A partition is a chain of ideals, the predecessor-closed node sets. Level b holds the ideals that b blocks below
-    `value` can fill but fewer cannot. With finite memory and no activation buffer the peak counts as 0.
+    `value` can fill but fewer cannot. With finite memory and no activation buffer, the peak of a block counts as what
+    one of its nodes reads and writes.
 
     Raises
     ------
@@ -71,8 +72,8 @@ class _Bits:
     """The instance with node sets as the bits of whole numbers.
 
     `before` and `after` hold the neighbours of each node, `inputs` and `outputs` the tensors that it reads and
-    produces; `held` are parameters of nodes and `shared` those of several, (users, time). `base` is the overflow of a
-    block without parameters, negative where there is room, and None with infinite memory.
+    produces; `held` are parameters of nodes and `shared` those of several, (users, time); `need` is the least peak of a
+    block with a node. `room` is that for parameters and peak, None with infinite memory; `fit` makes it a hard limit.
     """
 
     before: list[int]
@@ -82,7 +83,9 @@ class _Bits:
     outputs: list[list[_Tensor]]
     held: list[int]
     shared: list[tuple[int, int]]
-    base: int | None
+    need: list[int]
+    room: int | None
+    fit: bool
     limit: int
 
     @classmethod
@@ -90,7 +93,7 @@ class _Bits:
         """Read an instance whose tensors all have readers."""
         inputs: list[list[_Tensor]] = [[] for _ in range(exact.n)]
         outputs: list[list[_Tensor]] = [[] for _ in range(exact.n)]
-        for producer, readers, time in exact.tensors:
+        for producer, readers, time, _ in exact.tensors:
             outputs[producer].append((1 << producer, _mask(readers), time))
             for v in readers:
                 inputs[v].append(outputs[producer][-1])
@@ -102,7 +105,9 @@ class _Bits:
             outputs=outputs,
             held=list(exact.held),
             shared=[(_mask(users), size) for users, size in exact.shared],
-            base=None if exact.memory is None else (exact.buffer or 0) - exact.memory,
+            need=list(exact.need),
+            room=exact.room,
+            fit=exact.fit,
             limit=math.ceil(value / exact.unit),
         )
 
@@ -113,18 +118,22 @@ class _Bits:
         for producer, readers, time in (tensor for tensors in self.outputs for tensor in tensors):
             if readers & ~nodes if producer & nodes else readers & nodes:
                 total += time
-        if self.base is not None and members:
-            params = sum(self.held[v] for v in members) + sum(size for users, size in self.shared if users & nodes)
-            total += max(0, self.base + params)
-        return total
+        params = sum(self.held[v] for v in members) + sum(size for users, size in self.shared if users & nodes)
+        return total + self.overflow(params + max((self.need[v] for v in members), default=0))
+
+    def overflow(self, load: int) -> int:
+        """What a block costs for holding so much: nothing where it fits, and no less than the limit if it has to."""
+        if self.room is None or load <= self.room:
+            return 0
+        return self.limit if self.fit else load - self.room
 
     def extensions(self, ideal: int, clock: Clock) -> Iterator[tuple[int, int, int]]:
         """Each larger ideal whose new nodes stay below the limit before cuts, with their work and their cost."""
         seen = {ideal}
         ready = _mask(v for v, before in enumerate(self.before) if not before & ~ideal and not ideal >> v & 1)
-        stack = [(ideal, ready, 0, 0, 0)]
+        stack = [(ideal, ready, 0, 0, 0, 0)]
         while stack:
-            filled, ready, work, cut, params = stack.pop()
+            filled, ready, work, cut, params, need = stack.pop()
             for v in _members(ready):
                 clock.raise_if_late()
                 larger = filled | 1 << v
@@ -132,14 +141,12 @@ class _Bits:
                     continue
                 seen.add(larger)
                 old, new = filled & ~ideal, larger & ~ideal
-                kept, overflow = params, 0
-                if self.base is not None:
-                    kept += self.held[v] + sum(
-                        size for users, size in self.shared if users >> v & 1 and not users & old
-                    )
-                    overflow = max(0, self.base + kept)
+                kept = params + self.held[v]
+                kept += sum(size for users, size in self.shared if users >> v & 1 and not users & old)
+                most = max(need, self.need[v])
+                overflow = self.overflow(kept + most)
                 if work + self.work[v] + overflow >= self.limit:
-                    continue  # more nodes have more work and more parameters
+                    continue  # more nodes have more work, more parameters and no smaller peak
                 change = sum(time for _, _, time in self.outputs[v])
                 for producer, readers, time in self.inputs[v]:
                     if not producer & new:
@@ -147,7 +154,7 @@ class _Bits:
                     elif not readers & ~new:
                         change -= time  # was sent before its last reader came
                 freed = _mask(s for s in _members(self.after[v]) if not self.before[s] & ~larger)
-                stack.append((larger, ready ^ 1 << v | freed, work + self.work[v], cut + change, kept))
+                stack.append((larger, ready ^ 1 << v | freed, work + self.work[v], cut + change, kept, most))
                 yield larger, work + self.work[v], work + self.work[v] + cut + change + overflow
 
 

@@ -1,6 +1,7 @@
 r"""Merges of nodes that leave the optimum as it is, each proved by two inequalities.
 
-Overflow counts parameters and the buffer alone, as the program over ideals does. Let v have no work.
+Overflow counts parameters and, where no buffer is kept, the largest need of a node, as the program over ideals does.
+Let v have no work, and no larger need than u.
 
 (a) v reads nothing, and one node u alone reads all that v produces. Move v to the block of u. The block that v leaves
     costs no more than before: v took no time there and received nothing. The block of u saves to receive the tensors
@@ -9,7 +10,8 @@ Overflow counts parameters and the buffer alone, as the program over ideals does
     costs no more. The block of u saves to send what v alone read, and pays at most for the parameters of v: it costs
     no more where **saved >= held**.
 
-Where everything fits into one block, nothing overflows and parameters cost nothing.
+Where everything fits into one block, nothing overflows and parameters cost nothing. Where the memory is a hard limit,
+no saving pays for parameters that do not fit.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ __all__ = ["merge"]
 
 
 def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
-    """A smaller question with the same optimum, as long as peaks do not count.
+    """A smaller question with the same optimum, as long as of the peaks only the needs of single nodes count.
 
     Nodes are numbered anew; tensors that nobody reads are gone.
 
@@ -46,18 +48,17 @@ def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
     for g, (users, _) in enumerate(shared):
         for v in users:
             used[v].add(g)
-    fits = exact.memory is None or sum(held) + sum(size for _, size in shared) + (exact.buffer or 0) <= exact.memory
 
     def target(v: int) -> int | None:
         """The node that v may join."""
         if work[v] or (read[v] and made[v]) or not (read[v] or made[v]):
             return None
         others = {tensors[t].producer for t in read[v]} | {u for t in made[v] for u in readers[t]}
-        if len(others) > 1:
+        if len(others) > 1 or exact.need[v] > exact.need[u := others.pop()]:
             return None
         saved = sum(tensors[t].time for t in made[v]) + sum(tensors[t].time for t in read[v] if readers[t] == {v})
-        paid = 0 if fits else held[v] + sum(shared[g][1] for g in used[v])
-        return others.pop() if saved >= paid else None
+        paid = held[v] + sum(shared[g][1] for g in used[v]) if exact.may_overflow else 0
+        return u if (0 if exact.fit else saved) >= paid else None
 
     waiting = list(range(exact.n))
     while waiting:
@@ -86,7 +87,11 @@ def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
         exact,
         n=len(kept),
         work=[work[v] for v in kept],
-        tensors=[Tensor(number[u], frozenset(number[v] for v in readers[t]), tensors[t].time) for u, t in left],
+        tensors=[
+            Tensor(number[u], frozenset(number[v] for v in readers[t]), tensors[t].time, tensors[t].size)
+            for u, t in left
+        ],
         held=[held[v] for v in kept],
         shared=[(frozenset(number[v] for v in users), size) for users, size in shared],
+        need=[exact.need[v] for v in kept],
     )

@@ -11,9 +11,12 @@ from experiments.verification.clock import Clock, Limits
 from experiments.verification.costs import bottleneck, find_fault
 from experiments.verification.exact_instance import ExactInstance
 from experiments.verification.faults import faults_of_copies, faults_of_cost, faults_of_sum, unequal
+from experiments.verification.groups import merge_groups, shared_blocks
+from experiments.verification.rules import find_breach
 from experiments.verification.stages import faults_of_stages
 from experiments.verification.verdict import Verdict, check_claims
 from instances.json_files import Value
+from instances.partitioning.problem import Instance
 from instances.partitioning.stated import Certificate, Stated, certificate_from_document
 
 __all__ = ["verify_partition"]
@@ -29,19 +32,27 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
     """
     certificate = certificate_from_document(document)
     instance, stated = certificate.instance, certificate.partition
-    exact = ExactInstance.of(instance)
+    exact, rules = ExactInstance.of(instance), instance.constraints
     cost, faults = None, []
     if certificate.graph_hash != instance.graph.content_hash:
         faults.append(unequal("instance.graph_hash", certificate.graph_hash, instance.graph.content_hash))
     if stated is not None:
         fault = find_fault(exact, stated.block, stated.order)
+        fault = fault or find_breach(exact, rules, instance.graph.names, stated.block, stated.order)
         if fault is None:
             cost = bottleneck(exact, stated.block, stated.order)
             faults += _faults_of_copies(certificate, exact, stated, cost)
         else:
             faults.append(f"partition: {fault}")
-    one_block = bottleneck(exact, [0] * exact.n, exact.order)
-    task = Task(exact, one_block, Clock(limits.seconds), limits.pairs if limits.ideals else None)
+    group = shared_blocks(exact, rules)
+    task = Task(
+        exact=merge_groups(exact, group),
+        group=group,
+        one_block=_one_block(instance, exact),
+        rules=rules,
+        clock=Clock(limits.seconds),
+        pairs=limits.pairs if limits.ideals else None,
+    )
     checks, false = check_claims(certificate, task.check, limits.seconds)
     faults += false
     if stated is None or cost is not None:  # else the numbers below mean nothing
@@ -49,10 +60,20 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
     return Verdict(certificate, cost, checks, tuple(faults))
 
 
+def _one_block(instance: Instance, exact: ExactInstance) -> Fraction | None:
+    """Cost of all nodes in the first block, in some order; None if they may not be there."""
+    block = [0] * exact.n
+    if find_breach(exact, instance.constraints, instance.graph.names, block, exact.order) is not None:
+        return None
+    return bottleneck(exact, block, exact.order)
+
+
 def _faults_of_copies(certificate: Certificate, exact: ExactInstance, stated: Stated, cost: Fraction) -> Iterator[str]:
     """What the partition repeats."""
     graph, platform = certificate.instance.graph, certificate.instance.platform
     yield from faults_of_copies(asdict(stated.platform), asdict(platform), "partition.")
+    if stated.constraints != certificate.instance.constraints:
+        yield "partition.constraints: they are not those of the instance"
     if stated.graph_hash != graph.content_hash:
         yield unequal("partition.graph_hash", stated.graph_hash, graph.content_hash)
     stages: dict[int, list[str]] = {}

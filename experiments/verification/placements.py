@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 from experiments.verification.clock import Clock, Limits
 from experiments.verification.exact_instance import as_float
 from experiments.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
-from experiments.verification.step_time import Run, Step, param_bytes, peaks
+from experiments.verification.sequences import faults_of_sequences, run_in_sequence
+from experiments.verification.step_time import Run, Step, held_bytes, peaks
 from experiments.verification.verdict import Check, Verdict, check_claims
 from instances.certificate_file import Claim
 from instances.json_files import Value
+from instances.placement.problem import PlacementInstance
 from instances.placement.stated import StatedPlacement, placement_from_document
 
 __all__ = ["verify_placement"]
@@ -23,13 +26,13 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_copies(placement))
-    bound = _work_bound(step, placement.instance.devices)
+    bound = _work_bound(step, placement.instance)
     checks, false = check_claims(placement, lambda claim: _check(claim, bound), limits.seconds)
     faults += false
-    fault, cost, needed = next(_faults_of_placement(placement), None), None, [Fraction(0)]
+    fault, cost, needed = next(_faults_of_placement(placement, step), None), None, [Fraction(0)]
     if fault is None:
-        run = step.run(placement.device, placement.sequence, clock)
-        fault = "its devices wait for each other for ever in the order of sequence"
+        run = _run(placement, step, clock)
+        fault = "its devices wait for each other for ever in the order of the sequences"
         if run is not None:
             cost, needed = Fraction(max(run.end)) * step.unit, _memory(placement, run)
             fault = next(_faults_of_order(placement, run), None)
@@ -38,24 +41,45 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     faults += _faults_of_memory(placement, needed, clock)
     faults += faults_of_cost("step_time", placement.cost, cost)
     faults += faults_of_sum(placement, cost)
-    fits = max(needed) <= placement.instance.memory
+    fits = all(bytes_needed <= memory for bytes_needed, memory in zip(needed, _memories(placement), strict=True))
     return Verdict(placement, cost, checks, tuple(faults), "feasible" if fits else "more than the memory of a device")
 
 
-def _work_bound(step: Step, devices: int) -> Fraction:
-    """The work of a longest path, or an even share of all work, in the time unit of the work."""
-    missing = [0] * len(step.work)
+def _run(placement: StatedPlacement, step: Step, clock: Clock) -> Run | None:
+    """By the sequences where there are any; None if devices wait for each other for ever."""
+    if placement.device_order is None:
+        return step.run(placement.device, placement.sequence, clock)
+    return run_in_sequence(placement, step, clock)
+
+
+def _memories(placement: StatedPlacement) -> Sequence[float]:
+    instance = placement.instance
+    return [instance.memory] * instance.devices if instance.unequal is None else instance.unequal.memories
+
+
+def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
+    """The work of a longest path, or an even share of all work, in the time unit of the work.
+
+    Of unequal devices the path is on the fastest one, and shares are by speed.
+    """
+    speeds = [1.0] * instance.devices if instance.unequal is None else instance.unequal.speeds
+    fastest, missing = speeds.index(max(speeds)), [0] * len(step.outputs)
     for readers in step.readers:
         for v in readers:
             missing[v] += 1
-    order, end = [v for v, count in enumerate(missing) if not count], list(step.work)
+    order, work = (
+        [v for v, count in enumerate(missing) if not count],
+        [step.node_time(v, fastest) for v in range(len(missing))],
+    )
+    end = list(work)
     for u in order:  # grows
         for v in (v for t in step.outputs[u] for v in step.readers[t]):
-            end[v] = max(end[v], end[u] + step.work[v])
+            end[v] = max(end[v], end[u] + work[v])
             missing[v] -= 1
             if not missing[v]:
                 order.append(v)
-    return max(Fraction(max(end)), Fraction(sum(step.work)) / devices) * step.unit
+    parts = sum(Fraction(speed) for speed in speeds) / Fraction(speeds[fastest])
+    return max(Fraction(max(end)), Fraction(sum(work)) / parts) * step.unit
 
 
 def _check(claim: Claim, bound: Fraction) -> Check:
@@ -69,11 +93,11 @@ def _check(claim: Claim, bound: Fraction) -> Check:
 def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:
     """What each device needs [bytes]."""
     instance = placement.instance
-    fixed = param_bytes(instance, placement.device)
+    fixed = held_bytes(instance, placement.device)
     return [held + peak for held, peak in zip(fixed, peaks(instance, run), strict=True)]
 
 
-def _faults_of_placement(placement: StatedPlacement) -> Iterator[str]:
+def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str]:
     """What keeps devices and an order from being a placement."""
     n, k = placement.instance.graph.n, placement.instance.devices
     if len(placement.device) != n:
@@ -83,11 +107,21 @@ def _faults_of_placement(placement: StatedPlacement) -> Iterator[str]:
             yield f"node {v} is on device {d} of {k}"
     if sorted(placement.sequence) != list(range(n)):
         yield "the sequence is not a permutation of the nodes"
+    if placement.device_order is not None and len(placement.device) == n and all(0 <= d < k for d in placement.device):
+        yield from faults_of_sequences(placement, step)
 
 
 def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
-    """First ready, first served; of nodes that are ready at one time, up to rounding, either may come first."""
+    """First ready, first served; of nodes that are ready at one time, up to rounding, either may come first.
+
+    Where there are sequences, nodes come as they start.
+    """
     slack = ROUNDING * Fraction(max(run.end))
+    if placement.device_order is not None:
+        for u, v in pairwise(placement.sequence):
+            if run.start[v] < run.start[u] - slack:
+                yield f"node {v} starts before node {u}, which comes first in the sequence"
+        return
     latest: dict[int, float] = {}
     for v in placement.sequence:
         d = placement.device[v]
@@ -103,7 +137,7 @@ def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock:
         return
     wrong = [d for d, claimed in enumerate(placement.peak_memory) if not is_near(claimed, needed[d])]
     if wrong:
-        run = Step.rounded(placement.instance).run(placement.device, placement.sequence, clock)
+        run = _run(placement, Step.rounded(placement.instance), clock)
         assert run is not None
         rounded = _memory(placement, run)
         for d in wrong:

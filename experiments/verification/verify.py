@@ -17,6 +17,7 @@ from experiments.verification.plans import verify_plan
 from experiments.verification.timelines import verify_timeline
 from experiments.verification.verdict import Verdict
 from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
+from instances.placement.stated import ORDERED_FORMAT
 
 __all__ = ["VERIFIERS", "verify"]
 
@@ -26,6 +27,7 @@ VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
     PLAN_FORMAT: verify_plan,
     TIMED_PLAN_FORMAT: verify_timeline,
     PLACEMENT_FORMAT: verify_placement,
+    ORDERED_FORMAT: verify_placement,
 }
 
 

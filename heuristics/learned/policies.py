@@ -162,7 +162,7 @@ def learned_search(
 
 def _sliced(instance: Instance, arrays: KernelArrays, order: IntArray) -> float:
     """Bottleneck of the best slicing of an order."""
-    if instance.graph.n > TABLE_NODES:
+    if instance.graph.n > TABLE_NODES or arrays.is_constrained:
         return slice_order(instance, order).bottleneck
     best, _ = slice_kernel(order, instance.k, arrays)
     return float(best[-1, instance.k])

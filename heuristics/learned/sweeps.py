@@ -72,7 +72,7 @@ def sweep(noise: FloatArray, weights: FloatArray, room: float, k: int, arrays: K
         v = order[i if step // n % 2 else n - 1 - i]
         a = state.block[v]
         low, high = places_for(v, state, arrays, before_start, before)
-        if low == high:
+        if low >= high:
             continue
         fair = state.time.sum() / room / k
         excess = state.time[a:].sum() / room - (k - a) * fair, state.time[: a + 1].sum() / room - (a + 1) * fair

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heuristics.local_search.block_peaks import peak_of
-from heuristics.local_search.state import PartitionState, cost_of, move, places_for, settle, times_after
+from heuristics.local_search.state import PartitionState, cost_of, is_missed, move, places_for, settle, times_after
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
@@ -80,7 +80,8 @@ def _walk(
     for _ in range(moves):
         temperature *= cooling
         if np.random.random() < _EXCHANGES:
-            _exchange(int((k - 1) * np.random.random()), state, arrays)
+            if not arrays.is_constrained:  # else windows tell blocks apart
+                _exchange(int((k - 1) * np.random.random()), state, arrays)
             continue
         draw = n * np.random.random()
         v = int(draw)
@@ -91,7 +92,7 @@ def _walk(
         place, draw = _place(rank[a], low, high, draw - v)
         b = at[place]
         w = _partner(v, a, b, state, arrays, before_start, before) if draw < _SWAPS else v
-        if w < 0:
+        if w < 0 or is_missed(v, w, a, b, state, arrays):
             continue
         # The highest energy of the two blocks that is accepted.
         limit = energy[a] + energy[b] - temperature * math.log(1.0 - np.random.random())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from heuristics.orders.kernels import decode
 from heuristics.orders.slicing import TABLE_NODES, slice_order
 from instances import Instance, Partition
 from instances.deadline import CLOCK
+from instances.errors import NothingFoundError
 from instances.graph.tensors import IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
@@ -104,5 +106,6 @@ def _better(best: Partition, block: IntArray, rng: np.random.Generator) -> Parti
         values = decode(priorities, instance.k, arrays)
         position = np.argsort(best.order)
         for priority in (-(block * n + position), priorities[values.argmin()]):
-            found.append(slice_order(instance, kahn(instance.graph, priority)))
-    return min(found, key=lambda partition: partition.bottleneck)
+            with suppress(NothingFoundError):
+                found.append(slice_order(instance, kahn(instance.graph, priority)))
+    return min(found, key=lambda partition: partition.preference)

@@ -17,7 +17,7 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
-__all__ = ["PartitionState", "cost_of", "move", "places_for", "settle", "start_state", "times_after"]
+__all__ = ["PartitionState", "cost_of", "is_missed", "move", "places_for", "settle", "start_state", "times_after"]
 
 
 class PartitionState(NamedTuple):
@@ -133,12 +133,32 @@ def places_for(
     v: int, state: PartitionState, arrays: KernelArrays, before_start: IntArray, before: IntArray
 ) -> tuple[int, int]:
     """First and last place of a block that node `v` can be in while all others stay; `before` are predecessors."""
-    low, high = 0, len(state.time) - 1
+    low, high = arrays.first[v], min(arrays.last[v], len(state.time) - 1)
     for e in range(before_start[v], before_start[v + 1]):
         low = max(low, state.rank[state.block[before[e]]])
     for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
         high = min(high, state.rank[state.block[arrays.successor[e]]])
     return low, high
+
+
+@compiled(allocates=False)
+def is_missed(v: int, w: int, a: int, b: int, state: PartitionState, arrays: KernelArrays) -> bool:
+    """Whether block a would hold too few of what is counted without `v`, or b without `w` unless it is `v`."""
+    for i in range(len(arrays.least)):
+        change = arrays.counted[i, v] - (arrays.counted[i, w] if w != v else 0)
+        if change > 0 and _count(i, a, state, arrays) - change < arrays.least[i]:
+            return True
+        if change < 0 and _count(i, b, state, arrays) + change < arrays.least[i]:
+            return True
+    return False
+
+
+@compiled(allocates=False)
+def _count(i: int, b: int, state: PartitionState, arrays: KernelArrays) -> int:
+    count = 0
+    for j in range(state.end[b] - state.size[b], state.end[b]):
+        count += arrays.counted[i, state.members[j]]
+    return count
 
 
 @compiled(allocates=False)
@@ -222,4 +242,5 @@ def cost_of(b: int, state: PartitionState, arrays: KernelArrays) -> float:
     """Cost of block b; an empty one has no overflow."""
     if state.size[b] == 0 or arrays.memory == math.inf:
         return state.time[b]
-    return state.time[b] + max(0.0, state.held[b] + state.peak[b] - arrays.memory) / arrays.bandwidth
+    excess = state.held[b] + state.peak[b] - arrays.memory
+    return state.time[b] + (arrays.overflow_step + excess / arrays.overflow_bandwidth if excess > 0.0 else 0.0)

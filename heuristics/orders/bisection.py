@@ -20,7 +20,8 @@ dear, which shows near the root. A threshold takes O((n + m) log n) as long as f
 nearly does, whatever the width of the band.
 
 With finite memory and an activation buffer, cost = max(time, time + (params + buffer − M) / B). The tree holds the sums
-of both terms, and the larger of the two smallest is a lower bound.
+of both terms, and the larger of the two smallest is a lower bound. Where the memory is a hard limit the second term, if
+it is larger, has a step on top.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
 __all__ = ["cut_order", "fewest_blocks", "slice_by_bisection"]
+
+# Part of the step of an overflow that rounding may make up.
+_ROUNDING = 1e-12
 
 
 def slice_by_bisection(instance: Instance, order: IntArray) -> Partition:
@@ -126,7 +130,7 @@ def fewest_blocks(order: IntArray, k: int, threshold: float, arrays: KernelArray
         if len(tree.spare) > 1:
             _add_parameters(r, order[r], arrays, tree, last_use)
         _insert(r, fewest[r], k, tree)
-        l, cost, dearer = _search(threshold, k, tree, stack, sums)  # noqa: E741 - the index letter of the paper
+        l, cost, dearer = _search(threshold, k, arrays.overflow_step, tree, stack, sums)  # noqa: E741 - the index letter of the paper
         same_below = min(same_below, dearer)
         if l >= 0:
             fewest[r + 1] = fewest[l] + 1
@@ -150,7 +154,7 @@ def _empty_tree(n: int, arrays: KernelArrays) -> _Tree:
     finite = arrays.memory < math.inf
     spare = np.zeros(2 if finite else 1)
     if finite:
-        spare[1] = (arrays.memory - arrays.activation_buffer) / arrays.bandwidth
+        spare[1] = (arrays.memory - arrays.activation_buffer) / arrays.overflow_bandwidth
     shape = (2 * size, len(spare))
     return _Tree(np.zeros(shape), np.full(shape, math.inf), np.full(2 * size, np.int32(2**31 - 1), np.int32), spare)
 
@@ -190,9 +194,9 @@ def _add_parameters(r: int, v: int, arrays: KernelArrays, tree: _Tree, last_use:
         g = arrays.shared[e]
         own += arrays.shared_bytes[g]
         if last_use[g] >= 0:
-            _change(last_use[g], r, 1, -arrays.shared_bytes[g] / arrays.bandwidth, tree)
+            _change(last_use[g], r, 1, -arrays.shared_bytes[g] / arrays.overflow_bandwidth, tree)
         last_use[g] = r
-    _change(r, r, 1, own / arrays.bandwidth, tree)
+    _change(r, r, 1, own / arrays.overflow_bandwidth, tree)
 
 
 @compiled
@@ -232,10 +236,13 @@ def _refresh(node: int, tree: _Tree) -> None:
 
 
 @compiled
-def _search(threshold: float, k: int, tree: _Tree, stack: IntArray, after: FloatArray) -> tuple[int, float, float]:
+def _search(
+    threshold: float, k: int, step: float, tree: _Tree, stack: IntArray, after: FloatArray
+) -> tuple[int, float, float]:
     """Leftmost l of the fewest blocks with a cost up to `threshold`, or -1; its cost; the least cost passed over.
 
-    `stack` holds nodes still to be visited, and `after` the sums of what lies right of each.
+    A segment that overflows costs `step` more. `stack` holds nodes still to be visited, and `after` the sums of what
+    lies right of each.
     """
     size, kinds = len(tree.fewest) // 2, len(tree.spare)
     best, found, found_cost, dearer = k, -1, math.inf, math.inf
@@ -247,9 +254,12 @@ def _search(threshold: float, k: int, tree: _Tree, stack: IntArray, after: Float
         top -= 1
         if tree.fewest[node] >= best:
             continue
-        cost = -math.inf
-        for kind in range(kinds):
-            cost = max(cost, after[top + 1, kind] + tree.low[node, kind] - tree.spare[kind])
+        cost = after[top + 1, 0] + tree.low[node, 0] - tree.spare[0]
+        if kinds > 1:
+            held = after[top + 1, 1] + tree.low[node, 1] - tree.spare[1]
+            if node >= size and held - cost > _ROUNDING * step:
+                held += step
+            cost = max(cost, held)
         if cost > threshold:
             dearer = min(dearer, cost)
         elif node >= size:

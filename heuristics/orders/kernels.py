@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
+from heuristics.orders.segments import add_memory, add_node, overflow_time, segment_peaks, start_rows
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
-__all__ = ["decode", "edge_lengths", "kahn_kernel", "segment_costs_kernel", "slice_kernel"]
+__all__ = ["by_window", "decode", "edge_lengths", "kahn_kernel", "slice_kernel", "slice_within"]
 
 
 @compiled
@@ -31,9 +32,19 @@ def decode(priorities: FloatArray, k: int, arrays: KernelArrays) -> FloatArray:
     order = np.empty(priorities.shape[1], dtype=np.int64)
     for i in range(len(priorities)):
         kahn_kernel(arrays.successor_start, arrays.successor, arrays.indegree, priorities[i], order)
-        best, _ = slice_kernel(order, k, arrays)
+        if arrays.is_constrained:
+            best, _ = slice_within(by_window(order, arrays), k, arrays)
+        else:
+            best, _ = slice_kernel(order, k, arrays)
         values[i] = best[-1, k]
     return values
+
+
+@compiled
+def by_window(order: IntArray, arrays: KernelArrays) -> IntArray:
+    """The nodes by window, early ones first, else as in `order`; windows follow the edges, so this is an order too."""
+    key = (arrays.first + arrays.last) * (1 + arrays.first.max()) + arrays.first
+    return order[np.argsort(key[order], kind="mergesort")]
 
 
 @compiled
@@ -59,16 +70,16 @@ def slice_kernel(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatAr
     They are the recursion of `heuristics.orders.slicing` and the start of the last segment of its minimiser.
     """
     n = len(order)
-    peaks = _segment_peaks(order, arrays)
-    row, memory, last_read, produced_at, unread, last_use = _start(n, arrays)
+    peaks = segment_peaks(order, arrays)
+    row, memory, last_read, produced_at, unread, last_use = start_rows(n, arrays)
     best = np.full((n + 1, k + 1), math.inf)
     best[0] = 0.0
     cut = np.zeros((n + 1, k + 1), dtype=np.int64)
     prefix = prefix_memory = 0.0
     for r in range(n):
-        prefix += _add(r, order[r], arrays, row, last_read, produced_at, unread)
-        prefix_memory += _add_memory(r, order[r], arrays, memory, last_use)
-        best[r + 1, 1:] = prefix + _overflow(0, r, prefix_memory, peaks, arrays)
+        prefix += add_node(r, order[r], arrays, row, last_read, produced_at, unread)
+        prefix_memory += add_memory(r, order[r], arrays, memory, last_use)
+        best[r + 1, 1:] = prefix + overflow_time(0, r, prefix_memory, peaks, arrays)
         cost = used = work = 0.0
         active = k
         for l in range(r, 0, -1):  # noqa: E741 - the index letter of the paper
@@ -79,7 +90,7 @@ def slice_kernel(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatAr
                 active -= 1
             if active == 1:
                 break
-            total = cost + _overflow(l, r, used, peaks, arrays)
+            total = cost + overflow_time(l, r, used, peaks, arrays)
             for b in range(2, active + 1):
                 value = max(best[l, b - 1], total)
                 if value < best[r + 1, b]:
@@ -89,123 +100,54 @@ def slice_kernel(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatAr
 
 
 @compiled
-def segment_costs_kernel(order: IntArray, arrays: KernelArrays) -> FloatArray:
-    """See `heuristics.orders.slicing.segment_costs`."""
-    n = len(order)
-    peaks = _segment_peaks(order, arrays)
-    row, memory, last_read, produced_at, unread, last_use = _start(n, arrays)
-    costs = np.zeros((n, n))
+def slice_within(order: IntArray, k: int, arrays: KernelArrays) -> tuple[FloatArray, IntArray]:
+    """The same under constraints: segment b is block b, which holds enough of what is counted and is empty only so.
+
+    Returns
+    -------
+    tuple
+        ``best[r, b]``, (n + 1, k + 1) floats, for the first r nodes in blocks 0 to b - 1, infinite where they cannot be
+        there; and ``cut``, the start of the last of these blocks.
+    """
+    n, q = len(order), len(arrays.least)
+    peaks = segment_peaks(order, arrays)
+    row, memory, last_read, produced_at, unread, last_use = start_rows(n, arrays)
+    best = np.full((n + 1, k + 1), math.inf)
+    cut = np.zeros((n + 1, k + 1), dtype=np.int64)
+    may_be_empty = not (arrays.least > 0).any()
+    best[0, : k + 1 if may_be_empty else 1] = 0.0
+    held = np.zeros(q, dtype=np.int64)
     for r in range(n):
-        _add(r, order[r], arrays, row, last_read, produced_at, unread)
-        _add_memory(r, order[r], arrays, memory, last_use)
+        add_node(r, order[r], arrays, row, last_read, produced_at, unread)
+        add_memory(r, order[r], arrays, memory, last_use)
         cost = used = 0.0
+        low, high = 0, k - 1
+        held[:] = 0
         for l in range(r, -1, -1):  # noqa: E741 - the index letter of the paper
+            v = order[l]
             cost += row[l]
             used += memory[l]
-            costs[l, r] = cost + _overflow(l, r, used, peaks, arrays)
-    return costs
-
-
-@compiled
-def _start(n: int, arrays: KernelArrays) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
-    tensors = len(arrays.tensor_time)
-    return (
-        np.zeros(n),
-        np.zeros(n),
-        np.empty(tensors, dtype=np.int64),
-        np.empty(tensors, dtype=np.int64),
-        arrays.readers.copy(),
-        np.full(len(arrays.shared_bytes), -1),
-    )
-
-
-@compiled
-def _add(
-    r: int,
-    v: int,
-    arrays: KernelArrays,
-    row: FloatArray,
-    last_read: IntArray,
-    produced_at: IntArray,
-    unread: IntArray,
-) -> float:
-    """Extend all segments by node `v` at position `r`; return the change of the sum of `row`."""
-    row[r] = arrays.work[v]
-    change = arrays.work[v]
-    for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
-        t = arrays.input_tensor[e]
-        time = arrays.tensor_time[t]
-        row[r] += time
-        row[last_read[t]] -= time
-        last_read[t] = r
-        unread[t] -= 1
-        if unread[t] == 0:
-            row[produced_at[t]] -= time
-            change -= time
-    for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
-        last_read[t] = produced_at[t] = r
-        if unread[t] > 0:
-            row[r] += arrays.tensor_time[t]
-            change += arrays.tensor_time[t]
-    return change
-
-
-@compiled
-def _add_memory(r: int, v: int, arrays: KernelArrays, memory: FloatArray, last_use: IntArray) -> float:
-    """The same for parameter bytes; a shared parameter counts once in a segment."""
-    memory[r] = arrays.held_bytes[v]
-    change = arrays.held_bytes[v]
-    for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
-        g = arrays.shared[e]
-        memory[r] += arrays.shared_bytes[g]
-        if last_use[g] >= 0:
-            memory[last_use[g]] -= arrays.shared_bytes[g]
-        else:
-            change += arrays.shared_bytes[g]
-        last_use[g] = r
-    return change
-
-
-@compiled(inline="always")
-def _overflow(l: int, r: int, params: float, peaks: FloatArray, arrays: KernelArrays) -> float:  # noqa: E741
-    if arrays.memory == math.inf:
-        return 0.0
-    peak = peaks[l, r] if arrays.needs_peaks else arrays.activation_buffer
-    return max(0.0, params + peak - arrays.memory) / arrays.bandwidth
-
-
-@compiled
-def _segment_peaks(order: IntArray, arrays: KernelArrays) -> FloatArray:
-    """Peak activation memory of every segment, (n, n), or nothing where no cost depends on it.
-
-    While r grows at fixed l, a tensor read at r becomes live on the steps since its last touch in the
-    segment; a live sum only grows, so the running maximum needs only the steps that change.
-    """
-    if not arrays.needs_peaks:
-        return np.zeros((0, 0))
-    n = len(order)
-    peaks = np.zeros((n, n))
-    live = np.empty(n)
-    for l in range(n):  # noqa: E741 - the index letter of the paper
-        last = np.full(len(arrays.tensor_bytes), -1)
-        peak = 0.0
-        for r in range(l, n):
-            v = order[r]
-            live[r] = 0.0
-            for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
-                live[r] += arrays.tensor_bytes[t]
-                last[t] = r
-            for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
-                t = arrays.input_tensor[e]
-                live[r] += arrays.tensor_bytes[t]
-                if last[t] >= 0:
-                    for p in range(last[t] + 1, r):
-                        live[p] += arrays.tensor_bytes[t]
-                        peak = max(peak, live[p])
-                last[t] = r
-            peak = max(peak, live[r])
-            peaks[l, r] = peak
-    return peaks
+            low, high = max(low, arrays.first[v]), min(high, arrays.last[v])
+            if low > high:
+                break
+            enough = True
+            for i in range(q):
+                held[i] += arrays.counted[i, v]
+                enough = enough and held[i] >= arrays.least[i]
+            if not enough:
+                continue
+            total = cost + overflow_time(l, r, used, peaks, arrays)
+            for b in range(low, high + 1):
+                value = max(best[l, b], total)
+                if value < best[r + 1, b + 1]:
+                    best[r + 1, b + 1] = value
+                    cut[r + 1, b + 1] = l
+        if may_be_empty:
+            for b in range(k):
+                if best[r + 1, b] < best[r + 1, b + 1]:
+                    best[r + 1, b + 1] = best[r + 1, b]
+                    cut[r + 1, b + 1] = r + 1
+    return best, cut
 
 
 @compiled

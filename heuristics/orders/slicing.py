@@ -21,21 +21,28 @@ as soon as the work of the segment reaches best[r + 1, b]. The rows then have ab
 of n, and all k together cost O(n² log k) in place of O(n² k).
 
 A large graph is sliced for one k by bisection over the bottleneck instead: see `heuristics.orders.bisection`.
+
+Under constraints the last segment is block b itself, which may be empty and holds only nodes whose windows have b in
+them; the nodes of the order are sorted by window before.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from heuristics.orders.bisection import cut_order, slice_by_bisection
-from heuristics.orders.kernels import segment_costs_kernel, slice_kernel
+from heuristics.orders.kernels import by_window, slice_kernel, slice_within
+from heuristics.orders.segments import segment_costs_kernel
 from instances import Instance, Partition
+from instances.errors import NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.partition import check_order
+from instances.partitioning.reductions import merge
 
 __all__ = ["TABLE_NODES", "segment_costs", "slice_order", "slice_order_for_all_k"]
 
@@ -82,7 +89,12 @@ def slice_order(instance: Instance, order: ArrayLike) -> Partition:
     Partition
         Optimal among all partitions into consecutive segments of `order`, which it carries; except where memory is
         finite, no activation buffer is fixed and the graph has more than 10,000 nodes: then the best of a few
-        slicings, each with one constant for the peaks.
+        slicings, each with one constant for the peaks. Where nodes have windows, `order` is sorted by them before.
+
+    Raises
+    ------
+    NothingFoundError
+        If no slicing obeys the constraints of the instance.
 
     References
     ----------
@@ -97,6 +109,8 @@ def slice_order(instance: Instance, order: ArrayLike) -> Partition:
     """
     order = check_order(instance.graph, order)
     arrays = KernelArrays.of(instance)
+    if arrays.is_constrained:
+        return _slice_within(instance, order, arrays)
     if instance.graph.n <= (_PEAK_NODES if arrays.needs_peaks else TABLE_NODES):
         _, cut = slice_kernel(order, instance.k, arrays)
         return cut_order(instance, order, _starts(cut, instance.k))
@@ -118,9 +132,42 @@ def slice_order_for_all_k(instance: Instance, order: ArrayLike) -> list[Partitio
     list of Partition
         Entry ``b - 1`` answers the instance with b blocks.
     """
+    if instance.constraints:
+        return [slice_order(instance.with_k(k), order) for k in range(1, instance.k + 1)]
     order = check_order(instance.graph, order)
     _, cut = slice_kernel(order, instance.k, KernelArrays.of(instance))
     return [cut_order(instance.with_k(k), order, _starts(cut, k)) for k in range(1, instance.k + 1)]
+
+
+def _slice_within(instance: Instance, order: IntArray, arrays: KernelArrays) -> Partition:
+    """Slice under constraints; without least numbers, each node in its first block always obeys them."""
+    order = by_window(order, arrays)
+    if len(order) > TABLE_NODES and (chunks := _chunks(order, arrays)).max() + 1 < len(order):
+        merged = merge(instance, chunks)
+        rank = np.arange(merged.instance.graph.n)
+        return merged.expand(_slice_within(merged.instance, rank, KernelArrays.of(merged.instance)))
+    best, cut = slice_within(order, instance.k, arrays)
+    if best[-1, -1] < math.inf:
+        end, block = len(order), np.empty(len(order), dtype=np.int64)
+        for b in range(instance.k - 1, -1, -1):
+            start = int(cut[end, b + 1])
+            block[order[start:end]] = b
+            end = start
+        return Partition(instance, block, order)
+    if not arrays.least.any():
+        return Partition(instance, arrays.first, order)
+    raise NothingFoundError("No slicing of this order has enough of the counted nodes in every block.")
+
+
+def _chunks(order: IntArray, arrays: KernelArrays) -> IntArray:
+    """(n,) numbers of pieces of the order with about the same work, each of nodes with the same window."""
+    work = np.cumsum(arrays.work[order])
+    piece = np.floor(work * (TABLE_NODES / (work[-1] or 1.0)))
+    marks = np.column_stack((arrays.first[order], arrays.last[order], piece))
+    number = np.cumsum(np.append(False, (np.diff(marks, axis=0) != 0).any(axis=1)))
+    chunk = np.empty(len(order), dtype=np.int64)
+    chunk[order] = number
+    return chunk
 
 
 def _slice_by_buffers(instance: Instance, order: IntArray) -> Partition:
@@ -129,7 +176,7 @@ def _slice_by_buffers(instance: Instance, order: IntArray) -> Partition:
     for _ in range(_BUFFERS):
         linear = replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
         found = Partition(instance, slice_by_bisection(linear, order).block, order)
-        best = min(best or found, found, key=lambda partition: partition.bottleneck)
+        best = min(best or found, found, key=lambda partition: partition.preference)
         buffer = float(found.peaks[found.block_costs.argmax()])
     assert best is not None
     return best

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from heuristics.method import Method
 from heuristics.placement.annealing import anneal_placement, climb
+from heuristics.placement.baechi import m_etf, m_sct, m_topo
 from heuristics.placement.greedy import greedy
 from heuristics.placement.heft import heft
+from heuristics.placement.ordered_search import search_order
 from heuristics.placement.partitioners import metis, scotch
 from heuristics.placement.placeto import zero_shot
 from heuristics.placement.rivals import best_random, expert, single
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["PLACERS"]
+__all__ = ["ORDERED", "PLACERS"]
+
+#: The best of them.
+ORDERED = "ordered"
 
 _THIS = "this project, heuristics/placement"
+_BAECHI = "Jeon et al., Baechi, SoCC 2020"
 
 _ALL: tuple[Method[PlacementInstance, Placement], ...] = (
     Method("single", "all nodes on one device", "Placeto, Section 4", single),
@@ -25,6 +31,10 @@ _ALL: tuple[Method[PlacementInstance, Placement], ...] = (
     Method("heft", "nodes by their distance from the end, each where it ends first", "Topcuoglu et al. 2002", heft),
     Method("greedy", "in HEFT's order, each where the step simulated so far is shortest", _THIS, greedy),
     Method("placeto", "the policy that comes with the package, without further training", "Placeto", zero_shot),
+    Method("m-topo", "one device after the other in topological order", _BAECHI, m_topo),
+    Method("m-etf", "always the node and the device with the earliest start", _BAECHI, m_etf),
+    Method("m-sct", "the same, where favourite children follow their parents", _BAECHI, m_sct),
+    Method(ORDERED, "devices and order of all nodes, from all starts, memory kept", _THIS, search_order),
     Method("climb", "100 000 moves of nodes, kept if the step gets no longer", _THIS, climb),
     Method("anneal", "simulated annealing with 100 000 moves", _THIS, anneal_placement),
 )

@@ -18,8 +18,9 @@ _BATCH = 1000
 
 
 def single(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Placement:
-    """All nodes on device 0."""
-    return Placement(instance, np.zeros(instance.graph.n, dtype=np.int64))
+    """All nodes on one device: on which the penalised time is least, which is device 0 where all are equal."""
+    rows = np.arange(instance.devices if instance.unequal else 1)[:, None] * np.ones(instance.graph.n, dtype=np.int64)
+    return Placement(instance, rows[penalised_times(instance, rows).argmin()])
 
 
 def random_placements(instance: PlacementInstance, rng: np.random.Generator, count: int) -> IntArray:
@@ -55,5 +56,5 @@ def expert(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limi
     order = np.argsort(node_layers(graph), kind="stable")
     before = np.cumsum(graph.work[order]) - graph.work[order] / 2
     device = np.empty(graph.n, dtype=np.int64)
-    device[order] = np.minimum(k - 1, before * k // instance.total_work)
+    device[order] = np.minimum(k - 1, before * k // graph.work.sum())
     return Placement(instance, device)

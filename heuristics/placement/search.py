@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.placement.registry import PLACERS
+from heuristics.placement.ordered_search import Tell, search_order
+from heuristics.placement.registry import ORDERED, PLACERS
 from instances import Bound, Result
 from instances.deadline import Stopwatch
 from instances.lookup import find
-from instances.placement.grouping import Grouping, group_nodes
+from instances.placement.grouping import Grouping
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from instances.placement.room import why_no_room
 
 __all__ = ["PlacementResult", "search_placement"]
 
@@ -27,8 +29,9 @@ def search_placement(
     rng: np.random.Generator,
     limits: Limits | None = None,
     grouping: Grouping | None = None,
+    tell: Tell = lambda what, time: None,
 ) -> PlacementResult:
-    """Search for a placement of groups of nodes; its times are those of the single nodes.
+    """Search for a placement, of single nodes or of groups; its times are always those of the single nodes.
 
     Parameters
     ----------
@@ -38,12 +41,15 @@ def search_placement(
     rng : numpy.random.Generator
     limits : Limits, optional
     grouping : Grouping, optional
-        Groups of nodes that stay together; by default at most 150.
+        Groups of nodes that stay together; by default none.
+    tell : callable, optional
+        Is told what the method *ordered* does, and its best time so far.
 
     Returns
     -------
     Result
-        With the bound *simple*: a longest path, and an even share of all work.
+        With the bound *simple*: a longest path, and an even share of all work. Where it is proved that no placement
+        fits into the memory, without answer and bound.
 
     Raises
     ------
@@ -52,9 +58,12 @@ def search_placement(
     """
     limits, watch = limits or Limits(), Stopwatch()
     placer = find(PLACERS, method, "placer")
-    grouping = grouping or group_nodes(instance.graph)
-    found = placer.run(replace(instance, graph=grouping.graph), rng, limits)
-    placement = Placement(instance, found.device[grouping.group])
+    impossible = why_no_room(instance)
+    if impossible is not None:
+        return PlacementResult(method=method, instance=instance, impossible=impossible)
+    asked = instance if grouping is None else replace(instance, graph=grouping.graph)
+    found = search_order(asked, rng, limits, tell=tell) if method == ORDERED else placer.run(asked, rng, limits)
+    placement = found if grouping is None else Placement(instance, found.device[grouping.group])
     return PlacementResult(
         method=method,
         instance=instance,

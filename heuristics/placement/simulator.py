@@ -1,9 +1,9 @@
 """The step time of `instances.placement.timeline`, compiled by numba: 10 microseconds for a hundred nodes.
 
-No queue of events is needed. Nodes are taken from a heap by (time when ready, index), and all consequences of a node
-are computed at once. A node becomes ready no earlier than the ends of those that it reads from; so nodes leave the
-heap in the order in which they become ready, each device serves them first come, first served, and each bus gets
-its transfers in the order of the ends of nodes on its device.
+No queue of events is needed. Nodes are taken from a heap by (time when ready, topological position), and all
+consequences of a node are computed at once. A node becomes ready no earlier than the ends of those that it reads from,
+and comes later in the topological order; so nodes leave the heap in the order in which they become ready, each device
+serves them first come, first served, and each bus gets its transfers in the order of the ends of nodes on its device.
 
 In other kernels: make `arrays = SimulatorArrays.of(instance)` and `space = workspace(arrays)` once, then call
 ``simulate(arrays, device, space)``, which leaves ``space.start`` and ``space.end`` of the nodes behind, or
@@ -11,8 +11,6 @@ In other kernels: make `arrays = SimulatorArrays.of(instance)` and `space = work
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,16 +47,17 @@ def simulate(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> flo
     size = 0
     for v in range(len(arrays.work)):
         if arrays.inputs[v] == 0 and device[v] >= 0:
-            size = _push(space, size, v)
+            size = _push(space, size, 0.0, arrays.rank[v])
     step = 0.0
     while size > 0:
-        u = space.heap_node[0]
+        u = arrays.order[space.heap_rank[0]]
         size = _pop(space, size)
         home = device[u]
         start = _later(space.ready[u], space.device_free[home])
-        end = start + arrays.work[u]
+        work = arrays.node_time[u, arrays.speed[home]]
+        end = start + work
         space.start[u], space.end[u] = start, end
-        space.device_free[home] = end + arrays.node_gap if arrays.work[u] > 0.0 else end
+        space.device_free[home] = end + arrays.node_gap if work > 0.0 else end
         step = _later(step, end)
         for t in range(arrays.output_start[u], arrays.output_start[u + 1]):
             for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
@@ -66,11 +65,11 @@ def simulate(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> flo
                 there = device[v]
                 if there < 0:
                     continue
-                at = end if there == home else _transfer(arrays, space, t, home, there, end)
+                at = end if there == home else _transfer(arrays, device, space, t, home, there, end)
                 space.ready[v] = _later(space.ready[v], at)
                 space.missing[v] -= 1
                 if space.missing[v] == 0:
-                    size = _push(space, size, v)
+                    size = _push(space, size, space.ready[v], arrays.rank[v])
     return step
 
 
@@ -81,12 +80,16 @@ def _later(x: float, y: float) -> float:
 
 
 @compiled(inline="always")
-def _transfer(arrays: SimulatorArrays, space: Workspace, t: int, home: int, there: int, end: float) -> float:
+def _transfer(
+    arrays: SimulatorArrays, device: IntArray, space: Workspace, t: int, home: int, there: int, end: float
+) -> float:
     """When tensor `t`, complete at `end`, arrives; the first reader on a device makes it move."""
     if space.holds[there] == t:
         return space.arrived[t, there]
     begin = _later(space.bus_free[home], end)
-    at = begin + arrays.tensor_time[t]
+    at = begin + (
+        slowest_move(arrays, device, t, home) if arrays.broadcast else arrays.move_time[t, arrays.rate[home, there]]
+    )
     space.bus_free[home] = at + arrays.transfer_gap
     if arrays.broadcast:
         space.holds[:] = t
@@ -99,39 +102,50 @@ def _transfer(arrays: SimulatorArrays, space: Workspace, t: int, home: int, ther
     return at
 
 
+@compiled
+def slowest_move(arrays: SimulatorArrays, device: IntArray, t: int, home: int) -> float:
+    """How long tensor `t` moves to all devices that read it; nodes on device -1 are left out."""
+    longest = 0.0
+    for e in range(arrays.reader_start[t], arrays.reader_start[t + 1]):
+        there = device[arrays.reader[e]]
+        if there >= 0 and there != home:
+            longest = _later(longest, arrays.move_time[t, arrays.rate[home, there]])
+    return longest
+
+
 @compiled(inline="always")
-def _push(space: Workspace, size: int, v: int) -> int:
-    """Put a node into the heap of (ready, index); returns the new size."""
-    times, nodes, time, i = space.heap_time, space.heap_node, space.ready[v], size
+def _push(space: Workspace, size: int, time: float, rank: int) -> int:
+    """Put a node into the heap of (ready, topological position); returns the new size."""
+    times, ranks, i = space.heap_time, space.heap_rank, size
     while i > 0:
         above = (i - 1) >> 1
-        if times[above] < time or (times[above] == time and nodes[above] < v):
+        if times[above] < time or (times[above] == time and ranks[above] < rank):
             break
-        times[i], nodes[i] = times[above], nodes[above]
+        times[i], ranks[i] = times[above], ranks[above]
         i = above
-    times[i], nodes[i] = time, v
+    times[i], ranks[i] = time, rank
     return size + 1
 
 
 @compiled(inline="always")
 def _pop(space: Workspace, size: int) -> int:
     """Remove the first node of the heap; returns the new size."""
-    times, nodes, size = space.heap_time, space.heap_node, size - 1
-    time, v, i = times[size], nodes[size], 0
+    times, ranks, size = space.heap_time, space.heap_rank, size - 1
+    time, rank, i = times[size], ranks[size], 0
     while True:
         below = 2 * i + 1
         if below >= size:
             break
         right = below + 1
         if right < size and (
-            times[right] < times[below] or (times[right] == times[below] and nodes[right] < nodes[below])
+            times[right] < times[below] or (times[right] == times[below] and ranks[right] < ranks[below])
         ):
             below = right
-        if time < times[below] or (time == times[below] and v < nodes[below]):
+        if time < times[below] or (time == times[below] and rank < ranks[below]):
             break
-        times[i], nodes[i] = times[below], nodes[below]
+        times[i], ranks[i] = times[below], ranks[below]
         i = below
-    times[i], nodes[i] = time, v
+    times[i], ranks[i] = time, rank
     return size
 
 
@@ -139,10 +153,10 @@ def _pop(space: Workspace, size: int) -> int:
 def penalised(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> float:
     """Penalised time of a placement, as `Placement.penalised_time`."""
     value = simulate(arrays, device, space) / arrays.total_work
-    if arrays.memory < math.inf:
+    if arrays.limited:
         peak_memory(arrays, device, space)
         for d in range(arrays.devices):
-            value += arrays.overflow_weight * max(0.0, space.peak[d] / arrays.memory - 1.0)
+            value += arrays.overflow_weight * max(0.0, space.peak[d] / arrays.memory[d] - 1.0)
     return value
 
 

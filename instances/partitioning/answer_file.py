@@ -11,6 +11,8 @@ from instances.certificate_file import Claim
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
+from instances.partitioning.constraints_file import parse_constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.partition_file import partition_from_document
 from instances.partitioning.problem import Instance, Platform
@@ -18,7 +20,7 @@ from instances.partitioning.stated import certificate_from_document
 
 __all__ = ["AnswerFile"]
 
-_BY_HAND = ("block", "stages", "order", "k", "graph", "bandwidth", "memory", "activation_buffer")
+_BY_HAND = ("block", "stages", "order", "k", "graph", "bandwidth", "memory", "activation_buffer", "fit", "constraints")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,10 @@ class AnswerFile:
         return partition, certificate.claims
 
     def partition(
-        self, graph: ComputationGraph, platform: Callable[[int, dict[str, float | None]], Platform]
+        self,
+        graph: ComputationGraph,
+        platform: Callable[[int, dict[str, float | None]], Platform],
+        constraints: Constraints | None = None,
     ) -> Partition:
         """The partition as one of a graph.
 
@@ -87,8 +92,10 @@ class AnswerFile:
         ----------
         graph : ComputationGraph
         platform : callable
-            Makes a platform of the number of blocks and of what the file says of bandwidth, memory and
-            activation_buffer; infinite numbers are infinite here.
+            Makes a platform of the number of blocks and of what the file says of bandwidth, memory, activation_buffer
+            and fit; infinite numbers are infinite here.
+        constraints : Constraints, optional
+            In place of those of the file.
 
         Raises
         ------
@@ -102,8 +109,14 @@ class AnswerFile:
         numbers: dict[str, float | None] = {name: math.inf if x is None else x for name, x in said.items()}
         if "activation_buffer" in fields:
             numbers["activation_buffer"] = fields["activation_buffer"].optional_number()
+        if "fit" in fields:
+            numbers["fit"] = fields["fit"].truth()
+        rules = constraints or NO_CONSTRAINTS
+        if constraints is None and "constraints" in fields:
+            rules = parse_constraints(fields["constraints"], graph)
         if "format" in fields:
-            instance = Instance(graph, platform(self.document.open_members(("k",))["k"].whole(), numbers))
+            k = self.document.open_members(("k",))["k"].whole()
+            instance = Instance(graph, platform(k, numbers), constraints=rules)
             return partition_from_document(self.document, instance)
         if ("block" in fields) == ("stages" in fields):
             self.document.fail("give the block of each node as 'block', or the nodes of each stage as 'stages'.")
@@ -115,7 +128,7 @@ class AnswerFile:
         k = fields["k"].whole() if "k" in fields else least
         order = fields["order"].whole_numbers() if "order" in fields else None
         try:
-            return Partition(Instance(graph, platform(k, numbers)), block, order)
+            return Partition(Instance(graph, platform(k, numbers), constraints=rules), block, order)
         except InputError as error:
             self.document.fail(str(error))
 

@@ -14,7 +14,12 @@ __all__ = ["KernelArrays"]
 
 
 class KernelArrays(NamedTuple):
-    """An instance as plain arrays for the kernels; compressed rows are pairs (start, values)."""
+    """An instance as plain arrays for the kernels; compressed rows are pairs (start, values).
+
+    What is beyond the memory takes its bytes over `overflow_bandwidth`; where it has to fit, that and `overflow_step`,
+    more than any block costs otherwise, lead a search to what fits. Constraints are those of `BlockRules`, without
+    groups.
+    """
 
     work: FloatArray
     tensor_time: FloatArray
@@ -35,6 +40,13 @@ class KernelArrays(NamedTuple):
     memory: float
     activation_buffer: float
     needs_peaks: bool
+    overflow_bandwidth: float
+    overflow_step: float
+    is_constrained: bool
+    first: IntArray
+    last: IntArray
+    counted: IntArray
+    least: IntArray
 
     @classmethod
     def of(cls, instance: Instance) -> KernelArrays:
@@ -47,7 +59,8 @@ class KernelArrays(NamedTuple):
         shared_start, shared = compressed_rows(user, shared, graph.n)
         input_start, input_tensor = graph.inputs
         successor_start, successor = graph.successors
-        buffer = platform.activation_buffer
+        buffer, rules = platform.activation_buffer, instance.rules
+        step = 2.0 * float(graph.work.sum() + 2.0 * instance.tensor_time.sum()) or 1.0
         return cls(
             work=graph.work,
             tensor_time=instance.tensor_time,
@@ -65,7 +78,14 @@ class KernelArrays(NamedTuple):
             shared_start=shared_start,
             shared=shared,
             bandwidth=float(platform.bandwidth),
-            memory=float(platform.memory) if instance.has_overflow else math.inf,
+            memory=float(platform.memory) if instance.limits_memory else math.inf,
             activation_buffer=0.0 if buffer is None else float(buffer),
-            needs_peaks=instance.has_overflow and buffer is None,
+            needs_peaks=instance.needs_peaks,
+            overflow_bandwidth=(platform.memory or 1.0) / step if platform.fit else float(platform.bandwidth),
+            overflow_step=step if platform.fit else 0.0,
+            is_constrained=rules.forbid(instance.k),
+            first=rules.first,
+            last=rules.last,
+            counted=rules.counted,
+            least=rules.least,
         )

@@ -18,7 +18,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.problem import Instance
 
-__all__ = ["block_peaks", "overflow_bytes"]
+__all__ = ["block_peaks", "largest_needs", "overflow_bytes"]
 
 
 def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: int) -> FloatArray:
@@ -43,6 +43,13 @@ def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: in
     return peaks
 
 
+def largest_needs(needs: NDArray[Any], block: IntArray, k: int) -> NDArray[Any]:
+    """(k,) largest of the (n,) needs in each block, numbers of any type; 0 for an empty block."""
+    largest = np.zeros(k, dtype=needs.dtype)
+    np.maximum.at(largest, block, needs)
+    return largest
+
+
 def overflow_bytes(instance: Instance, block: IntArray, order: IntArray) -> FloatArray:
     """(k,) bytes by which parameters, states and activations of each block exceed the memory; 0 where it suffices.
 
@@ -58,11 +65,14 @@ def overflow_bytes(instance: Instance, block: IntArray, order: IntArray) -> Floa
         graph.state_bytes,
         shared,
         (platform.memory, buffer or 0.0),
+        instance.needs if instance.by_need else (),
     )
     unit = max(float(x).as_integer_ratio()[1] for part in parts for x in part)
-    sizes, params, states, shared_sizes, (memory, kept) = (_whole(part, unit) for part in parts)
+    sizes, params, states, shared_sizes, (memory, kept), needs = (_whole(part, unit) for part in parts)
     held = np.full(k, 0, dtype=object)
-    if buffer is None:
+    if buffer is None and instance.by_need:
+        held = largest_needs(needs, block, k)
+    elif buffer is None:
         held = _peaks(graph, sizes, block, order, k)
     else:
         held[np.unique(block)] = kept

@@ -27,7 +27,7 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique, sums_by
-from instances.partitioning.memory import block_peaks, overflow_bytes
+from instances.partitioning.memory import block_peaks, largest_needs, overflow_bytes
 from instances.partitioning.problem import Instance
 
 __all__ = ["BlockCosts", "Partition", "check_order"]
@@ -58,8 +58,8 @@ class Partition(Displayed):
     Raises
     ------
     InputError
-        If a block is out of range, an edge points backwards (the message names it) or `order` is not a
-        topological order.
+        If a block is out of range, an edge points backwards (the message names it), a constraint of the instance is
+        broken (the message names the nodes), or `order` is not a topological order.
     """
 
     instance: Instance
@@ -83,6 +83,8 @@ class Partition(Displayed):
                 f"Edge {u[e]} -> {v[e]} ({graph.names[u[e]]} -> {graph.names[v[e]]}) points backwards, "
                 f"from block {block[u[e]]} to block {block[v[e]]}."
             )
+        if instance.constraints:
+            instance.rules.check(graph, block, instance.k)
         freeze(block, order)
         object.__setattr__(self, "instance", instance)
         object.__setattr__(self, "block", block)
@@ -94,7 +96,10 @@ class Partition(Displayed):
 
     @cached_property
     def costs(self) -> BlockCosts:
-        """Receive, work, overflow and send time of each block, eq. (1) to (3)."""
+        """Receive, work, overflow and send time of each block, eq. (1) to (3).
+
+        Where the memory is a hard limit, the overflow of a block that exceeds it is infinite.
+        """
         graph, k = self.instance.graph, self.instance.k
         sender = self.block[graph.tensors.producer[graph.edge_tensor]]
         reader = self.block[graph.tensors.consumers]
@@ -127,6 +132,11 @@ class Partition(Displayed):
         return self.bottleneck
 
     @property
+    def preference(self) -> tuple[float, float]:
+        """The smaller the better: the bottleneck, then, if that is infinite, the most bytes that do not fit."""
+        return self.bottleneck, 0.0 if self.bottleneck < math.inf else float(self.excess.max())
+
+    @property
     def throughput(self) -> float:
         """Inferences per unit of time, 1 / bottleneck."""
         return 1 / self.bottleneck if self.bottleneck > 0 else math.inf
@@ -138,8 +148,13 @@ class Partition(Displayed):
 
     @cached_property
     def peaks(self) -> FloatArray:
-        """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order."""
+        """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order.
+
+        Of a question by need, the largest need of a node.
+        """
         buffer = self.instance.platform.activation_buffer
+        if buffer is None and self.instance.by_need:
+            return largest_needs(self.instance.needs, self.block, self.instance.k)
         if buffer is None:
             return block_peaks(self.instance.graph, self.block, self.order, self.instance.k)
         return np.where(np.bincount(self.block, minlength=self.instance.k) > 0, buffer, 0.0)
@@ -158,6 +173,29 @@ class Partition(Displayed):
         """(k,) what the nodes of each block keep from run to run, such as caches of keys and values [bytes]."""
         return sums_by(self.block, self.instance.graph.state_bytes, self.instance.k)
 
+    @property
+    def fits(self) -> bool:
+        """Whether what every block holds, and its peak, are within the memory."""
+        return not self.excess.any()
+
+    @cached_property
+    def excess(self) -> FloatArray:
+        """(k,) bytes of parameters, states and peak beyond the memory of each block."""
+        platform = self.instance.platform
+        if not math.isfinite(platform.memory):
+            return np.zeros(platform.k)
+        if self.instance.has_exact_bytes:
+            held = self.param_bytes + self.state_bytes
+            return np.maximum(0.0, held + self.peaks - platform.memory)
+        return overflow_bytes(self.instance, self.block, self.order)
+
+    def _overflow(self) -> FloatArray:
+        if self.instance.platform.fit:
+            return np.where(self.excess > 0, math.inf, 0.0)
+        if not self.instance.has_overflow:
+            return np.zeros(self.instance.k)
+        return self.excess / self.instance.platform.bandwidth
+
     def _title(self) -> str:
         return self.instance.name
 
@@ -174,15 +212,6 @@ class Partition(Displayed):
         times = np.column_stack((self.block_costs, *self.costs)).tolist()
         rows = [[str(b), str(counts[b]), *map(figures, row)] for b, row in enumerate(times)]
         return ["block", "nodes", f"cost [{self.instance.graph.time_unit}]", *BlockCosts._fields], rows
-
-    def _overflow(self) -> FloatArray:
-        platform = self.instance.platform
-        if not self.instance.has_overflow:
-            return np.zeros(platform.k)
-        if self.instance.has_exact_bytes:
-            held = self.param_bytes + self.state_bytes
-            return np.maximum(0.0, held + self.peaks - platform.memory) / platform.bandwidth
-        return overflow_bytes(self.instance, self.block, self.order) / platform.bandwidth
 
 
 def check_order(graph: ComputationGraph, order: ArrayLike) -> IntArray:

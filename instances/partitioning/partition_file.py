@@ -8,15 +8,16 @@ from typing import Any
 
 from instances.errors import InputError
 from instances.json_files import PARTITION_FORMAT, Value, read_json, write_json
+from instances.partitioning.constraints_file import constraints_document, stated_constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.stage_records import read_crossing, read_stage
 from instances.partitioning.stages import crossings, stages
 
-__all__ = ["partition_document", "partition_from_document", "read_partition", "save_partition"]
+__all__ = ["partition_document", "partition_from_document", "read_partition", "rules_document", "save_partition"]
 
 _NUMBERS = ("bandwidth", "memory", "activation_buffer", "bottleneck")
-_OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "stages", "costs", "crossing")
+_OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "fit", "constraints", "stages", "costs", "crossing")
 
 
 def partition_document(partition: Partition) -> dict[str, Any]:
@@ -39,11 +40,20 @@ def partition_document(partition: Partition) -> dict[str, Any]:
         "bandwidth": _finite(platform.bandwidth),
         "memory": _finite(platform.memory),
         "activation_buffer": platform.activation_buffer,
-        "bottleneck": partition.bottleneck,
+        **rules_document(instance),
+        "bottleneck": _finite(partition.bottleneck),  # infinite where the memory is a hard limit that is exceeded
         "stages": names,
         "costs": [stage.document() for stage in stages(partition)],
         "crossing": [tensor.document() for tensor in crossings(partition)],
     }
+
+
+def rules_document(instance: Instance) -> dict[str, Any]:
+    """The members ``fit`` and ``constraints`` of files; nothing where they ask for nothing."""
+    rules: dict[str, Any] = {"fit": True} if instance.platform.fit else {}
+    if instance.constraints:
+        rules["constraints"] = constraints_document(instance.constraints)
+    return rules
 
 
 def save_partition(partition: Partition, path: str | Path) -> None:
@@ -55,7 +65,7 @@ def read_partition(path: str | Path, instance: Instance) -> Partition:
     """Read a partition file as an answer to `instance`.
 
     The blocks and the order are taken from the file. The cost is computed anew for the platform of
-    `instance`; the platform, the bottleneck and what the file says of stages are there for people.
+    `instance`; the platform, the constraints, the bottleneck and what the file says of stages are there for people.
 
     Raises
     ------
@@ -79,6 +89,8 @@ def partition_from_document(document: Value, instance: Instance) -> Partition:
     for name in _NUMBERS:
         if name in fields and fields[name].data is not None:
             fields[name].number()
+    if "fit" in fields:
+        fields["fit"].truth()
     if "stages" in fields:
         for stage in fields["stages"].items():
             stage.texts()
@@ -92,6 +104,8 @@ def partition_from_document(document: Value, instance: Instance) -> Partition:
         )
     if fields["k"].whole() != instance.k:
         document.fail(f"the partition has k = {fields['k'].data}, but k = {instance.k} was asked for; use the same k.")
+    if "constraints" in fields:
+        stated_constraints(fields["constraints"], instance.graph, instance.k)
     block = fields["block"].whole_numbers()
     order = None
     if "order" in fields and fields["order"].data is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 import numbers
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +15,7 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
+from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, Windows, Word
 
 __all__ = ["Instance", "Platform"]
 
@@ -37,6 +39,8 @@ class Platform:
     activation_buffer : float, optional
         Part of `memory` reserved for activations [bytes]. If given, it stands for the peak memory of
         every non-empty block; otherwise the peak of the partition's own order counts.
+    fit : bool
+        Whether the memory is a hard limit: what does not fit is no answer, instead of taking time.
 
     Raises
     ------
@@ -48,6 +52,7 @@ class Platform:
     bandwidth: float
     memory: float = math.inf
     activation_buffer: float | None = None
+    fit: bool = False
 
     def __post_init__(self) -> None:
         given = {"k": self.k, "bandwidth": self.bandwidth, "memory": self.memory}
@@ -71,6 +76,14 @@ class Platform:
             raise InputError(f"memory is {self.memory}; it must be 0 or more.")
         if self.activation_buffer is not None and not 0 <= self.activation_buffer < math.inf:
             raise InputError(f"activation_buffer is {self.activation_buffer}; it must be finite, 0 or more.")
+        if self.fit and not self.memory < math.inf:
+            raise InputError("What shall fit needs a memory; give its size.")
+
+    @property
+    def key(self) -> str:
+        """What costs depend on, in one line; it stands in the keys of runs, and never changes."""
+        words = [f"{name}={getattr(self, name)!r}" for name in ("k", "bandwidth", "memory", "activation_buffer")]
+        return f"Platform({', '.join(words)}{', fit=True' if self.fit else ''})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -83,18 +96,50 @@ class Instance(Displayed):
     platform : Platform
     name : str, optional
         By default the name of the graph.
+    constraints : Constraints
+        Side constraints in node numbers.
+    need : (n,) floats, optional
+        For merged nodes, the most that one of them read and wrote [bytes].
+    by_need : bool
+        Without a fixed buffer, the peak of a block is not that of its order but the largest need of its nodes.
+    together, windows, uncut, at_least
+        More constraints, in the words of `Constraints.of`.
 
     Raises
     ------
     InputError
-        If k times the cost of a block can exceed the largest number.
+        If k times the cost of a block can exceed the largest number, or the constraints contradict one another.
+
+    Examples
+    --------
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 2, 3], names=("a", "b", "c"))
+    >>> Instance(graph, Platform(2, 1.0), together=[["a", "c"]], windows={"b": 1}).rules.first.tolist()
+    [1, 1, 1]
     """
 
     graph: ComputationGraph
     platform: Platform
     name: str = ""
+    constraints: Constraints = NO_CONSTRAINTS
+    need: FloatArray | None = None
+    by_need: bool = False
+    together: InitVar[Iterable[Sequence[Word] | str]] = ()
+    windows: InitVar[Windows | None] = None
+    uncut: InitVar[Iterable[Word]] = ()
+    at_least: InitVar[Iterable[tuple[int, Iterable[Word] | str]]] = ()
 
-    def __post_init__(self) -> None:
+    def __post_init__(
+        self,
+        together: Iterable[Sequence[Word] | str],
+        windows: Windows | None,
+        uncut: Iterable[Word],
+        at_least: Iterable[tuple[int, Iterable[Word] | str]],
+    ) -> None:
+        if together or windows or uncut or at_least:
+            words = Constraints.of(self.graph, together=together, windows=windows, uncut=uncut, at_least=at_least)
+            object.__setattr__(self, "constraints", self.constraints + words)
+        if self.constraints:
+            self.rules  # noqa: B018 - a contradiction shows here
         if not math.isfinite(self.k * self._longest):
             raise InputError(
                 f"With k = {self.k} and a bandwidth of {self.platform.bandwidth:g} costs of {self.graph.name!r} exceed "
@@ -119,6 +164,21 @@ class Instance(Displayed):
         return self.graph.time_unit
 
     @cached_property
+    def rules(self) -> BlockRules:
+        """What the constraints come to for each node."""
+        return BlockRules.of(self.graph, self.k, self.constraints)
+
+    @cached_property
+    def needs(self) -> FloatArray:
+        """(n,) bytes that are live while a node runs, all that it reads and writes; of merged nodes the most of one."""
+        if self.need is not None:
+            return self.need
+        tensors = self.graph.tensors
+        live = np.bincount(tensors.producer, tensors.bytes, self.graph.n)
+        live += np.bincount(tensors.consumers, tensors.bytes[self.graph.edge_tensor], self.graph.n)
+        return live.astype(np.float64)
+
+    @cached_property
     def tensor_time(self) -> FloatArray:
         """(t,) time to move each tensor once: bytes over bandwidth, and 0 where nobody reads it."""
         tensors = self.graph.tensors
@@ -130,12 +190,18 @@ class Instance(Displayed):
         """Whether the memory is finite, and what does not fit takes time."""
         return math.isfinite(self.platform.memory) and math.isfinite(self.platform.bandwidth)
 
+    @property
+    def limits_memory(self) -> bool:
+        """Whether it matters what fits into the memory: it has to, or what does not fit takes time."""
+        return self.platform.fit or self.has_overflow
+
     @cached_property
     def has_exact_bytes(self) -> bool:
         """Whether sums of bytes are exact as floats: whole numbers, all of them together below 2^53."""
         graph, platform = self.graph, self.platform
         single = (platform.memory, platform.activation_buffer or 0.0, *(p.bytes for p in graph.parameters))
-        sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, graph.state_bytes, single))
+        need = () if self.need is None else self.need
+        sizes = np.concatenate((graph.tensors.bytes, graph.param_bytes, graph.state_bytes, single, need))
         with np.errstate(over="ignore"):
             return bool(sizes.sum() < _EXACT and (sizes == np.floor(sizes)).all())
 
@@ -148,7 +214,15 @@ class Instance(Displayed):
     @cached_property
     def key(self) -> str:
         """Hash of everything that costs depend on."""
-        return hashlib.sha256(f"{self.graph.content_hash}{self.platform!r}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{self.graph.content_hash}{self.platform.key}".encode())
+        if self.constraints and self.rules.forbid(self.k):
+            for array in vars(self.rules).values():
+                digest.update(array.tobytes() + b"|")
+        if self.need is not None:
+            digest.update(self.need.tobytes())
+        if self.by_need:
+            digest.update(b"by need")
+        return digest.hexdigest()
 
     def _title(self) -> str:
         return self.name
@@ -171,6 +245,7 @@ class Instance(Displayed):
             if self.has_overflow:
                 buffer = self.platform.activation_buffer
                 held = self.graph.tensors.bytes.sum() if buffer is None else buffer
+                held = max(held, 0.0 if self.need is None else self.need.max())
                 longest += (self.graph.held_total + held) / self.platform.bandwidth
         return float(longest)
 
@@ -178,7 +253,23 @@ class Instance(Displayed):
         """The same question for another number of blocks."""
         return self if k == self.k else replace(self, platform=replace(self.platform, k=k))
 
-    def without_peaks(self) -> Instance:
-        """The question that bounds and models speak of: without a fixed buffer the peak counts as 0."""
-        buffer = self.platform.activation_buffer or 0.0
-        return replace(self, platform=replace(self.platform, activation_buffer=buffer))
+    @property
+    def needs_peaks(self) -> bool:
+        """Whether it matters what is live while the nodes of a block run: memory does, and no buffer is fixed."""
+        return self.limits_memory and self.platform.activation_buffer is None
+
+    def modelled(self) -> Instance:
+        """The question that bounds and models speak of: peaks count as the largest need of a node, and no more."""
+        return replace(self, by_need=True) if self.needs_peaks and not self.by_need else self
+
+    def without_constraints(self) -> Instance:
+        """The question of which all assignments are answers whose edges point forwards."""
+        return replace(self, constraints=NO_CONSTRAINTS) if self.constraints else self
+
+    def relaxed(self) -> Instance:
+        """The modelled question without constraints, where what does not fit takes time at most.
+
+        Each answer to this question is one to that, and costs no more there.
+        """
+        free = self.modelled().without_constraints()
+        return replace(free, platform=replace(free.platform, fit=False)) if free.platform.fit else free

@@ -11,12 +11,17 @@ Operator graphs hold parameters and constants as such nodes. If the memory is fi
 (parameters and state) may overflow where it goes. That costs at most the bytes held over B, so the saving must be
 at least as large: for (a) the bytes of its tensors that are read, for (b) those of the tensors that it reads
 alone. Where all that is held and the buffer fit into one block nothing can overflow. If no activation buffer is
-fixed, peaks depend on single nodes, and nothing is merged unless the memory is infinite.
+fixed, peaks depend on single nodes, and nothing is merged unless the memory is infinite. Where the memory is a hard
+limit no saving pays for what does not fit: only nodes that hold nothing are moved.
+
+Nodes that have to share a block are merged before, whatever it costs. A node moves only to where it may be, and not if
+it counts for a least number.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,10 +31,11 @@ from scipy.sparse.csgraph import connected_components
 from instances.graph.graph import ComputationGraph
 from instances.graph.merging import merge_graph
 from instances.graph.tensors import FloatArray, IntArray, sums_by
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
-__all__ = ["Contraction", "contract", "merge", "reduce_instance"]
+__all__ = ["Contraction", "contract", "contract_groups", "merge", "reduce_instance"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +74,7 @@ class Contraction:
 
 
 def reduce_instance(instance: Instance) -> Contraction:
-    """Apply the reductions (a) and (b) until none applies.
+    """Merge what has to share a block, then apply the reductions (a) and (b) until none applies.
 
     Parameters
     ----------
@@ -83,9 +89,8 @@ def reduce_instance(instance: Instance) -> Contraction:
     ----------
     Proved above; tried by brute force in the tests.
     """
-    n = instance.graph.n
-    result = Contraction(instance, instance, np.arange(n), np.arange(n))
-    if instance.has_overflow and instance.platform.activation_buffer is None:
+    result = contract_groups(instance)
+    if instance.needs_peaks:
         return result
     while True:
         moves = _moves(result.instance)
@@ -93,6 +98,25 @@ def reduce_instance(instance: Instance) -> Contraction:
             return result
         step = contract(result.instance, moves)
         result = Contraction(instance, step.instance, step.group[result.group], result.anchor[step.anchor])
+
+
+def contract_groups(instance: Instance) -> Contraction:
+    """Merge the nodes that have to share a block.
+
+    Parameters
+    ----------
+    instance : Instance
+
+    Returns
+    -------
+    Contraction
+        Its instance has no groups; windows and least numbers are those of the merged nodes. Where no activation buffer
+        is fixed, peaks are those of the merged nodes, each of which reads and writes all at once.
+    """
+    nodes = np.arange(instance.graph.n)
+    if not instance.constraints or not instance.rules.has_groups:
+        return Contraction(instance, instance, nodes, nodes)
+    return merge(instance, instance.rules.group)
 
 
 def contract(instance: Instance, moves: dict[int, int]) -> Contraction:
@@ -130,7 +154,29 @@ def merge(instance: Instance, group: IntArray, precedence: IntArray | None = Non
         If the merged graph has a cycle.
     """
     smaller, anchor = merge_graph(instance.graph, group, precedence)
-    return Contraction(instance, replace(instance, graph=smaller), group, anchor)
+    need = None
+    if instance.needs_peaks:
+        need = np.zeros(smaller.n)
+        np.maximum.at(need, group, instance.needs)
+    constraints = _merged_constraints(instance, group, smaller.n) if instance.constraints else NO_CONSTRAINTS
+    merged = replace(instance, graph=smaller, constraints=constraints, need=need)
+    return Contraction(instance, merged, group, anchor)
+
+
+def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Constraints:
+    """Windows and least numbers of merged nodes; what else was together is in one of them."""
+    rules = instance.rules
+    first, last = np.zeros(count, dtype=np.int64), np.full(count, instance.k - 1)
+    np.maximum.at(first, group, rules.first)
+    np.minimum.at(last, group, rules.last)
+    nodes = np.arange(count)
+    return Constraints(
+        windows=tuple(zip(nodes.tolist(), first.tolist(), last.tolist(), strict=True)),
+        at_least=tuple(
+            (int(least), tuple(np.repeat(nodes, np.bincount(group, row, count).astype(np.int64)).tolist()))
+            for row, least in zip(rules.counted, rules.least, strict=True)
+        ),
+    )
 
 
 def _moves(instance: Instance) -> dict[int, int]:
@@ -138,6 +184,9 @@ def _moves(instance: Instance) -> dict[int, int]:
     graph = instance.graph
     fits = _fits(instance)
     held, read_bytes, alone_bytes = _bytes_at_stake(graph)
+    if instance.platform.fit:
+        read_bytes = alone_bytes = np.zeros(graph.n)
+    may_join = _may_join(instance)
     goes: dict[int, int] = {}
     stays: set[int] = set()
     forward = graph.topological_order[graph.work[graph.topological_order] == 0].tolist()
@@ -155,17 +204,28 @@ def _moves(instance: Instance) -> dict[int, int]:
             targets = {u for u in after[end[v] : end[v + 1]] if goes.get(u) != v}
             if len(targets) == 1 and (fits or held[v] <= saved[v]):
                 (target,) = targets
-                if target not in goes:
+                if target not in goes and may_join(v, target):
                     goes[v] = target
                     stays.add(target)
     return goes
+
+
+def _may_join(instance: Instance) -> Callable[[int, int], bool]:
+    """Whether a node may be wherever another one may be, without being missed where it was."""
+    if not instance.constraints:
+        return lambda v, target: True
+    rules = instance.rules
+    counts = rules.counted.sum(axis=0) > 0
+    return lambda v, target: bool(
+        rules.first[v] <= rules.first[target] and rules.last[target] <= rules.last[v] and not counts[v]
+    )
 
 
 def _fits(instance: Instance) -> bool:
     """Whether nothing can overflow, beyond doubt: the sum has the sign that it would have without rounding."""
     graph, platform = instance.graph, instance.platform
     held = (*graph.param_bytes.tolist(), *graph.state_bytes.tolist(), *(p.bytes for p in graph.parameters))
-    return not instance.has_overflow or math.fsum((*held, platform.activation_buffer or 0.0, -platform.memory)) <= 0
+    return not instance.limits_memory or math.fsum((*held, platform.activation_buffer or 0.0, -platform.memory)) <= 0
 
 
 def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:

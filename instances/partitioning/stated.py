@@ -9,14 +9,18 @@ from typing import ClassVar
 
 from instances.certificate_file import PARTITIONING, Envelope, envelope
 from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
+from instances.partitioning.constraints_file import stated_constraints
 from instances.partitioning.problem import Instance, Platform
 from instances.partitioning.stage_records import Crossing, Stage, read_crossing, read_stage
 
 __all__ = ["Certificate", "Stated", "certificate_from_document", "read_certificate"]
 
 _PLATFORM = ("k", "bandwidth", "memory", "activation_buffer")
+_RULES = ("fit", "constraints")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +30,7 @@ class Stated:
     block: tuple[int, ...]
     order: tuple[int, ...]
     platform: Platform
+    constraints: Constraints
     graph_hash: str
     bottleneck: float
     stages: tuple[tuple[str, ...], ...]
@@ -62,34 +67,37 @@ def certificate_from_document(document: Value) -> Certificate:
     Raises
     ------
     InputError
-        If this is not a certificate, its graph or platform is none, or it names a field, a method or a solver that
-        this project does not have; the message names the place.
+        If this is not a certificate, its graph or platform is none, its constraints contradict one another, or it names
+        a field, a method or a solver that this project does not have; the message names the place.
     """
     document.check_format(CERTIFICATE_FORMAT)
     names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
     fields = document.members(names)
     if fields["partition"].data is None and not fields["bounds"].items():
         document.fail("it holds neither a partition nor a bound; there is nothing to check.")
-    question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"))
+    question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"), _RULES)
     graph = graph_from_document(question["graph"])
+    platform = _platform(fields["instance"], question)
     return Certificate(
         **envelope(fields, "bottleneck", PARTITIONING),
-        instance=Instance(graph, _platform(fields["instance"], question), question["name"].text()),
+        instance=Instance(graph, platform, question["name"].text(), _constraints(question, graph, platform.k)),
         graph_hash=question["graph_hash"].text(),
-        partition=None if fields["partition"].data is None else _stated(fields["partition"]),
+        partition=None if fields["partition"].data is None else _stated(fields["partition"], graph),
     )
 
 
-def _stated(value: Value) -> Stated:
+def _stated(value: Value, graph: ComputationGraph) -> Stated:
     value.check_format(PARTITION_FORMAT)
     names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages")
-    fields = value.members(names, ("costs", "crossing"))
+    fields = value.members(names, (*_RULES, "costs", "crossing"))
     fields["graph"].text()
+    platform = _platform(value, fields)
     costs, crossing = (fields.get(name) for name in ("costs", "crossing"))
     return Stated(
         block=tuple(fields["block"].whole_numbers()),
         order=tuple(fields["order"].whole_numbers()),
-        platform=_platform(value, fields),
+        platform=platform,
+        constraints=_constraints(fields, graph, platform.k),
         graph_hash=fields["graph_hash"].text(),
         bottleneck=fields["bottleneck"].number(),
         stages=tuple(tuple(stage.texts()) for stage in fields["stages"].items()),
@@ -102,6 +110,10 @@ def _platform(place: Value, fields: dict[str, Value]) -> Platform:
     bandwidth, memory, buffer = (fields[name].optional_number() for name in _PLATFORM[1:])
     rate, limit = (math.inf if number is None else number for number in (bandwidth, memory))
     try:
-        return Platform(fields["k"].whole(), rate, limit, buffer)
+        return Platform(fields["k"].whole(), rate, limit, buffer, "fit" in fields and fields["fit"].truth())
     except InputError as error:
         place.fail(str(error))
+
+
+def _constraints(fields: dict[str, Value], graph: ComputationGraph, k: int) -> Constraints:
+    return stated_constraints(fields["constraints"], graph, k) if "constraints" in fields else NO_CONSTRAINTS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,14 +108,14 @@ class Placement(Displayed):
     @property
     def fits(self) -> bool:
         """Whether no device needs more than its memory."""
-        return bool((self.peak_memory <= self.instance.memory).all())
+        return bool((self.peak_memory <= self.instance.memories).all())
 
     @property
     def penalised_time(self) -> float:
         """What searches minimise: relative time, and `OVERFLOW_WEIGHT` for each memory's worth of overflow."""
-        if math.isinf(self.instance.memory):
+        if np.isinf(self.instance.memories).all():
             return self.relative_time
-        overflow = np.maximum(0.0, self.peak_memory / self.instance.memory - 1)
+        overflow = np.maximum(0.0, self.peak_memory / self.instance.memories - 1)
         return self.relative_time + OVERFLOW_WEIGHT * float(overflow.sum())
 
     def _title(self) -> str:
@@ -133,6 +132,7 @@ class Placement(Displayed):
     def _rows(self) -> Rows:
         k, unit = self.instance.devices, self.instance.graph.time_unit
         nodes = np.bincount(self.device, minlength=k).tolist()
-        columns = np.column_stack((np.bincount(self.device, self.instance.graph.work, k), self.peak_memory)).tolist()
+        work = np.bincount(self.device, self.instance.graph.work, k)
+        columns = np.column_stack((work, self.peak_memory)).tolist()
         rows = [[str(d), str(nodes[d]), *map(figures, row)] for d, row in enumerate(columns)]
         return ["device", "nodes", f"work [{unit}]", "peak memory [bytes]"], rows

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,6 +23,7 @@ from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
 from instances.partitioning.problem import Platform
+from instances.placement.devices import UnequalDevices
 
 __all__ = ["MEASURED_GAPS", "OVERFLOW_WEIGHT", "PlacementInstance"]
 
@@ -36,7 +38,7 @@ OVERFLOW_WEIGHT = 2.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlacementInstance(Displayed):
-    """One question: on which of some equal devices each node of `graph` should run.
+    """One question: on which of some devices each node of `graph` should run.
 
     Parameters
     ----------
@@ -54,11 +56,15 @@ class PlacementInstance(Displayed):
         Time that a bus rests after a transfer.
     broadcast : bool
         Whether one transfer of a tensor serves all devices that read it. By default each device needs its own.
+    unequal : UnequalDevices, optional
+        Speeds, memories and rates, one for each of the `devices`. Then `bandwidth` and `memory` become the largest of
+        these. A transfer that serves several devices takes as long as that to the slowest. By default, devices are
+        equal.
 
     Raises
     ------
     InputError
-        If a value is out of its range.
+        If a value is out of its range, or `unequal` describes another number of devices.
     """
 
     graph: ComputationGraph
@@ -68,6 +74,7 @@ class PlacementInstance(Displayed):
     node_gap: float = 0.0
     transfer_gap: float = 0.0
     broadcast: bool = False
+    unequal: UnequalDevices | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -78,6 +85,11 @@ class PlacementInstance(Displayed):
             raise InputError(f"devices is {self.devices}; it must be {_MOST_DEVICES} or less.")
         if self.devices < 1:
             raise InputError(f"devices is {self.devices}; there must be at least 1.")
+        if self.unequal is not None:
+            if len(self.unequal.speeds) != self.devices:
+                raise InputError(f"{len(self.unequal.speeds)} devices are described for k = {self.devices}; use that.")
+            object.__setattr__(self, "bandwidth", self.unequal.fastest_rate)
+            object.__setattr__(self, "memory", max(self.unequal.memories))
         platform = Platform(self.devices, self.bandwidth, self.memory)
         object.__setattr__(self, "bandwidth", platform.bandwidth)
         object.__setattr__(self, "memory", platform.memory)
@@ -88,12 +100,14 @@ class PlacementInstance(Displayed):
                 raise InputError(f"{name} is {getattr(self, name)}; it must be finite, 0 or more.")
         if self.total_work == 0:
             raise InputError(f"{self.graph.name}: no node has work; there is nothing to place.")
-        longest = self.total_work + self.graph.n * self.node_gap
-        longest += self.devices * float(self.tensor_time.sum() + len(self.tensor_time) * self.transfer_gap)
+        with np.errstate(over="ignore"):
+            transfers = float((self.graph.tensors.bytes / self.rates.min()).sum())
+            longest = float((self.graph.work / self.speeds.min()).sum()) + self.graph.n * self.node_gap
+            longest += self.devices * (transfers + len(self.tensor_time) * self.transfer_gap)
         if not math.isfinite(longest):
             raise InputError(
-                f"At a bandwidth of {self.bandwidth:g} a step of {self.graph.name!r} can take longer than the largest "
-                "number; give times and sizes in larger units."
+                f"At a bandwidth of {self.rates.min():g} a step of {self.graph.name!r} can take longer than the "
+                "largest number; give times and sizes in larger units."
             )
 
     @property
@@ -110,24 +124,56 @@ class PlacementInstance(Displayed):
     def key(self) -> str:
         """Hash of everything that costs depend on."""
         numbers = (self.devices, self.bandwidth, self.memory, self.node_gap, self.transfer_gap, self.broadcast)
-        return hashlib.sha256(f"{self.graph.content_hash}{numbers!r}".encode()).hexdigest()
+        unequal = "" if self.unequal is None else repr(self.unequal)
+        return hashlib.sha256(f"{self.graph.content_hash}{numbers!r}{unequal}".encode()).hexdigest()
 
     @cached_property
     def total_work(self) -> float:
-        """Time of all nodes one after the other, what step times are compared with."""
-        return float(self.graph.work.sum())
+        """Time of all nodes one after the other on the fastest device, what step times are compared with."""
+        return float(self.graph.work.sum()) / float(self.speeds.max())
 
     @cached_property
     def lower_bound(self) -> float:
         """Step time that no placement goes below: the work of a longest path, and an even share of all work.
 
-        Nodes on a path run one after the other, and a device runs one node at a time. It is rounded down.
+        Nodes on a path run one after the other, and a device runs one node at a time. All nodes count as on the
+        fastest device, shares are by speed. It is rounded down.
         """
         start, before = self.graph.predecessors
-        end = self.graph.work.copy()
+        end = self.graph.work / self.speeds.max()
         for v in self.graph.topological_order:
             end[v] += end[before[start[v] : start[v + 1]]].max(initial=0.0)
-        return max(float(end.max()), self.total_work / self.devices) * (1 - _ROUNDING)
+        return max(float(end.max()), float(self.graph.work.sum()) / float(self.speeds.sum())) * (1 - _ROUNDING)
+
+    @cached_property
+    def speeds(self) -> FloatArray:
+        """(k,) work that each device does in a unit of time."""
+        return np.array((1.0,) * self.devices if self.unequal is None else self.unequal.speeds)
+
+    @cached_property
+    def memories(self) -> FloatArray:
+        """(k,) memory of each device [bytes]."""
+        return np.array((self.memory,) * self.devices if self.unequal is None else self.unequal.memories)
+
+    @cached_property
+    def rates(self) -> FloatArray:
+        """(k, k) bytes per unit of time from each device to each other one; (1, 1) where all are equal."""
+        return np.array([[self.bandwidth]] if self.unequal is None else self.unequal.rates)
+
+    @cached_property
+    def tensor_time(self) -> FloatArray:
+        """(t,) time of one transfer of each tensor between the best connected devices: bytes over bandwidth."""
+        with np.errstate(over="ignore"):  # an infinite one is refused
+            return self.graph.tensors.bytes / self.bandwidth
+
+    def node_time(self, v: int, device: int) -> float:
+        """How long a device runs node v."""
+        return float(self.graph.work[v] / self.speeds[device])
+
+    def transfer_time(self, t: int, source: int, targets: Sequence[int]) -> float:
+        """How long the bus out of device `source` moves tensor t to others: as long as to the slowest of them."""
+        rate = self.bandwidth if self.unequal is None else min(self.unequal.rates[source][d] for d in targets)
+        return float(self.graph.tensors.bytes[t] / rate)
 
     def _title(self) -> str:
         return self.graph.name
@@ -136,9 +182,3 @@ class PlacementInstance(Displayed):
         facts = {"nodes": str(self.graph.n), "edges": str(self.graph.m), "devices": str(self.devices)}
         facts["bandwidth"] = figures(self.bandwidth, f"bytes/{self.graph.time_unit}")
         return facts | ({"memory": figures(self.memory, "bytes")} if math.isfinite(self.memory) else {})
-
-    @cached_property
-    def tensor_time(self) -> FloatArray:
-        """(t,) time of one transfer of each tensor: bytes over bandwidth."""
-        with np.errstate(over="ignore"):  # an infinite one is refused
-            return self.graph.tensors.bytes / self.bandwidth

@@ -1,4 +1,4 @@
-"""Placements in files, ``mtpp-placement/1``, as raw records: what a file states, and nothing that is believed."""
+"""Placements in files, ``mtpp-placement/1`` and ``/2``, as raw records: what a file states, nothing believed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,28 @@ from instances.certificate_file import PLACEMENT, Envelope, check_question, enve
 from instances.errors import InputError
 from instances.graph.graph_file import graph_document, graph_from_document
 from instances.json_files import PLACEMENT_FORMAT, Value
+from instances.placement.devices import devices_from_members
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["QUESTION", "SHOWN", "StatedPlacement", "placement_from_document", "question_document"]
+__all__ = [
+    "ORDERED_FORMAT",
+    "QUESTION",
+    "SEQUENCES",
+    "SHOWN",
+    "StatedPlacement",
+    "move_rows",
+    "node_rows",
+    "placement_from_document",
+    "question_document",
+]
+
+#: Of placements with sequences, and of those on unequal devices.
+ORDERED_FORMAT = "mtpp-placement/2"
 
 #: Members of every placement file that are there for people.
 SHOWN = ("graph", "bandwidth", "memory", "step_time", "peak_memory", "nodes")
+#: Members that the format 2 has beside those of 1; both null where devices and buses serve first come, first served.
+SEQUENCES = ("device_order", "bus_order")
 #: Members that make a certificate of a placement file.
 QUESTION = ("instance", "sequence", "bound", "ratio", "bounds")
 
@@ -29,6 +45,9 @@ class StatedPlacement(Envelope):
     instance: PlacementInstance
     device: tuple[int, ...]
     sequence: tuple[int, ...]  # nodes in the order in which they start
+    # Nodes of each device and transfers of each bus in sequence; None where the first that is ready is served first.
+    device_order: tuple[tuple[int, ...], ...] | None
+    bus_order: tuple[tuple[tuple[int, ...], ...], ...] | None
     peak_memory: tuple[float, ...]
     nodes: tuple[tuple[str, ...], ...]  # names of the nodes on each device
     copies: dict[str, object]  # what the file says once more of its question
@@ -39,6 +58,7 @@ class StatedPlacement(Envelope):
 
 def question_document(instance: PlacementInstance) -> dict[str, Any]:
     """The question as a member of a placement file; infinite bandwidth and memory are null."""
+    unequal = {} if instance.unequal is None else {"unequal": instance.unequal.document()}
     return {
         "graph": graph_document(instance.graph),
         "devices": instance.devices,
@@ -47,6 +67,7 @@ def question_document(instance: PlacementInstance) -> dict[str, Any]:
         "node_gap": instance.node_gap,
         "transfer_gap": instance.transfer_gap,
         "broadcast": instance.broadcast,
+        **unequal,
     }
 
 
@@ -59,14 +80,19 @@ def placement_from_document(document: Value) -> StatedPlacement:
         If this is no placement, it does not hold its question, or it names a field or a method that this project does
         not have; the message names the place.
     """
-    document.check_format(PLACEMENT_FORMAT)
+    ordered = document.check_format(PLACEMENT_FORMAT, ORDERED_FORMAT) == ORDERED_FORMAT
     check_question(document, QUESTION, "place")
-    fields = document.members(("format", "graph_hash", "devices", "device", *SHOWN, *QUESTION))
+    more = SEQUENCES if ordered else ()
+    fields = document.members(("format", "graph_hash", "devices", "device", *more, *SHOWN, *QUESTION))
+    if ordered and fields["device_order"].data is None:
+        ordered = False
     return StatedPlacement(
         **envelope(fields, "step_time", PLACEMENT),
         instance=_question(fields["instance"]),
         device=tuple(fields["device"].whole_numbers()),
         sequence=tuple(fields["sequence"].whole_numbers()),
+        device_order=node_rows(fields["device_order"]) if ordered else None,
+        bus_order=move_rows(fields["bus_order"]) if ordered else None,
         peak_memory=tuple(fields["peak_memory"].numbers()),
         nodes=tuple(tuple(names.texts()) for names in fields["nodes"].items()),
         copies={
@@ -79,8 +105,18 @@ def placement_from_document(document: Value) -> StatedPlacement:
     )
 
 
+def node_rows(value: Value) -> tuple[tuple[int, ...], ...]:
+    """The member `device_order`."""
+    return tuple(tuple(row.whole_numbers()) for row in value.items())
+
+
+def move_rows(value: Value) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """The member `bus_order`."""
+    return tuple(node_rows(bus) for bus in value.items())
+
+
 def _question(document: Value) -> PlacementInstance:
-    fields = document.members(_INSTANCE)
+    fields = document.members(_INSTANCE, ("unequal",))
     bandwidth, memory = (fields[name].optional_number() for name in ("bandwidth", "memory"))
     values: dict[str, Any] = {
         "devices": fields["devices"].whole(),
@@ -89,6 +125,7 @@ def _question(document: Value) -> PlacementInstance:
         "node_gap": fields["node_gap"].number(),
         "transfer_gap": fields["transfer_gap"].number(),
         "broadcast": fields["broadcast"].truth(),
+        "unequal": devices_from_members(fields["unequal"]) if "unequal" in fields else None,
     }
     graph = graph_from_document(fields["graph"])
     try:

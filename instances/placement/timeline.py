@@ -1,7 +1,7 @@
 """The definition of a step's time and memory under a placement, in plain and slow code.
 
 - A node is ready when all tensors that it reads are on its device. A device runs one node at a time, first ready
-  first served, among equals the one with the lower index, and rests `node_gap` after a node with work.
+  first served, among equals in the topological order of the graph, and rests `node_gap` after a node with work.
 - When a node ends, its tensors are there for the nodes on its device. For each other device that reads a tensor, a
   transfer joins the queue of the bus out of its device: tensor by tensor, reader by reader. A bus moves one
   transfer at a time in that order, for bytes over bandwidth, and rests `transfer_gap` after it. A device receives
@@ -9,7 +9,7 @@
 - With `broadcast`, one transfer of a tensor serves all devices that read it.
 
 In one instant, all that ends is handled before anything starts, transfers start before nodes, and of the nodes that
-can start the one that has been ready longest, among equals the one with the lowest index. The step ends with its
+can start the one that has been ready longest, among equals the first in topological order. The step ends with its
 last node.
 
 A tensor takes memory on its producer's device from the start of the producer until the producer, its last reader
@@ -91,11 +91,13 @@ class _Step:
     def __init__(self, instance: PlacementInstance, device: IntArray) -> None:
         graph, k = instance.graph, instance.devices
         self.instance, self.device = instance, device.tolist()
+        self.order = graph.topological_order.tolist()
+        self.rank = np.argsort(graph.topological_order).tolist()
         self.missing = np.diff(graph.inputs[0]).tolist()
         self.start, self.end = np.zeros(graph.n), np.zeros(graph.n)
         self.transfers: list[Transfer] = []
         self.sequence: list[int] = []
-        self.waiting: list[list[tuple[float, int]]] = [[] for _ in range(k)]  # heaps of (ready, node)
+        self.waiting: list[list[tuple[float, int]]] = [[] for _ in range(k)]  # heaps of (ready, rank)
         self.queues: list[deque[tuple[int, tuple[int, ...]]]] = [deque() for _ in range(k)]  # (tensor, targets)
         self.device_free, self.bus_free = [0.0] * k, [0.0] * k
         self.events: list[tuple[float, int, int]] = []
@@ -103,7 +105,7 @@ class _Step:
 
     def run(self) -> Timeline:
         for v in np.flatnonzero(np.array(self.missing) == 0).tolist():
-            heapq.heappush(self.waiting[self.device[v]], (0.0, v))
+            heapq.heappush(self.waiting[self.device[v]], (0.0, self.rank[v]))
         while True:
             if self._end_one() or self._start_transfer() or self._start_node():
                 continue
@@ -138,13 +140,13 @@ class _Step:
             if self.device[v] in places:
                 self.missing[v] -= 1
                 if self.missing[v] == 0:
-                    heapq.heappush(self.waiting[self.device[v]], (self.now, v))
+                    heapq.heappush(self.waiting[self.device[v]], (self.now, self.rank[v]))
 
     def _start_transfer(self) -> bool:
         for source, queue in enumerate(self.queues):
             if queue and self.bus_free[source] <= self.now:
                 t, targets = queue.popleft()
-                end = self.now + float(self.instance.tensor_time[t])
+                end = self.now + self.instance.transfer_time(t, source, targets)
                 self.bus_free[source] = end + self.instance.transfer_gap
                 heapq.heappush(self.events, (end, _TRANSFER_ENDS, len(self.transfers)))
                 heapq.heappush(self.events, (self.bus_free[source], _REST_ENDS, source))
@@ -156,10 +158,11 @@ class _Step:
         heads = [(*heap[0], d) for d, heap in enumerate(self.waiting) if heap and self.device_free[d] <= self.now]
         if not heads:
             return False
-        _, v, d = min(heads)
+        _, rank, d = min(heads)
         heapq.heappop(self.waiting[d])
+        v = self.order[rank]
         self.sequence.append(v)
-        work = float(self.instance.graph.work[v])
+        work = self.instance.node_time(v, d)
         self.start[v], self.end[v] = self.now, self.now + work
         self.device_free[d] = self.now + work + (self.instance.node_gap if work > 0 else 0.0)
         heapq.heappush(self.events, (self.now + work, _NODE_ENDS, v))

@@ -65,7 +65,8 @@ def load_chain(spec: str | Path, **options: Any) -> LayerChain:
         if f'"{CHAIN_FORMAT}"' in text:
             for name, value in options.items():
                 if value or value == "":
-                    raise InputError(f"{path}: a chain file takes no {name}; leave it out.")
+                    shown = f"{name} (peak_flops, memory_bandwidth)" if name == "device" else name
+                    raise InputError(f"{path}: a chain file takes no {shown}; leave it out.")
             return read_chain(path)
         if recognises_pipedream(text):
             return read_profile(path, **options)

@@ -157,6 +157,8 @@ def load_graph(
     chosen = None if reader is None else find(READERS, reader, "reader")
     if cost not in (None, "roofline", "measured"):
         raise InputError(f"cost is '{cost}'; it must be 'roofline' or 'measured'.")
+    if cost == "measured" and device is not None:
+        raise InputError(f"{spec}: measured work takes no device; leave out peak_flops and memory_bandwidth.")
     if reader is None and spec in ARCHITECTURES:
         if communication == "cost":
             raise InputError(f"{spec}: an architecture has no edge costs; use communication 'size'.")
@@ -180,7 +182,8 @@ def load_graph(
     given = {name: value for name, value in asked.items() if value or value == ""}
     for name in given:
         if name not in chosen.options:
-            shown = f"{name} ({', '.join(dims or ())})" if name == "dims" else name
+            details = {"dims": ", ".join(dims or ()), "device": "peak_flops, memory_bandwidth"}
+            shown = f"{name} ({details[name]})" if name in details else name
             takers = [other.name for other in READERS.values() if name in other.options]
             if name not in ("input_work", "time_unit"):
                 takers = ["architectures", *takers]

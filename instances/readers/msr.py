@@ -2,8 +2,8 @@
 
 A JSON object with ``nodes`` (id, name, fpgaLatency [ms], size: parameters [bytes], …) and ``edges``
 (sourceId, destId, size [bytes], cost). The accelerator's latency ``fpgaLatency`` is the work, also of nodes that are
-not ``supportedOnFpga``, which gives a warning. The limits of the devices are not read, and colour classes in training
-profiles only.
+not ``supportedOnFpga``, which gives a warning. The limits of the devices are not read. Colour classes join nodes in
+training profiles; those of an inference profile are the graph's attribute ``colour_classes``.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
     warnings = _unsupported(nodes)
     work, param_bytes = [node.work for node in nodes], [node.size for node in nodes]
     names = [node.name for node in nodes]
+    classes: list[list[int]] = []
     try:
         if any(node.backward for node in nodes):
             group, edges, outputs = _fold(nodes, links)
@@ -87,6 +88,7 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
             names = [nodes[v].name for v in np.unique(group, return_index=True)[1]]
         else:
             edges, outputs = outputs_by_size(links, len(nodes))
+            classes = _colour_classes(nodes)
         return ComputationGraph.from_edges(
             edges,
             work,
@@ -96,7 +98,7 @@ def read_msr(path: str | Path, communication: str = "size") -> ComputationGraph:
             name=Path(path).stem,
             source=f"profile {Path(path).name}, communication by {communication}",
             time_unit="ms" if communication == "cost" else "s",
-            attributes={"warnings": warnings} if warnings else {},
+            attributes=({"warnings": warnings} if warnings else {}) | ({"colour_classes": classes} if classes else {}),
         )
     except InputError as error:
         document.fail(str(error))
@@ -110,6 +112,15 @@ class _Node:
     backward: bool
     colour: int | None
     supported: bool
+
+
+def _colour_classes(nodes: list[_Node]) -> list[list[int]]:
+    """The nodes of each colour that several have."""
+    classes: dict[int, list[int]] = {}
+    for v, node in enumerate(nodes):
+        if node.colour is not None:
+            classes.setdefault(node.colour, []).append(v)
+    return [members for members in classes.values() if len(members) > 1]
 
 
 def _flag(value: Value) -> bool:

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
-from mtpp_models.simple import one_block
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.simple import as_answer, one_block
 from mtpp_models.solvers.interface import Controls
 
 __all__ = ["Algorithm"]
@@ -26,8 +27,22 @@ class Algorithm:
     is_bound: ClassVar[bool] = True
 
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
-        """Run; without a start, the partition counts only if the algorithm has found it."""
+        """Run; without a start, the partition counts only if the algorithm has found it.
+
+        Algorithms leave constraints out, and those that are not exact a hard limit of the memory: what they prove holds
+        for more partitions. An exact one is then at its end only if it has found an answer of that cost.
+        """
         watch = Stopwatch()
-        result = self.run(start or one_block(instance), controls)
-        result = replace(result, seconds=watch.seconds(solve=watch.passed))
-        return result if start is not None or self.exact else replace(result, answer=None)
+        question = instance.without_constraints() if self.exact else instance.relaxed()
+        known = one_block(instance) if start is None else start
+        result = self.run(Partition(question, known.block, known.order), controls)
+        answer = result.partition if start is not None or self.exact else None
+        answer = None if answer is None else as_answer(instance, answer)
+        if start is not None and (answer is None or start.bottleneck <= answer.bottleneck):
+            answer = start
+        bound = result.bound
+        if bound is not None and self.exact and question is not instance:
+            reached = answer is not None and bound.value >= answer.bottleneck * (1 - PROOF_TOLERANCE)
+            bound = replace(bound, optimal=bound.optimal and reached)
+        spent = watch.seconds(solve=watch.passed)
+        return replace(result, instance=instance, answer=answer, bound=bound, seconds=spent)

@@ -52,10 +52,15 @@ def pigeonhole(start: Partition, deadline: Deadline | None = None) -> Result:
         best = Bound(floor, "simple", best.optimal)
     if instance.graph.n >= size and start.bottleneck > best.value * (1 + PROOF_TOLERANCE):
         cuts = BlockCuts(instance, start.bottleneck)
-        cost, finished = _costly_pairs(cuts, size, int(best.value / start.bottleneck * UNIT), deadline)
-        nodes = _costliest_clique(cost, size, deadline)
+        most = int(best.value / start.bottleneck * UNIT)
+        cost, finished = _costly_pairs(cuts, size, most, deadline)
+        if instance.needs_peaks and (loaded := cuts.loaded()) is not None:
+            more, also = _costly_pairs(loaded, size, most, deadline)
+            cost, finished = np.maximum(cost, more), finished and also
+        nodes, value = _costliest_clique(cost, size, deadline), 0.0
         if nodes is not None:
             value = min(float(cuts.scaled(cost[u, v])) for u, v in combinations(nodes.tolist(), 2))
+        if nodes is not None and value > best.value:  # rounding may leave it below
             closed = finished and value >= min(value + cuts.lost(), start.bottleneck) * (1 - PROOF_TOLERANCE)
             best = Bound(value, PIGEONHOLE, closed, {"nodes": sorted(nodes.tolist())})
         else:

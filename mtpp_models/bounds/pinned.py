@@ -2,7 +2,9 @@ r"""The bound by minimum cuts around single nodes.
 
 Every node lies in some block, so with L of `mtpp_models.cuts.block_cuts`,
 
-.. math:: \mathrm{OPT} \ge \max_v L(\{v\}).
+.. math:: \mathrm{OPT} \ge \max_v L(\{v\}),
+
+for L without overflow and, where memory is finite and no buffer is fixed, for L with its linear bound.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from instances import Bound, Partition, Result
 from instances.deadline import Deadline
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.cuts.block_cuts import BlockCuts
+from mtpp_models.simple import one_block
 
 __all__ = ["PINNED", "pinned"]
 
@@ -32,7 +35,9 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
     value, node, finished = 0.0, 0, True
     cutoff = start.bottleneck or 1.0
     cuts = BlockCuts(start.instance, cutoff)
-    most = cuts.alone()
+    loaded = cuts.loaded() if start.instance.needs_peaks else None
+    cases = (cuts,) if loaded is None else (cuts, loaded)
+    most = np.max([case.alone() for case in cases], axis=0)
     asked = np.arange(len(most)) if nodes is None else np.array(list(nodes))
     for v in asked[np.argsort(-most[asked])].tolist():
         if value >= cutoff:
@@ -42,12 +47,13 @@ def pinned(start: Partition, deadline: Deadline | None = None, nodes: Iterable[i
         if deadline.passed:
             finished = False
             break
-        cut = cuts.cut([v])
+        cut = max((case.cut([v]) for case in cases), key=lambda cut: cut.cost)
         if cut.cost > value:
             value, node = cut.cost, v
         if cuts.is_convex(cut.nodes):
-            most[cut.nodes] = np.minimum(most[cut.nodes], cut.cost)
-    # All nodes together cost their work, so no minimum cut is above that.
-    most_possible = min(value + cuts.lost(), float(start.instance.graph.work.sum()), start.bottleneck)
+            cost = cut.cost if loaded is None else max(case.cost(cut.nodes) for case in cases)
+            most[cut.nodes] = np.minimum(most[cut.nodes], cost)
+    # All nodes together cut nothing, so no minimum cut is above what they cost.
+    most_possible = min(value + cuts.lost(), one_block(start.instance).bottleneck, start.bottleneck)
     closed = finished and value >= most_possible * (1 - PROOF_TOLERANCE)
     return Result(PINNED, start.instance, start, Bound(value, PINNED, closed, {"nodes": [node]}))

@@ -7,6 +7,9 @@ each way. Pinned nodes are tied to the source. Blocks are convex: every node bet
 for an edge a → b behind which a pinned node lies, a ∈ S implies b ∈ S; likewise b ∈ S implies a ∈ S where a pinned node
 lies before a.
 
+Overflow is at least what parameters of single nodes and the largest need of a pinned node exceed the memory by. With
+that in its place f is submodular as well: the parameters add to the drains, and the rest is a constant.
+
 Capacities are whole numbers, scaled by the bottleneck of a known partition and rounded down, so that the cut in
 integers is a lower bound; nothing above that bottleneck is of interest, and a single arc lets no more through.
 """
@@ -14,16 +17,22 @@ integers is a lower bound; nothing above that bottleneck is of interest, and a s
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
 
 from instances import Instance
 from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.fitting import needs_of, room
 from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment, reachability
 
 __all__ = ["UNIT", "BlockCuts", "Cut"]
 
+# Bytes count as this many cutoffs at most, and do not overflow where more of them fit: differences must be exact.
+_MOST = 2.0**12
+# Sums of bytes that are not exact may be off by this part.
+_ROUNDING = 1e-12
 #: The cutoff as a whole number: fine enough for thousands of arcs, coarser than what re-checks certificates.
 UNIT = 2**36
 
@@ -50,16 +59,52 @@ class BlockCuts:
         Whether a path, maybe of no edge, leads from the row to the column, or from the column to the row.
     work, time : integers
         Of the nodes and tensors, in 2^-36 of the cutoff.
+    constant : (n,) integers
+        What any block with a node costs beside, in that unit; of several nodes the most counts. 0 without overflow.
     network : FlowNetwork
     """
 
     def __init__(self, instance: Instance, cutoff: float) -> None:
         graph = self.graph = instance.graph
-        self._cutoff, self._tensor_time = cutoff, instance.tensor_time
+        self._instance, self._cutoff, self._tensor_time = instance, cutoff, instance.tensor_time
         self.reach = reachability(*graph.successors, graph.topological_order)
         self.reach_back = np.ascontiguousarray(self.reach.T)
         self.time, self.work = self.whole(self._tensor_time), self.whole(graph.work)
+        self.constant = np.zeros(graph.n, dtype=np.int64)
         self.network = self._build()
+
+    def loaded(self) -> BlockCuts | None:
+        """The same with overflow as a linear cost, maybe below 0, in its place; None if no block surely overflows."""
+        instance, graph = self._instance, self.graph
+        if not instance.has_overflow:
+            return None
+        with np.errstate(over="ignore"):
+            unit = instance.platform.bandwidth * self._cutoff
+            needs = needs_of(instance) * (1.0 if instance.has_exact_bytes else 1.0 - _ROUNDING)
+            spare = (room(instance) - needs) / unit
+            stream = graph.held_bytes / unit
+            # Only what can overflow, by amounts that are exact, has costs of its own.
+            if not (spare.min() <= _MOST and stream.sum() > spare.min()):
+                return None
+        cuts = copy(self)
+        heavy = np.minimum(graph.work / self._cutoff + stream, _MOST)
+        cuts.work = np.floor(heavy * UNIT).astype(np.int64)
+        # What no flow makes up for is as good as what is further below.
+        least = -(float(cuts.work.sum()) / UNIT + 2.0)
+        cuts.constant = np.floor(np.clip(-spare, least, _MOST) * UNIT).astype(np.int64)
+        drain = self.network.drain.copy()
+        drain[: graph.n] = cuts.work
+        cuts.network = self.network._replace(drain=drain)
+        return cuts
+
+    def cost(self, nodes: BoolArray) -> float:
+        """What the (n,) set costs here."""
+        graph, inside = self.graph, nodes[self.graph.tensors.producer]
+        reads = np.bincount(graph.edge_tensor, nodes[graph.tensors.consumers], len(inside))
+        readers = np.bincount(graph.edge_tensor, minlength=len(inside))
+        cut = np.where(inside, reads < readers, reads > 0)
+        whole = self.work[nodes].sum() + self.time[cut].sum() + self.constant[nodes].max(initial=self.constant.min())
+        return float(self.scaled(whole))
 
     def alone(self) -> FloatArray:
         """(n,) cost of each node as a block of its own: at least L."""
@@ -68,7 +113,7 @@ class BlockCuts:
         read = np.diff(graph.tensors.start) > 0
         np.add.at(cost, graph.tensors.producer[read], self.time[read])
         np.add.at(cost, graph.tensors.consumers, self.time[graph.edge_tensor])
-        return self.scaled(cost)
+        return self.scaled(cost + self.constant)
 
     def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
         """L of the nodes and all between them, or the cutoff if that is smaller; see `cut`."""
@@ -84,8 +129,9 @@ class BlockCuts:
         if without is not None:
             drain[without] = UNLIMITED
         reached = np.zeros(len(drain), dtype=bool)
-        flow = augment(network, residual, drain, sources, before, behind, UNIT, reached)
-        return Cut(float(self.scaled(flow)), reached[: self.graph.n])
+        constant = int(self.constant[sources].max())
+        flow = augment(network, residual, drain, sources, before, behind, UNIT - constant, reached) + constant
+        return Cut(float(self.scaled(min(max(0, flow), UNIT))), reached[: self.graph.n])
 
     def is_convex(self, nodes: BoolArray) -> bool:
         """Whether the (n,) set holds all paths between its nodes."""

@@ -38,27 +38,35 @@ class PairCuts:
 
     Attributes
     ----------
-    cost : (n, n) integers
-        L of each pair where it is known to be above `most`, else 0; `UNIT` stands for the cutoff and all above.
     open : (n, n) booleans
         Pairs of which nothing is known yet; callers clear those that they do not need.
     """
 
     def __init__(self, cuts: BlockCuts, most: int, deadline: Deadline | None = None) -> None:
-        self._cuts, self._most, deadline = cuts, most, deadline or Deadline()
-        n = cuts.graph.n
+        # The constant of a pair is added in the end; until then flows count.
+        self._cuts, self._most, self._limit = cuts, most - int(cuts.constant.max()), UNIT - int(cuts.constant.min())
+        n, deadline = cuts.graph.n, deadline or Deadline()
         # The work of u, v and what lies between them; sums of whole numbers below 2^53 are exact.
         reach, heavy = cuts.reach.astype(np.float64), np.zeros((n, n), dtype=bool)
         for rows in row_blocks(n, deadline):
-            heavy[rows] = (reach[rows] * cuts.work) @ reach >= UNIT
+            heavy[rows] = (reach[rows] * cuts.work) @ reach >= self._limit
         heavy = (heavy | heavy.T) & ~np.eye(n, dtype=bool)
-        self.cost = np.where(heavy, UNIT, 0)
+        self._flow = np.where(heavy, self._limit, 0)
         self.open = ~heavy & ~np.eye(n, dtype=bool)
         segments, rng = Segments.of(cuts.graph, cuts.work, cuts.time), np.random.default_rng(0)
         cleared = n
         while cleared > n // 8 and not deadline.passed:  # beyond that, cuts are faster
             keys = rng.integers(0, 2**40, (2, n))
-            cleared = sum(_clear_segments(segments, keys[i], i == 0, most, self.open) for i in range(2))
+            cleared = sum(_clear_segments(segments, keys[i], i == 0, self._most, self.open) for i in range(2))
+
+    @property
+    def cost(self) -> IntArray:
+        """(n, n) L of each pair where it is known to be above `most`, else 0; `UNIT` is the cutoff and all above."""
+        constant = self._cuts.constant
+        if not constant.any():
+            return self._flow
+        cost = np.minimum(self._flow + np.maximum(constant[:, None], constant), UNIT)
+        return np.where((self._flow > 0) & (cost > 0), cost, 0)
 
     def resolve(self, u: int, deadline: Deadline) -> bool:
         """Leave no pair of node u open, unless time is up; whether it came to the end."""
@@ -66,7 +74,9 @@ class PairCuts:
         while v < cuts.graph.n and self.open[u, v:].any():
             if deadline.passed:
                 return False
-            v = _resolve(cuts.network, cuts.reach, cuts.reach_back, u, v, _CUTS, self._most, UNIT, self.open, self.cost)
+            v = _resolve(
+                cuts.network, cuts.reach, cuts.reach_back, u, v, _CUTS, self._most, self._limit, self.open, self._flow
+            )
         return True
 
 

@@ -7,11 +7,13 @@ saves tensors, so that in a partition with a bottleneck below T
 
 where out(I) is the time of all tensors that leave I; overflow only adds to it. The least of the left sides over all
 ideals around v is a minimum cut, and so is that over the sets without edges out of them, for the last s blocks. Of two
-nodes that cannot share a block, the later one lies at least one block behind.
+nodes that cannot share a block, the later one lies at least one block behind. Windows of the question's own are where
+all this begins.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +24,7 @@ from instances.graph.tensors import IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import augment
 
-__all__ = ["BlockWindows", "windows"]
+__all__ = ["BlockWindows", "allowed_windows", "windows"]
 
 #: More than the rounding of a sum of floats.
 _ROUNDING = 1e-12
@@ -33,6 +35,14 @@ class BlockWindows(NamedTuple):
 
     first: IntArray
     last: IntArray
+
+
+def allowed_windows(instance: Instance, sizes: Sequence[int]) -> BlockWindows | None:
+    """What the constraints leave to each node, in superblocks of these sizes; None if that is everything."""
+    if not instance.constraints:
+        return None
+    home = np.repeat(np.arange(1, len(sizes) + 1), sizes)
+    return BlockWindows(home[instance.rules.first], home[instance.rules.last])
 
 
 def windows(
@@ -70,7 +80,7 @@ def windows(
     if apart is not None:
         before[tuple(apart.T)] = before[tuple(apart.T[::-1])] = True
     before &= cuts.reach  # u before v, and not in one block
-    first, last = np.ones(n, dtype=np.int64), np.full(n, k)
+    first, last = allowed_windows(instance, (1,) * k) or (np.ones(n, dtype=np.int64), np.full(n, k))
     order = instance.graph.topological_order
     for v in order:
         ahead = max(float(work @ cuts.reach_back[v]), _least(cuts, v, deadline, ideal=True))

@@ -123,7 +123,12 @@ def _row_seconds() -> float:
 
 
 def block_ranks(partition: Partition) -> IntArray:
-    """(n,) block of each node counted from 1, with the empty blocks at the end, so that none is above n."""
+    """(n,) block of each node counted from 1, with the empty blocks at the end, so that none is above n.
+
+    Where constraints tell blocks apart, they stay where they are.
+    """
+    if partition.instance.constraints:
+        return partition.block + 1
     return np.unique(partition.block, return_inverse=True)[1] + 1
 
 

@@ -20,7 +20,14 @@ With finite memory M and :math:`z_{gb} \ge x_{vb}` for each node v that uses the
 .. math::
 
     \mathrm{overflow}_b \ge \tfrac1B \Big( \sum_v \mathrm{params}(v)\, x_{vb}
-        + \sum_g \mathrm{bytes}(g)\, z_{gb} + \mathrm{buffer} - M \Big), \quad \mathrm{overflow}_b \ge 0.   (2)
+        + \sum_g \mathrm{bytes}(g)\, z_{gb} + \mathrm{peak}_b - M \Big), \quad \mathrm{overflow}_b \ge 0.   (2)
+
+The peak is the fixed buffer, or else :math:`\mathrm{peak}_b \ge \mathrm{need}(v)\, x_{vb}`, what v reads and writes.
+Where the memory is a hard limit, overflow is 0.
+
+Side constraints on blocks are rows as well: y is fixed outside windows, and of least numbers there are
+:math:`\sum_v \mathrm{counted}(v)\, x_{vb} \ge \mathrm{least}`. Only the exact model and that of superblocks have them;
+all others are relaxations of it.
 
 Stronger rows. With (8) no reader of a tensor lies before its producer, so if a block holds one of u and v, the tensor
 enters or leaves:
@@ -51,7 +58,10 @@ from mtpp_models.cuts.windows import BlockWindows
 from mtpp_models.formulations.clique_rows import CliqueRow
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 
-__all__ = ["add_assignment", "add_conflicts", "add_dag", "add_overflow", "add_tensor_cuts"]
+__all__ = ["add_assignment", "add_conflicts", "add_dag", "add_least", "add_overflow", "add_tensor_cuts"]
+
+# What fits exactly must not be cut off by rounding, as a part of the memory.
+_FITS = 1e-7
 
 
 def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int, windows: BlockWindows | None = None) -> None:
@@ -145,19 +155,36 @@ def add_conflicts(
         return sum(m.x[v, cliques[i].block] for v in cliques[i].nodes) <= cliques[i].limit
 
 
+def add_least(m: pyo.ConcreteModel, data: ScaledInstance, sizes: Sequence[int]) -> None:
+    """Each block holds its least numbers of nodes, and a superblock as many for each of its blocks."""
+    rules = data.instance.rules
+    rows = [i for i, least in enumerate(rules.least) if least > 0]
+    m.L = pyo.Set(initialize=rows, doc="least numbers")
+
+    @m.Constraint(m.L, m.B, doc="a block holds enough of some nodes")
+    def enough(m: pyo.ConcreteModel, i: int, b: int) -> NumericExpression:
+        count, least = rules.counted[i].tolist(), int(rules.least[i]) * sizes[b - 1]
+        nodes = [v for v in m.V if count[v] and _can_hold(m, v, b)]
+        if all(m.y[v, b].fixed and m.y[v, b - 1].fixed for v in nodes):  # no row without variables
+            return pyo.Constraint.Skip if sum(count[v] for v in nodes) >= least else m.bottleneck <= -1.0
+        return sum(count[v] * m.x[v, b] for v in nodes) >= least
+
+
 def add_overflow(
     m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set, sizes: Sequence[int] | None = None
 ) -> pyo.Var | dict[int, float]:
     """(2): the time to stream what does not fit; nothing is added where the memory is infinite.
 
-    A superblock of several blocks has the memory of all of them, less their buffers as far as they fit.
+    A superblock of several blocks has the memory of all of them, less their buffers as far as they fit. One of its
+    blocks holds the node with the largest need.
 
     Returns
     -------
     pyomo.environ.Var or dict
-        That time for each of the blocks; 0 where the memory is infinite.
+        That time for each of the blocks; 0 where the memory is infinite or a hard limit.
     """
-    if not data.has_overflow:
+    fit = data.instance.platform.fit
+    if not (data.has_overflow or fit):
         return dict.fromkeys(blocks, 0.0)
     m.G = pyo.Set(initialize=range(len(data.shared_time)), doc="shared parameters g")
     m.uses = pyo.Set(initialize=data.uses, dimen=2, doc="(g, v): node v uses g")
@@ -170,16 +197,27 @@ def add_overflow(
     }
     m.spare_time = pyo.Param(blocks, initialize=spare, doc="(M - buffer) / B")
     m.overflow = pyo.Var(blocks, domain=pyo.NonNegativeReals, doc="(2) overflow of block b")
+    m.V_needing = pyo.Set(initialize=[v for v, need in enumerate(data.need_time) if need > 0], doc="nodes with a need")
+    m.peak = pyo.Var(blocks, domain=pyo.NonNegativeReals, doc="least peak of block b, over B")
 
     @m.Constraint(m.uses, blocks, doc="a block holds what its nodes use")
     def holds(m: pyo.ConcreteModel, g: int, v: int, b: int) -> NumericExpression:
         return m.z[g, b] >= m.x[v, b]
 
+    @m.Constraint(m.V_needing, blocks, doc="the peak is at least what a node reads and writes")
+    def needs(m: pyo.ConcreteModel, v: int, b: int) -> NumericExpression:
+        return m.peak[b] >= data.need_time[v] * m.x[v, b]
+
     @m.Constraint(blocks, doc="(2) linear overflow")
     def streams(m: pyo.ConcreteModel, b: int) -> NumericExpression:
         held = sum(m.held_time[v] * m.x[v, b] for v in m.V) + sum(m.shared_time[g] * m.z[g, b] for g in m.G)
-        return m.overflow[b] >= held - m.spare_time[b]
+        peak = m.peak[b] if len(m.V_needing) else 0.0
+        return m.overflow[b] >= held + peak - m.spare_time[b]
 
+    if fit:
+        for b in blocks:
+            m.overflow[b].setub(_FITS)
+        return dict.fromkeys(blocks, 0.0)
     return m.overflow
 
 

@@ -6,7 +6,7 @@ r"""The exact model of max-throughput partitioning (MTPP, Section 4.1, Figure 3)
     & \mathrm{bottleneck} \ge \mathrm{block}_b                & \forall b       (6)
 
 subject to (7) to (12) of `mtpp_models.formulations.constraints`. Theorem 4.1: O(nk) variables, O(mk) constraints,
-O((n + m)k) nonzeros. More blocks than nodes never help, so k is at most n here.
+O((n + m)k) nonzeros. More blocks than nodes never help, so k is at most n here unless constraints tell blocks apart.
 
 The same page, with blocks of other sizes than 1, is the model of `mtpp_models.formulations.superblocks`.
 """
@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
 
-from mtpp_models.cuts.windows import BlockWindows
-from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
+from mtpp_models.cuts.windows import BlockWindows, allowed_windows
+from mtpp_models.formulations.constraints import add_assignment, add_dag, add_least, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 
 __all__ = ["exact"]
@@ -40,13 +40,13 @@ def exact(
     sizes : sequence of int, optional
         Number of blocks in each superblock; by default each block stands alone.
     windows : BlockWindows, optional
-        Where nodes may lie.
+        Where nodes may lie; by default wherever the constraints of the instance allow it.
     stronger : bool
         Whether (9') and (10') stand for (9) and (10).
     """
     sizes = sizes or (1,) * data.k
     m = pyo.ConcreteModel("exact")
-    add_assignment(m, data, len(sizes), windows)  # (11), (12)
+    add_assignment(m, data, len(sizes), windows or allowed_windows(data.instance, sizes))  # (11), (12)
     add_dag(m, data)  # (8)
     cut = add_tensor_cuts(m, data, m.B, stronger=stronger)  # (9), (10)
     overflow = add_overflow(m, data, m.B, sizes)  # (2)
@@ -62,5 +62,7 @@ def exact(
     def slowest(m: pyo.ConcreteModel, b: int) -> NumericExpression:
         return m.size[b] * m.bottleneck >= m.block[b]
 
+    if data.instance.constraints:
+        add_least(m, data, sizes)
     m.objective = pyo.Objective(expr=m.bottleneck, doc="(5)")
     return m

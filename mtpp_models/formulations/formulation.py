@@ -15,7 +15,7 @@ from instances.results import PROOF_TOLERANCE
 from mtpp_models.formulations.case import Case, CaseResult
 from mtpp_models.formulations.contradictions import contradiction
 from mtpp_models.formulations.scaled_instance import ScaledInstance
-from mtpp_models.simple import one_block, simple
+from mtpp_models.simple import as_answer, one_block, simple
 from mtpp_models.solvers.interface import Controls, SolverFaultError
 from mtpp_models.solvers.registry import Solver, find_solver
 
@@ -111,8 +111,8 @@ class Formulation:
         """
         watch, solver = Stopwatch(), find_solver(controls.options.solver)
         name = f"{self.name}-lp" if controls.relaxation else self.name
-        whole = one_block(instance)
-        if whole.bottleneck == 0 and self.is_bound:
+        whole = as_answer(instance, one_block(instance))
+        if whole is not None and whole.bottleneck == 0 and self.is_bound:
             return Result(name, instance, whole, Bound(0.0, name))
         prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
         prepared_in = watch.passed
@@ -120,12 +120,17 @@ class Formulation:
         known = [start] if start is not None and self.is_bound else []
         if self.exact:
             blocks = [result.superblock for result in results if result.superblock is not None]
-            known += [_partition(instance, block[prepared.group], solver) for block in blocks]
+            solutions = [_partition(instance, block[prepared.group], solver) for block in blocks]
+            known += [solution for solution in solutions if solution is not None]
         bound = None
         if self.is_bound:
             proved, closed = _combined(prepared, results, simple(instance), solver.margin)
-            least = min((*known, whole), key=lambda partition: partition.bottleneck)
-            if proved > least.bottleneck * (1 + _ROUNDING):
+            answers = [*known, *([] if whole is None else [whole])]
+            least = min(answers, key=lambda partition: partition.bottleneck, default=None)
+            if least is None and proved == np.inf:
+                reason = f"no partition obeys and fits, says {solver.name} of {self.name}"
+                return Result(name, instance, solver=f"{solver.name} {solver.version()}", impossible=reason)
+            if least is not None and proved > least.bottleneck * (1 + _ROUNDING):
                 blameless = prepared.cutoff < np.inf  # what a strengthened model loses costs no less than the cutoff
                 cases = () if blameless else prepared.cases
                 raise contradiction(self.name, cases, prepared.data, solver.name, proved, least)
@@ -171,9 +176,9 @@ def _combined(
     return proved, finished and reached and not prepared.data.leaves_out_overflow
 
 
-def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition:
-    """The partition of a solution; its cost is computed anew."""
+def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition | None:
+    """The partition of a solution, its cost computed anew; None if, by rounding or by its peak, it does not fit."""
     try:
-        return Partition(instance, block)
+        return as_answer(instance, Partition(instance, block))
     except InputError as error:
         raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None

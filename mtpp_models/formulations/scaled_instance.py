@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from instances import Instance, Partition
+from instances.partitioning.fitting import needs_of, room
 from mtpp_models.simple import one_block, simple
 
 __all__ = ["ScaledInstance"]
@@ -35,9 +36,9 @@ class ScaledInstance:
     def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:
         """Scale by what `start` costs in the models, else by a time that is near the optimum."""
         if start is not None:
-            costs = Partition(instance.without_peaks(), start.block, start.order)
+            costs = Partition(instance.relaxed(), start.block, start.order)
             return cls(instance, costs.bottleneck or 1.0)
-        return cls(instance, max(simple(instance), one_block(instance.without_peaks()).bottleneck / instance.k) or 1.0)
+        return cls(instance, max(simple(instance), one_block(instance).bottleneck / instance.k) or 1.0)
 
     @property
     def n(self) -> int:
@@ -46,8 +47,13 @@ class ScaledInstance:
 
     @property
     def k(self) -> int:
-        """Number of blocks; more than nodes never help."""
-        return min(self.instance.k, self.n)
+        """Number of blocks; more than nodes never help, unless constraints tell blocks apart."""
+        return self.instance.k if self.instance.constraints else min(self.instance.k, self.n)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether all nodes in one block are an answer."""
+        return not (self.instance.constraints or self.instance.platform.fit)
 
     @cached_property
     def work(self) -> list[float]:
@@ -65,9 +71,11 @@ class ScaledInstance:
         """output_bytes / B of each tensor.
 
         What no solution within reach pays is capped, so that the coefficients stay within what solvers accept:
-        all nodes in one block cut nothing, and lower costs keep a bound valid.
+        all nodes in one block cut nothing, and lower costs keep a bound valid. Where one block is no answer, more is
+        within reach.
         """
-        reach = min(one_block(self.instance.without_peaks()).bottleneck, self.k * self.unit)
+        reach = min(one_block(self.instance).bottleneck, self.k * self.unit)
+        reach *= 1.0 if self.is_free else _OUT_OF_REACH
         times = np.minimum(self.instance.tensor_time, _OUT_OF_REACH * reach if reach > 0 else math.inf)
         return {t: float(times[t]) / self.unit for t in self.tensors}
 
@@ -89,14 +97,26 @@ class ScaledInstance:
         Beside bytes held for a million units, the tolerances of a solver are no longer small, and its bounds not safe;
         a model without overflow is the weaker, safe one.
         """
-        total = self._byte_time(self.instance.graph.held_total)
-        return self.instance.has_overflow and self.spare_time < total < _OUT_OF_REACH**2
+        return self._can_overflow and self._total_time < _OUT_OF_REACH**2
 
     @property
     def leaves_out_overflow(self) -> bool:
         """Whether a block can overflow, but by times that solvers cannot tell from the work."""
-        total = self._byte_time(self.instance.graph.held_total)
-        return self.instance.has_overflow and self.spare_time < total and not self.has_overflow
+        return self._can_overflow and not self.has_overflow
+
+    @property
+    def _can_overflow(self) -> bool:
+        may = self.instance.has_overflow and not self.instance.platform.fit
+        return may and self.spare_time < self._total_time
+
+    @property
+    def _total_time(self) -> float:
+        return self._byte_time(self.instance.graph.held_total) + max(self.need_time)
+
+    @cached_property
+    def need_time(self) -> list[float]:
+        """Least peak / B of a block with each node; 0 where a buffer stands for it."""
+        return [self._byte_time(size) for size in needs_of(self.instance).tolist()]
 
     @cached_property
     def held_time(self) -> list[float]:
@@ -115,9 +135,10 @@ class ScaledInstance:
 
     @cached_property
     def spare_time(self) -> float:
-        """(M - buffer) / B; without a fixed buffer the peak counts as 0, which keeps bounds valid."""
-        platform = self.instance.platform
-        return self._byte_time(platform.memory - (platform.activation_buffer or 0.0))
+        """(M - buffer) / B."""
+        return self._byte_time(room(self.instance))
 
     def _byte_time(self, size: float) -> float:
-        return size / self.instance.platform.bandwidth / self.unit
+        """In multiples of the unit; where the memory is a hard limit, of the memory."""
+        platform = self.instance.platform
+        return size / (platform.memory or 1.0) if platform.fit else size / platform.bandwidth / self.unit

@@ -5,8 +5,8 @@ be added; the bound of the instance is then :math:`\min(T, \mathrm{bound\ of\ th
 infeasible. Partitions of bottleneck T itself may be lost, so nothing may be concluded from the model alone.
 
 To leave room for rounding, T is here the known bottleneck less the tolerance of the solver. Facts about sets S of
-consecutive blocks hold for superblocks as well: one of s blocks costs less than s T. In the models peaks of activations
-count as 0 unless a buffer is fixed, and what a partition costs there is no more than what it costs.
+consecutive blocks hold for superblocks as well: one of s blocks costs less than s T. Unless a buffer is fixed, peaks of
+activations count in the models as the largest need of a node, and no partition costs more there than it does.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from typing import NamedTuple
 import numpy as np
 import pyomo.environ as pyo
 
-from instances import Instance, Partition
+from instances import InputError, Instance, Partition
 from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
-from instances.partitioning.reductions import Contraction
+from instances.partitioning.reductions import Contraction, merge
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.joins import join
 from mtpp_models.cuts.max_flow import BoolArray, reachability
-from mtpp_models.cuts.windows import BlockWindows, windows
+from mtpp_models.cuts.windows import BlockWindows, allowed_windows, windows
 from mtpp_models.formulations.case import Case, block_ranks
 from mtpp_models.formulations.clique_rows import CliqueRow, cliques, successions
 from mtpp_models.formulations.constraints import add_conflicts
 from mtpp_models.formulations.exact import exact
 from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.simple import simple
 
 __all__ = ["Facts", "build", "collect_facts", "contract", "restrict"]
 
@@ -52,10 +53,19 @@ class Facts(NamedTuple):
         )
 
 
-def contract(instance: Instance, cutoff: float, parts: Strengthening, deadline: Deadline) -> Contraction:
-    """First step: merge the ends of edges that no partition below the cutoff cuts, as far as time allows."""
+def contract(instance: Instance, cutoff: float, parts: Strengthening, deadline: Deadline) -> Contraction | None:
+    """First step: merge the ends of edges that no partition below the cutoff cuts, as far as time allows.
+
+    It is None if constraints forbid what is to be merged: then there is no such partition.
+    """
     everyone = np.arange(instance.graph.n)
-    return join(instance, cutoff, deadline) if parts.joins else Contraction(instance, instance, everyone, everyone)
+    if not parts.joins:
+        return Contraction(instance, instance, everyone, everyone)
+    joined = join(instance.without_constraints(), cutoff, deadline)
+    try:
+        return merge(instance, joined.group) if instance.constraints else joined
+    except InputError:
+        return None
 
 
 def collect_facts(
@@ -75,7 +85,7 @@ def collect_facts(
         When to stop looking for them, roughly.
     """
     apart = _conflicts(instance, {1, *sizes}, cutoff, deadline) if parts.conflicts else {}
-    blocks = windows(instance, cutoff, apart.get(1), deadline) if parts.windows else _everywhere(instance)
+    blocks = windows(instance, cutoff, apart.get(1), deadline) if parts.windows else _anywhere(instance)
     if (blocks.first > blocks.last).any():
         return None
     home = np.repeat(np.arange(1, len(sizes) + 1), sizes)
@@ -95,6 +105,8 @@ def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Stren
     add_conflicts(m, facts.successions, facts.cliques)
     if parts.cutoff:
         m.bottleneck.setub(1.0)
+        # Between 0 and 1 alone, presolve of HiGHS (1.11 to 1.15) cuts off optima of some models.
+        m.bottleneck.setlb(min(1.0, simple(data.instance) / data.unit * (1 - 1e-9)))
     return m
 
 
@@ -116,8 +128,9 @@ def _conflicts(instance: Instance, multiples: set[int], cutoff: float, deadline:
     return {s: conflicts(instance, s * cutoff, deadline.share(1 / (len(ordered) - i))) for i, s in enumerate(ordered)}
 
 
-def _everywhere(instance: Instance) -> BlockWindows:
-    return BlockWindows(np.ones(instance.graph.n, dtype=np.int64), np.full(instance.graph.n, instance.k))
+def _anywhere(instance: Instance) -> BlockWindows:
+    n, k = instance.graph.n, instance.k
+    return allowed_windows(instance, (1,) * k) or BlockWindows(np.ones(n, dtype=np.int64), np.full(n, k))
 
 
 def _pairs(

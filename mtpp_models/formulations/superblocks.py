@@ -9,7 +9,8 @@ Tensors inside a superblock vanish and shared ones merge, so it costs no more th
     & s_b \cdot \mathrm{bottleneck} \ge \mathrm{block}_b          & \forall b \le j             (6')
 
 subject to (7) to (12) with j blocks is a lower bound on OPT for k blocks. Sizes (k) give the work per block, sizes
-(1, …, 1) the exact model. The fast memory of a superblock is that of its blocks, :math:`s_b (M - \mathrm{buffer})`.
+(1, …, 1) the exact model. The fast memory of a superblock is that of its blocks, :math:`s_b (M - \mathrm{buffer})`, and
+a window of blocks becomes one of the superblocks that hold them.
 
 Equal sizes k / j give :math:`k \cdot \mathrm{OPT}_k \ge j \cdot \mathrm{OPT}_j` where the memory is infinite.
 """
@@ -61,13 +62,16 @@ class SuperblockFormulation(Formulation):
             return super().prepare(instance, start, margin, deadline)
         if start is None:
             raise InputError(f"The model {self.name} needs a partition to start from; give one.")
-        relaxed, parts = instance.without_peaks(), self.parts
-        start = Partition(relaxed, start.block, start.order)
+        modelled, parts = instance.modelled(), self.parts
+        start = Partition(modelled, start.block, start.order)
         cutoff, unit = start.bottleneck * (1 - margin), start.bottleneck or 1.0
         if simple(instance) >= cutoff:
-            return PreparedModel(ScaledInstance(relaxed, unit), (), None, np.arange(instance.graph.n), cutoff)
-        contraction = contract(relaxed, cutoff, parts, deadline.share(_FOR_JOINS))
-        data = ScaledInstance(contraction.instance.with_k(min(instance.k, contraction.instance.graph.n)), unit)
+            return PreparedModel(ScaledInstance(modelled, unit), (), None, np.arange(instance.graph.n), cutoff)
+        contraction = contract(modelled, cutoff, parts, deadline.share(_FOR_JOINS))
+        if contraction is None:
+            return PreparedModel(ScaledInstance(modelled, unit), (), None, np.arange(instance.graph.n), cutoff)
+        data = ScaledInstance(contraction.instance, unit)
+        data = ScaledInstance(contraction.instance.with_k(data.k), unit)
         sizes = self.sizes(data.k)
         facts = collect_facts(data.instance, sizes, cutoff, parts, deadline)
         if facts is None:

@@ -25,7 +25,7 @@ from mtpp_models.formulations.case import Case, block_ranks
 from mtpp_models.formulations.constraints import add_assignment, add_dag, add_overflow, add_tensor_cuts
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.scaled_instance import ScaledInstance
-from mtpp_models.simple import simple
+from mtpp_models.simple import work_bound
 
 __all__ = ["BOTTLENECK", "BOTTLENECK_NO_CUT_IO", "BOTTLENECK_NO_DAG", "around", "bottleneck"]
 
@@ -56,7 +56,7 @@ def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> p
     work = sum(m.work[v] * m.x[v, 2] for v in m.V)
     m.block = pyo.Expression(expr=work + cut + overflow, doc="(7) cost of superblock 2")
     m.objective = pyo.Objective(expr=m.block)
-    share = simple(data.instance) / data.unit
+    share = work_bound(data.instance) / data.unit
     if share > 0:
         weight = [work / share for work in data.work]
         # Solvers drop coefficients that are next to nothing, so those count as if they always lay in the block.

@@ -11,6 +11,7 @@ from certificates import Document
 from experiments.certificates.plan_certificate import certify_plan
 from experiments.certificates.writing import placement_certificate, plan_certificate
 from instances import Bound, ComputationGraph, Result, SharedParameter
+from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
@@ -30,8 +31,8 @@ def plan_file(planner: str = "spp", **options: Any) -> Document:
     return json.loads(json.dumps(plan_certificate([certify_plan(instance, np.random.default_rng(0), planner)])))
 
 
-def placement_file(**options: Any) -> Document:
-    """Of six nodes on three devices, two of which have to wait for one bus."""
+def placement_file(ordered: bool = False, **options: Any) -> Document:
+    """Of six nodes on three devices, two of which have to wait for one bus; with an order the other one goes first."""
     graph = ComputationGraph.from_edges(
         [(0, 1), (1, 2, 0), (1, 3, 1), (2, 4), (3, 4), (4, 5)],
         [4.2, 2.6, 1.7, 1.8, 4.8, 4.8],
@@ -42,6 +43,10 @@ def placement_file(**options: Any) -> Document:
     )
     instance = PlacementInstance(graph, 3, 2.0, **options)
     placement = Placement(instance, [0, 0, 1, 2, 1, 0])
+    if ordered:
+        read_off = OrderedPlacement.of(placement)
+        buses = [list(reversed(read_off.bus_order[0])), *read_off.bus_order[1:]]
+        placement = OrderedPlacement(instance, placement.device, read_off.device_order, buses)
     return json.loads(json.dumps(placement_certificate([placed(placement)])))
 
 

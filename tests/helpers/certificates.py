@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 from brute_force import best_partition
+from exact import needed_optimum
 
 from experiments.certificates.rerun import rerun
 from experiments.certificates.writing import bound_document, certificate_document
 from experiments.verification.clock import Clock
-from experiments.verification.cuts import Network
+from experiments.verification.cuts import block_bound
 from experiments.verification.exact_instance import ExactInstance
 from experiments.verification.verdict import Verdict
 from experiments.verification.verify import verify
 from instances import Bound, ComputationGraph, Instance, Platform, Result, SharedParameter
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json, write_json
+from instances.partitioning.constraints import Constraints
 
 Document = dict[str, Any]
 
@@ -39,7 +42,7 @@ def least_cost(instance: Instance, nodes: Iterable[int], ceiling: float) -> floa
     """The second opinion on a minimum cut around nodes."""
     if not ceiling > 0:
         return 0.0
-    return float(Network(ExactInstance.of(instance), Fraction(ceiling), Clock(60.0)).least_cost(nodes))
+    return float(block_bound(ExactInstance.of(instance), Fraction(ceiling), [nodes], Clock(60.0)).least)
 
 
 def work_bound(instance: Instance) -> float:
@@ -58,7 +61,9 @@ def answers(instance: Instance) -> list[Result]:
     clique = max(groups, key=lambda group: min((pairs[pair] for pair in combinations(group, 2)), default=0.0))
     least = min((pairs[pair] for pair in combinations(clique, 2)), default=0.0)
     relaxed = Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))
-    optimum = best_partition(relaxed).bottleneck
+    rules = instance.constraints
+    groups = replace(instance, constraints=Constraints(together=rules.together, uncut=rules.uncut))
+    optimum = float(needed_optimum(groups) or 0)
     finer = best_partition(relaxed.with_k(instance.k + 1)).bottleneck
     bounds = [
         Bound(work_bound(instance), "simple"),
@@ -68,7 +73,7 @@ def answers(instance: Instance) -> list[Result]:
     if n > instance.k:
         bounds.append(Bound(least, "pigeonhole", witness={"nodes": list(clique)}))
     found = [Result(bound.method, instance, best, bound, {"solve": 0.5}) for bound in bounds]
-    if not instance.has_overflow:
+    if not (instance.limits_memory or rules.windows or rules.at_least):
         source = Result("ideals", relaxed.with_k(instance.k + 1), bound=Bound(finer, "ideals"))
         witness = {"from_k": instance.k + 1, "value": finer, "proof": bound_document(source)}
         found.append(Result("carried", instance, best, Bound(finer, "carried", witness=witness)))
@@ -81,9 +86,20 @@ def document(**platform: Any) -> Document:
     return certificate_document(answers(Instance(GRAPH, Platform(**{"k": 3, "bandwidth": 2.0, **platform}))))
 
 
+def ruled(constraints: Constraints, **platform: Any) -> Document:
+    """A true certificate of a question with side constraints."""
+    place = Platform(**{"k": 3, "bandwidth": 2.0, **platform})
+    return certificate_document(answers(Instance(GRAPH, place, constraints=constraints)))
+
+
 PLAIN = document()
 FULL = document(memory=9.0)  # with true peaks, so that the order counts
 BUFFERED = document(memory=8.0, activation_buffer=2.0)
+RULED = ruled(
+    Constraints(together=((1, 2),), windows=((1, 0, 1), (5, 2, 2)), uncut=(3,), at_least=((1, tuple(range(6))),)),
+    memory=28.0,
+    fit=True,
+)
 
 
 def check(document: Document, folder: Path, *, again: bool = False, **options: Any) -> Verdict:
@@ -98,8 +114,11 @@ def settle(document: Document) -> None:
     instance, partition = document["instance"], document["partition"]
     graph = graph_from_document(Value(instance["graph"], "c.json"))
     instance["graph_hash"] = partition["graph_hash"] = graph.content_hash
-    for name in ("k", "bandwidth", "memory", "activation_buffer"):
-        partition[name] = instance[name]
+    for name in ("k", "bandwidth", "memory", "activation_buffer", "fit", "constraints"):
+        if name in instance:
+            partition[name] = instance[name]
+        else:
+            partition.pop(name, None)
     partition["stages"] = [[] for _ in range(instance["k"])]
     for v in partition["order"][: len(partition["block"])]:
         partition["stages"][partition["block"][v] % instance["k"]].append(graph.names[v])

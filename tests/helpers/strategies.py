@@ -1,14 +1,19 @@
-"""Hypothesis strategies for tiny computation graphs, instances and partitions."""
+"""Hypothesis strategies for tiny computation graphs, instances, partitions and placements."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from extremes import random_case
 from hypothesis import strategies as st
 from subset_oracle import Case
 
-from instances import ComputationGraph, Instance, Partition, Platform, SharedParameter
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
+from instances.partitioning.constraints import Constraints
+from instances.placement.devices import UnequalDevices
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
 
 _MODERATE = (
     st.just(0.0),
@@ -132,3 +137,65 @@ def compositions(draw: st.DrawFn, k: int) -> list[int]:
     """Ordered positive sizes with the sum k."""
     ends = [b for b in range(1, k) if draw(st.booleans())]
     return [end - start for start, end in zip([0, *ends], [*ends, k], strict=True)]
+
+
+@st.composite
+def placements(draw: st.DrawFn, max_nodes: int = 7, unequal: bool = True) -> Placement:
+    """A placement of a small graph, with gaps, broadcasts, ties, zeros and, with `unequal`, unequal devices."""
+    graph = draw(graphs(max_nodes, huge_ratio=False).filter(lambda graph: graph.work.sum() > 0))
+    k, rates, memories = draw(st.integers(1, 4)), [1.0, 0.5, 3.0, math.inf], [math.inf, 1.0, 9.0]
+    devices = None
+    if unequal and draw(st.booleans()):
+        columns = ([0.5, 1.0, 3.0], memories, *[rates] * k)
+        speeds, memory, *rows = (draw(st.tuples(*[st.sampled_from(column)] * k)) for column in columns)
+        devices = UnequalDevices(speeds, memory, rows)
+    instance = PlacementInstance(
+        graph,
+        k,
+        draw(st.sampled_from(rates)),
+        draw(st.sampled_from(memories)),
+        draw(st.sampled_from([0.0, 0.5])),
+        draw(st.sampled_from([0.0, 0.5])),
+        draw(st.booleans()),
+        devices,
+    )
+    return Placement(instance, draw(st.lists(st.integers(0, k - 1), min_size=graph.n, max_size=graph.n)))
+
+
+@st.composite
+def constraints(draw: st.DrawFn, graph: ComputationGraph, k: int) -> Constraints:
+    """Up to two constraints of each kind, which may contradict one another."""
+    nodes = st.integers(0, graph.n - 1)
+    blocks = st.integers(0, k - 1)
+    spans = draw(st.lists(st.tuples(nodes, blocks, blocks), max_size=2))
+    return Constraints(
+        together=tuple(map(tuple, draw(st.lists(st.lists(nodes, max_size=3), max_size=2)))),
+        windows=tuple((v, min(a, b), max(a, b)) for v, a, b in spans),
+        uncut=tuple(draw(st.lists(nodes, max_size=1))),
+        at_least=tuple(
+            (draw(st.integers(0, 2)), tuple(draw(st.lists(nodes, max_size=5))))
+            for _ in range(draw(st.sampled_from([0, 0, 1, 2])))
+        ),
+    )
+
+
+@st.composite
+def constrained(draw: st.DrawFn, max_nodes: int = 5, max_k: int = 3) -> tuple[ComputationGraph, int, Constraints]:
+    """A random graph, a number of blocks, and constraints."""
+    graph = draw(graphs(max_nodes))
+    k = draw(st.integers(1, max_k))
+    return graph, k, draw(constraints(graph, k))
+
+
+@st.composite
+def questions(draw: st.DrawFn, max_nodes: int = 5, max_k: int = 3, peaks: bool = True) -> Instance:
+    """A random instance with constraints that do not contradict one another; the memory may be a hard limit."""
+    plain = draw(instances(max_nodes, max_k, huge_ratio=False))
+    platform = plain.platform
+    if not peaks and platform.activation_buffer is None:
+        platform = replace(platform, activation_buffer=0.0)
+    platform = replace(platform, fit=math.isfinite(platform.memory) and draw(st.booleans()))
+    try:
+        return Instance(plain.graph, platform, constraints=draw(constraints(plain.graph, plain.k)))
+    except InputError:
+        return Instance(plain.graph, platform)

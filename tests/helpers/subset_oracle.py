@@ -95,7 +95,8 @@ def numbers(case: Case, *, exact: bool) -> _Numbers:
 
 
 def optimum(times: _Numbers) -> Any:
-    """Least bottleneck of all partitions into at most k blocks, where peaks of activations count as the buffer or 0.
+    """Least bottleneck of all partitions into at most k blocks, where the peak counts as the buffer or the largest need
+    of a node: all that it reads and writes.
 
     All chains of ideals are tried: an ideal holds all that comes before its nodes, a block is the difference of two.
     """
@@ -105,7 +106,7 @@ def optimum(times: _Numbers) -> Any:
         for v in readers:
             before[v] |= 1 << u
     ideals = [s for s in range(1 << case.n) if all(before[v] & ~s == 0 for v in range(case.n) if s >> v & 1)]
-    peak = times.kind(case.buffer or 0.0)
+    needs = [sum((times.kind(s) for u, s, rs in case.tensors if v == u or v in rs), times.zero) for v in range(case.n)]
     known: dict[int, Any] = {}
     best = {0: times.zero}
     for _ in range(min(case.k, case.n)):
@@ -116,7 +117,8 @@ def optimum(times: _Numbers) -> Any:
                     continue
                 block = large & ~small
                 if block not in known:
-                    known[block] = times.cost(block, peak)
+                    peak = max(needs[v] for v in range(case.n) if block >> v & 1)
+                    known[block] = times.cost(block, peak if case.buffer is None else times.kind(case.buffer))
                 cost = max(value, known[block])
                 if large not in reached or cost < reached[large]:
                     reached[large] = cost

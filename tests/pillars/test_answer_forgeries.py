@@ -16,6 +16,7 @@ from certificates import Document
 from forging import forgeries, places, write
 from hypothesis import HealthCheck, given, settings
 from planning_oracles import random_instance
+from strategies import placements
 
 from experiments.certificates.plan_certificate import certify_plan
 from experiments.certificates.rerun import rerun
@@ -26,6 +27,8 @@ from experiments.verification.verify import verify
 from heuristics.planning import PLANNERS
 from instances import ComputationGraph, InputError
 from instances.json_files import Value
+from instances.placement.devices import UnequalDevices
+from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.placement.stated import StatedPlacement
@@ -33,10 +36,14 @@ from instances.planning import Plan
 from instances.planning.stated import StatedPlan
 
 PLANS = (plan_file(), plan_file("gpipe", full_duplex=True), plan_file("pipedream", memory=200.0))
+UNEQUAL = UnequalDevices([1.0, 0.7, 3.0], [30.0, 40.0, 20.0], [[1.0, 0.3, 2.0], [1.7, 1.0, 2.0], [1.1, 1.3, 1.0]])
 PLACEMENTS = (
     placement_file(),
     placement_file(memory=20.0, node_gap=0.25, transfer_gap=0.125),
     placement_file(broadcast=True),
+    placement_file(ordered=True, memory=20.0, node_gap=0.25, transfer_gap=0.125),
+    placement_file(ordered=True, unequal=UNEQUAL),
+    placement_file(unequal=UNEQUAL, broadcast=True),
 )
 
 #: What no check can know: what a method took, whether it ran to its end, and which version of what it was.
@@ -91,9 +98,21 @@ def test_placements_with_ties_are_true() -> None:
         graph = ComputationGraph.from_edges(edges, [0.1, *(0.1 * rng.integers(0, 3, n - 1))], sizes, rng.random(n))
         gaps = {"node_gap": 0.1 * (seed % 2), "transfer_gap": 0.3 * (seed % 3), "broadcast": seed % 5 == 0}
         instance = PlacementInstance(graph, k, float(rng.choice([0.3, 7.7, np.inf])), 3.0, **gaps)
-        verdict = check(placement_certificate([placed(Placement(instance, rng.integers(0, k, n)))]))
+        placement = Placement(instance, rng.integers(0, k, n))
+        for answer in (placement, OrderedPlacement.of(placement)):
+            verdict = check(placement_certificate([placed(answer)]))
+            assert verdict.faults == ()
+            assert not verdict.rests_on_trust
+
+
+@settings(max_examples=60)
+@given(placements())
+def test_placements_of_unequal_devices_are_true(placement: Placement) -> None:
+    """Also where nodes keep a state, which counts as their parameters do."""
+    for answer in (placement, OrderedPlacement.of(placement)):
+        verdict = check(placement_certificate([placed(answer)]))
         assert verdict.faults == ()
-        assert not verdict.rests_on_trust
+        assert float(verdict.cost) == pytest.approx(placement.step_time, rel=1e-12)
 
 
 @pytest.mark.parametrize("original", [*PLANS, *PLACEMENTS])
@@ -159,6 +178,8 @@ def test_no_false_placement_passes(forged: Document) -> None:
     stated = verdict.certificate
     assert isinstance(stated, StatedPlacement)
     placement = Placement(stated.instance, stated.device)
+    if stated.device_order is not None and stated.bus_order is not None:
+        placement = OrderedPlacement(stated.instance, stated.device, stated.device_order, stated.bus_order)
     assert float(verdict.cost) == pytest.approx(placement.step_time, rel=1e-9)
     assert (verdict.proved_bound or 0) <= verdict.cost
     assert stated.peak_memory == pytest.approx(placement.peak_memory.tolist(), rel=1e-9)

@@ -55,6 +55,7 @@ RECORDS = {
     "instances.certificate_file",
     "instances.errors",
     "instances.json_files",
+    "instances.partitioning.constraints",
     "instances.partitioning.problem",
     "instances.partitioning.stated",
     "instances.placement.problem",

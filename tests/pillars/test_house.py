@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from instances import load_graph
 from instances.import_guard import SIBLINGS
+from instances.partitioning.constraints_file import KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -58,15 +59,16 @@ def test_readme_commands_parse() -> None:
 
 
 def test_readme_python_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """The example prints a certificate; here with one second for the solver."""
-    (example,) = blocks("python")
-    exec(compile(example.replace("time_limit=60", "time_limit=1"), "README.md", "exec"), {})
-    assert "ratio" in capsys.readouterr().out
+    """They print a certificate, here with one second for it, that all fits, and the cost with a row of one's own."""
+    for example, words in zip(blocks("python"), ("ratio", "True", "0.0001"), strict=True):
+        exec(compile(example.replace("time_limit=60", "time_limit=1"), "README.md", "exec"), {})
+        assert words in capsys.readouterr().out
 
 
 def test_readme_graph_file_is_read(tmp_path: Path) -> None:
-    """The file shown in the README is a graph."""
-    (text,) = blocks("json")
+    """Of the files that the README shows, the first has constraints and the second is a graph."""
+    rules, text = blocks("json")
+    assert set(json.loads(rules)) - {"format"} == set(KINDS)
     path = tmp_path / "tiny.json"
     path.write_text(text)
     graph = load_graph(path)

@@ -62,8 +62,35 @@ write_json(sys.argv[2], placement_certificate([Result(sys.argv[1], placement.ins
 """
 
 
+# A user whose question has a rule, and who takes a partition, and a bound of *simple*, for an answer to it.
+USE_RULE = """
+import sys
+from experiments.certificates.writing import certificate_document
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.json_files import write_json
+from mtpp_models import solve
+
+graph = ComputationGraph.from_edges(
+    [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)], [4.2, 2.6, 1.7, 1.8, 4.8, 4.8], [1.0] * 6, [4.0] * 6
+)
+fit = sys.argv[1] == "fit"
+rules = {
+    "together": {"together": [[1, 3]]},
+    "windows": {"windows": {5: 2}},
+    "at least": {"at_least": [(1, range(6))]},
+    "fit": {},
+}
+instance = Instance(graph, Platform(3, 2.0, 16.0 if fit else float("inf"), 0.0, fit), **rules[sys.argv[1]])
+block = [int(digit) for digit in sys.argv[3]]
+write_json(sys.argv[2], certificate_document([solve(instance, "simple", start=Partition(instance, block))]))
+"""
+
+
 class Fault(NamedTuple):
-    """A line of a file that becomes another one; which bound or planner to ask for; or which pillar falls."""
+    """A line of a file that becomes another one; which bound or planner to ask for; or which pillar falls.
+
+    With a rule, the user takes the blocks for an answer.
+    """
 
     file: str
     line: str
@@ -71,6 +98,8 @@ class Fault(NamedTuple):
     use: tuple[str, ...] = ()
     pillar: str = ""
     script: str = USE
+    rule: tuple[str, str] | None = None
+    words: str = "is claimed"
 
 
 FAULTS = {
@@ -90,8 +119,8 @@ FAULTS = {
     ),
     "bus of a placement": Fault(
         "instances/placement/timeline.py",
-        "end = self.now + float(self.instance.tensor_time[t])",
-        "end = self.now + 0.9 * float(self.instance.tensor_time[t])",
+        "end = self.now + self.instance.transfer_time(t, source, targets)",
+        "end = self.now + 0.9 * self.instance.transfer_time(t, source, targets)",
         ("by hand",),
         script=USE_PLACEMENT,
     ),
@@ -122,6 +151,40 @@ FAULTS = {
     ),
     "rule of other k": Fault(
         "experiments/certificates/other_k.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")
+    ),
+    "rule of groups": Fault(
+        "instances/partitioning/constraints.py",
+        "for v in np.flatnonzero(block != block[holder[self.group]])[:1]:",
+        "for v in np.flatnonzero(block != block[holder[self.group]])[:0]:",
+        rule=("together", "001112"),
+        words="belong together",
+    ),
+    "rule of windows": Fault(
+        "instances/partitioning/constraints.py",
+        "for v in np.flatnonzero((block < self.first) | (block > self.last))[:1]:",
+        "for v in np.flatnonzero((block < self.first) & (block > self.last))[:1]:",
+        rule=("windows", "000111"),
+        words="may be in blocks 2 to 2",
+    ),
+    "rule of least numbers": Fault(
+        "instances/partitioning/constraints.py",
+        "for b in np.flatnonzero(held < least)[:1]:",
+        "for b in np.flatnonzero(held < least - 1)[:1]:",
+        rule=("at least", "000111"),
+        words="needs at least 1",
+    ),
+    "contraction of groups": Fault(
+        "instances/partitioning/constraints.py",
+        "circle = _components(group[graph.edges], int(group.max()) + 1, directed=True)",
+        "circle = _components(group[graph.edges], int(group.max()) + 1, directed=False)",
+        rule=("together", "000000"),
+    ),
+    "hard limit": Fault(
+        "instances/partitioning/partition.py",
+        "return np.where(self.excess > 0, math.inf, 0.0)",
+        "return np.where(self.excess > 16, math.inf, 0.0)",
+        rule=("fit", "000000"),
+        words="does not fit into the memory",
     ),
     "price tree": Fault(
         "mtpp_models/bounds/priced/branch_and_bound.py",
@@ -160,11 +223,16 @@ def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
         assert caught.returncode == 1, caught.stdout + caught.stderr
         assert " failed" in caught.stdout
         return
-    model, *carry = fault.use
-    used = run(tmp_path, "-c", fault.script, model, "c.json", *carry)
+    if fault.rule is not None:
+        rule, block = fault.rule
+        used = run(tmp_path, "-c", USE_RULE, rule, "c.json", block)
+        assert used.returncode == 0, used.stderr
+    else:
+        model, *carry = fault.use
+        used = run(tmp_path, "-c", fault.script, model, "c.json", *carry)
     if used.returncode != 0:  # bound and partition of the faulty copy contradict each other
         assert "FalseCertificateError" in used.stderr
         return
     checked = run(tmp_path, "-m", "experiments", "verify", "c.json", "--ideals")
     assert checked.returncode == 1, checked.stdout + checked.stderr
-    assert "is claimed" in checked.stderr
+    assert fault.words in checked.stderr

@@ -152,6 +152,7 @@ def test_what_is_no_regular_file_is_not_read(
         "plan graph.json --cluster fifo --microbatches 2",
         "plan fifo --cluster 2x1 --bandwidth 1GB/s --microbatches 2",
         "certify graph.json -k 2 --start fifo",
+        "bound graph.json -k 2 --solution fifo",
         "import fifo --reader pipedream",
         "import fifo --reader costgraph",
         "import fifo --reader dot",

@@ -16,7 +16,7 @@ from experiments.certificates.ladder import certify
 from experiments.runs.job import Job
 from experiments.runs.log import Run
 from experiments.versions import package_version
-from heuristics import HEURISTICS
+from heuristics import HEURISTICS, search
 from instances import InputError, Instance, Partition
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.registry import find_model
@@ -63,6 +63,8 @@ class PartitionJob(Job):
             "time_limit": None if options is None else options.time_limit,
             "version": package_version(),
         }
+        if platform.fit or self.instance.constraints:
+            fields["question"] = self.instance.key
         return {"key": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest(), **fields}
 
     @property
@@ -97,7 +99,10 @@ class PartitionJob(Job):
     def answer(self, start: Sequence[Run]) -> Run:
         """A partition, or a bound and what partition comes with it."""
         if self.is_search:
-            return _describe(HEURISTICS[self.method].run(self.instance, np.random.default_rng(self.options.seed)))
+            found = search(self.instance, self.method, np.random.default_rng(self.options.seed))
+            if found.partition is None:
+                raise InputError(found.impossible or "none found")
+            return _describe(found.partition)
         known = _best(self.instance, start)
         if self.method == CERTIFY:
             result = certify(self.instance, self.options, start=known, on_fault=_fail)
@@ -175,9 +180,8 @@ def _fail(fault: Exception) -> None:
 
 
 def _describe(partition: Partition) -> Run:
-    platform = partition.instance.platform
     answer: Run = {"bottleneck": partition.bottleneck, "block": partition.block.tolist()}
-    if partition.instance.has_overflow and platform.activation_buffer is None:  # else the order costs nothing
+    if partition.instance.needs_peaks:  # else the order costs nothing
         answer["order"] = partition.order.tolist()
     return answer
 

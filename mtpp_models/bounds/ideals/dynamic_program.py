@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,23 +12,52 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from mtpp_models.bounds.ideals.lattice import Lattice, Words, contains, has, meets
 
-__all__ = ["extend_chains", "first_blocks"]
+__all__ = ["Needs", "extend_chains", "first_blocks", "largest_needs"]
+
+
+# Sums of bytes may be off by this part.
+_ROUNDING = 1e-12
+
+
+class Needs(NamedTuple):
+    """Least peaks: (n,) of each node, (c,) of each ideal, and of the nodes behind it."""
+
+    node: FloatArray
+    ideal: FloatArray
+    rest: FloatArray
 
 
 @compiled
-def first_blocks(arrays: KernelArrays, lattice: Lattice, upper: FloatArray) -> tuple[FloatArray, IntArray]:
+def largest_needs(need: FloatArray, lattice: Lattice) -> tuple[FloatArray, FloatArray]:
+    """(c,) largest of the (n,) needs in each ideal, and behind it."""
+    start, node, above = lattice.start, lattice.node, lattice.above
+    count = len(lattice.ideals)
+    ideal, rest = np.zeros(count), np.zeros(count)
+    for i in range(count):
+        for e in range(start[i], start[i + 1]):
+            ideal[above[e]] = max(ideal[i], need[node[e]])
+    for i in range(count - 2, -1, -1):
+        rest[i] = max(rest[above[start[i]]], need[node[start[i]]])
+    return ideal, rest
+
+
+@compiled
+def first_blocks(
+    arrays: KernelArrays, needs: Needs, fit: bool, lattice: Lattice, upper: FloatArray
+) -> tuple[FloatArray, IntArray]:
     """Chains of one block.
 
-    For each number of blocks, only bottlenecks below `upper`, (k + 1,), are of interest; it is 0 where none is.
-    Returned are ``best``, (c, k + 1), the smallest bottleneck of a chain in at most b blocks from the empty ideal,
-    infinite where it is of no interest; and the ideal before its last block, (c, k + 1).
+    `needs` are those of blocks and ideals; with `fit`, what surely overflows is no block. For each number of blocks,
+    only bottlenecks below `upper`, (k + 1,), are of interest; it is 0 where none is. Returned are ``best``, (c, k + 1),
+    the smallest bottleneck of a chain in at most b blocks from the empty ideal, infinite where it is of no interest;
+    and the ideal before its last block, (c, k + 1).
     """
     count, k = len(lattice.ideals), len(upper) - 1
     best = np.full((count, k + 1), math.inf)
     before = np.full((count, k + 1), -1)
     best[0] = 0.0
     for j in range(1, count):
-        cost = lattice.work[j] + lattice.cut[j] + _overflow(lattice.held[j], arrays)
+        cost = lattice.work[j] + lattice.cut[j] + _overflow(lattice.held[j] + needs.ideal[j], arrays, fit)
         if cost < upper.max():
             best[j, 1:] = cost
             before[j, 1:] = 0
@@ -37,6 +67,8 @@ def first_blocks(arrays: KernelArrays, lattice: Lattice, upper: FloatArray) -> t
 @compiled
 def extend_chains(
     arrays: KernelArrays,
+    needs: Needs,
+    fit: bool,
     readers: Words,
     users: Words,
     lattice: Lattice,
@@ -55,7 +87,7 @@ def extend_chains(
     total = work[count - 1]
     words = ideals.shape[1]
     stamp = np.full(count, -1)
-    received, kept, added = np.empty(count), np.empty(count), np.empty(count)
+    received, kept, added, tallest = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
     queue = np.empty(count, dtype=np.int64)
     block = np.empty(words, dtype=np.uint64)
     looked = 0
@@ -64,7 +96,7 @@ def extend_chains(
             return i
         # The last block reads what is cut behind i and sends nothing.
         remaining = total - work[i]
-        closing = remaining + cut[i] + _overflow(rest[i], arrays)
+        closing = remaining + cut[i] + _overflow(rest[i] + needs.rest[i], arrays, fit)
         for b in range(2, k + 1):
             value = max(best[i, b - 1], closing)
             if value < best[count - 1, b]:
@@ -80,7 +112,7 @@ def extend_chains(
                 limit = max(limit, upper[b])
         if limit == 0.0:
             continue
-        stamp[i], received[i], kept[i], added[i] = i, 0.0, cut[i], 0.0
+        stamp[i], received[i], kept[i], added[i], tallest[i] = i, 0.0, cut[i], 0.0, 0.0
         queue[0], size, head = i, 1, 0
         while head < size:
             inner = queue[head]
@@ -107,10 +139,11 @@ def extend_chains(
                     g = arrays.shared[f]
                     if not meets(users[g], block):
                         hold += arrays.shared_bytes[g]
-                own = work[j] - work[i] + got + _overflow(hold, arrays)
+                tall = max(tallest[inner], needs.node[v])
+                own = work[j] - work[i] + got + _overflow(hold + tall, arrays, fit)
                 if own >= limit:
                     continue
-                received[j], kept[j], added[j] = got, keep, hold
+                received[j], kept[j], added[j], tallest[j] = got, keep, hold, tall
                 queue[size] = j
                 size += 1
                 cost = own + max(0.0, cut[j] - keep)
@@ -127,6 +160,9 @@ def extend_chains(
 
 
 @compiled(inline="always")
-def _overflow(held: float, arrays: KernelArrays) -> float:
-    """Linear overflow; without a fixed buffer the peak counts as 0, which keeps bounds valid."""
-    return max(0.0, held + arrays.activation_buffer - arrays.memory) / arrays.bandwidth
+def _overflow(held: float, arrays: KernelArrays, fit: bool) -> float:
+    """Linear overflow of parameters and least peak; infinite where it has to fit and does not, beyond rounding."""
+    over = max(0.0, held + arrays.activation_buffer - arrays.memory)
+    if fit:
+        return math.inf if over > _ROUNDING * held else 0.0
+    return over / arrays.bandwidth

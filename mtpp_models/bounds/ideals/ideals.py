@@ -10,11 +10,14 @@ many, the edges that no better partition cuts are contracted first, which leaves
 that is known bounds what is worth extending: a block whose work reaches its bottleneck is dropped, and an ideal
 from which the blocks left cannot hold the work left. Wide graphs have too many ideals; then there is no answer.
 
-With finite memory and no activation buffer the peak counts as 0, as in every model.
+With finite memory and no activation buffer, the peak of a block counts as the largest need of its nodes, as in every
+model. Where the memory is a hard limit, blocks that do not fit are left out, and what is left tells whether anything
+fits.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,10 +25,11 @@ import numpy as np
 from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.fitting import needs_of
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import merge
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.bounds.ideals.dynamic_program import extend_chains, first_blocks
+from mtpp_models.bounds.ideals.dynamic_program import Needs, extend_chains, first_blocks, largest_needs
 from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
 from mtpp_models.cuts.joins import join
 from mtpp_models.simple import simple
@@ -97,7 +101,7 @@ def solve_ideals(
     most = min(limit, _LARGEST_TABLE // len(upper))
     lattice = _enumerate(instance, _affordable(instance, min(_FEW_IDEALS, most), deadline), upper)
     joined = merge(instance, np.arange(instance.graph.n))
-    if lattice is None and most > _FEW_IDEALS and upper.max() > 0 and not deadline.passed:
+    if lattice is None and most > _FEW_IDEALS and 0 < upper.max() < math.inf and not deadline.passed:
         joined = join(instance, float(upper.max()), deadline.share(_FOR_JOINS))
         lattice = _enumerate(joined.instance, _affordable(joined.instance, most, deadline), upper)
     if lattice is None:
@@ -115,10 +119,15 @@ def solve_ideals(
             chain = joined.expand(_read_chain(joined.instance.with_k(k), lattice, before))
             partition = min(start, chain, key=lambda partition: partition.bottleneck)
         found = float(min(upper[k], best[-1, k]))
+        if found == math.inf:
+            reason = f"does not fit: no partition into {k} blocks does, which all ideals show"
+            results.append(Result(IDEALS, start.instance, impossible=reason))
+            continue
         value = max(simple(start.instance), found - margin)
         most_possible = min(found + margin, partition.bottleneck)
         bound = Bound(value, IDEALS, optimal=value >= most_possible * (1 - PROOF_TOLERANCE))
-        results.append(Result(IDEALS, start.instance, partition, bound))
+        answer = partition if partition.bottleneck < math.inf else None
+        results.append(Result(IDEALS, start.instance, answer, bound))
     return results
 
 
@@ -127,12 +136,14 @@ def _cheapest_chains(
 ) -> tuple[FloatArray, IntArray] | None:
     arrays = _arrays(instance, upper)
     _, readers, users = _node_sets(instance)
-    best, before = first_blocks(arrays, lattice, upper)
+    needs = needs_of(instance)
+    least, fit = Needs(needs, *largest_needs(needs, lattice)), instance.platform.fit
+    best, before = first_blocks(arrays, least, fit, lattice, upper)
     ideal, last = 1, len(lattice.ideals) - 1
     while ideal < last:
         if deadline.passed:
             return None
-        ideal = extend_chains(arrays, readers, users, lattice, upper, ideal, _STEPS, best, before)
+        ideal = extend_chains(arrays, least, fit, readers, users, lattice, upper, ideal, _STEPS, best, before)
     return best, before
 
 
@@ -143,10 +154,10 @@ def ideals(start: Partition, deadline: Deadline | None = None) -> Result:
     limit = int(min(_MOST_IDEALS, max(_FEW_IDEALS, _IDEALS_A_SECOND * deadline.left)))
     results = solve_ideals([start], deadline, limit)
     if results is None:
-        return Result(IDEALS, start.instance, start, Bound(simple(start.instance), IDEALS, optimal=False))
-    while _is_too_rough(results[0], start):
-        assert results[0].partition is not None
-        start = results[0].partition
+        known = start if start.bottleneck < math.inf else None
+        return Result(IDEALS, start.instance, known, Bound(simple(start.instance), IDEALS, optimal=False))
+    while (found := results[0].partition) is not None and _is_too_rough(results[0], start):
+        start = found
         again = solve_ideals([start], deadline, limit)
         if again is None:
             break
@@ -162,8 +173,9 @@ def _is_too_rough(result: Result, start: Partition) -> bool:
 
 
 def _stream_time(instance: Instance) -> float:
-    """Of all that is held and the buffer, if they can overflow."""
-    held, platform = instance.graph.held_total + (instance.platform.activation_buffer or 0.0), instance.platform
+    """Of all that is held and the buffer or the largest need, if they can overflow."""
+    platform = instance.platform
+    held = instance.graph.held_total + (platform.activation_buffer or 0.0) + float(needs_of(instance).max())
     return held / platform.bandwidth if instance.has_overflow and held * (1 + _ROUNDING) > platform.memory else 0.0
 
 

@@ -8,8 +8,8 @@ which is one minimum cut in the network of `mtpp_models.cuts.block_cuts`, where 
 and price are supplies. The best multiplier lies where a cheap set that is worth too little and a dear one that is worth
 enough are tied.
 
-Overflow is bounded from below by 0 and by what private parameters exceed the memory by; both are linear, and each has
-its cuts.
+Overflow is bounded from below by 0 and by what private parameters and the largest need of a node known to be in S
+exceed the memory by; both are linear, and each has its cuts.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from instances import Instance
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment
 
-__all__ = ["IN", "OUT", "BlockQuestion", "linear_costs", "relax"]
+__all__ = ["IN", "OUT", "BlockQuestion", "constant_of", "linear_costs", "relax"]
 
 #: Nodes that are in the block, and out of it.
 IN, OUT = 1, 2
@@ -36,8 +35,6 @@ _STEPS, _FOUND = 12, 1e-6
 # Where all sets are worth too little, the multiplier becomes this much larger, up to this many goals: products of a
 # price and a multiplier must be exact to a unit.
 _JUMP, _HIGHEST = 4.0, 2.0**8
-# Parameters count as this many goals at most, and do not overflow where more of them fit: differences must be exact.
-_MOST = 2.0**12
 # The share is short by this much: rounding must not exclude a block that is worth it exactly.
 _SHORT = 1e-12
 
@@ -47,28 +44,28 @@ class BlockQuestion(NamedTuple):
 
     network: FlowNetwork  # with one more node, the last, from which supplies come
     supply: IntArray  # (n,): the arc from there to each node
-    work: IntArray  # (2, n): of each node, without and with what its parameters take when they overflow
-    constant: IntArray  # (2,): cost of any block beside its nodes and tensors
+    work: IntArray  # (2, n): of each node, without and with what it holds when that overflows
+    constant: IntArray  # (2, n): of any block with a node, beside nodes and tensors; of several nodes the most counts
     worth: FloatArray  # (n,): prices; a block is worth 1
     apart: BoolArray  # (n, n): pairs of nodes that no block below the goal holds
     reach: BoolArray  # (n, n): whether a path leads from the row to the column
 
 
-def linear_costs(instance: Instance, cuts: BlockCuts, goal: float) -> tuple[IntArray, IntArray]:
+def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
     """Work and constant of `BlockQuestion`: without overflow, and with it if blocks can overflow."""
-    graph, platform = instance.graph, instance.platform
-    without = cuts.work[None], np.zeros(1, dtype=np.int64)
-    if not instance.has_overflow:
-        return without
-    with np.errstate(over="ignore"):
-        spare = (platform.memory - (platform.activation_buffer or 0.0)) / platform.bandwidth / goal
-        stream = graph.held_bytes / platform.bandwidth / goal
-        heavy = np.minimum(graph.work / goal + stream, _MOST)
-        # Only what surely can overflow, by amounts that are exact, has a case of its own.
-        if not (spare <= _MOST and stream.sum() > spare):
-            return without
-    constant = math.floor(-max(-_MOST, spare) * UNIT)
-    return np.stack((cuts.work, np.floor(heavy * UNIT).astype(np.int64))), np.array([0, constant])
+    loaded = cuts.loaded()
+    cases = (cuts,) if loaded is None else (cuts, loaded)
+    return np.stack([case.work for case in cases]), np.stack([case.constant for case in cases])
+
+
+@compiled
+def constant_of(constant: IntArray, block: BoolArray) -> int:
+    """Of the (n,) constants, the most in a block; the least of all if nothing is known to be in it."""
+    most = constant.min()
+    for v in range(len(block)):
+        if block[v]:
+            most = max(most, constant[v])
+    return int(most)
 
 
 @compiled
@@ -87,6 +84,7 @@ def relax(
     `few` and `many` are set to the tied sets that are worth too little and enough.
     """
     network, worth = question.network, question.worth
+    constant = constant_of(question.constant[case], state == IN)
     n, source = len(state), len(network.drain) - 1
     residual, drain = np.empty_like(network.capacity), np.empty_like(network.drain)
     reached = np.zeros(len(drain), dtype=np.bool_)
@@ -96,7 +94,7 @@ def relax(
     few_cost, few_worth, many_cost, many_worth = 0.0, -1.0, np.inf, -1.0
     for _ in range(_STEPS):
         supplied = _balance(state, question, case, multiplier, residual, drain)
-        fixed = math.floor(multiplier * (1.0 - _SHORT)) + question.constant[case] - supplied
+        fixed = math.floor(multiplier * (1.0 - _SHORT)) + constant - supplied
         if fixed >= UNIT:
             return True, multiplier, many_cost
         flow = augment(network, residual, drain, sources, before, behind, UNIT - fixed, reached)

@@ -18,7 +18,7 @@ from instances import Instance
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
-from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, linear_costs, relax
+from mtpp_models.bounds.priced.block_relaxation import IN, OUT, BlockQuestion, constant_of, linear_costs, relax
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import BoolArray
@@ -65,7 +65,7 @@ class BlockTree:
         apart = np.zeros((n, n), dtype=bool)
         u, v = conflicts(instance, goal, deadline).T
         apart[u, v] = apart[v, u] = True
-        self._question = BlockQuestion(network, supply, *linear_costs(instance, cuts, goal), worth, apart, cuts.reach)
+        self._question = BlockQuestion(network, supply, *linear_costs(cuts), worth, apart, cuts.reach)
         self._agenda = _Agenda(np.zeros((n + 2, n), dtype=np.int8), np.full(n + 2, float(UNIT)))
 
     def explore(self, deadline: Deadline) -> tuple[bool, BoolArray | None]:
@@ -86,7 +86,7 @@ class BlockTree:
     def overflow(self, block: BoolArray) -> float:
         """Time that the tree sees of what the parameters of an (n,) set of nodes exceed the memory by."""
         work = self._question.work[:, block].sum(axis=1)
-        return max(0, int(work[-1] - work[0] + self._question.constant[-1])) / UNIT * self._goal
+        return max(0, int(work[-1] - work[0]) + constant_of(self._question.constant[-1], block)) / UNIT * self._goal
 
 
 @compiled
@@ -111,7 +111,9 @@ def _explore(question: BlockQuestion, agenda: _Agenda, depth: int, budget: int) 
         if pruned:
             continue
         # The sets are those of the last case, with overflow if there is any.
-        overflow = float(question.constant[-1])
+        constant = constant_of(question.constant[-1], many)
+        cost += constant - constant_of(question.constant[-1], state == IN)
+        overflow = float(constant)
         for v in range(n):
             if many[v]:
                 overflow += question.work[-1, v] - question.work[0, v]

@@ -70,7 +70,7 @@ def priced(start: Partition, controls: Controls) -> Result:
     """
     instance, floor = start.instance, simple(start.instance)
     # All nodes together are worth their share as well.
-    everything = one_block(instance.without_peaks()).bottleneck
+    everything = one_block(instance).bottleneck
     bound = Bound(floor, PRICED, optimal=min(start.bottleneck, everything) <= floor)
     if not bound.optimal:
         bound = _raise_goals(start, floor, bound, controls)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from brute_force import best_partition
-from hypothesis import given
+import math
+
+from brute_force import allowed_partitions, best_partition, optimum
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import instances
+from strategies import instances, questions
 
 from experiments import certify
 from experiments.certificates.other_k import from_other_k
-from instances import ComputationGraph, Instance, Platform, Result
+from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result
 from mtpp_models import solve
 
 
@@ -39,3 +41,21 @@ def test_nothing_follows_for_another_graph() -> None:
     a, b = (ComputationGraph.from_edges([], work=[w], output_bytes=[0.0]) for w in (1.0, 2.0))
     known: list[Result] = [solve(Instance(a, Platform(2, bandwidth=1.0)), "simple")]
     assert from_other_k(known, Instance(b, Platform(4, bandwidth=1.0))) == []
+
+
+@given(questions(max_nodes=4), st.integers(1, 4))
+def test_what_follows_from_other_k_obeys(instance: Instance, k: int) -> None:
+    """Constraints and hard limits included; where the other k contradicts them there is no question."""
+    try:
+        target = instance.with_k(k)
+    except InputError:
+        return
+    for result in from_other_k(
+        [Result("start", instance, found) for found in allowed_partitions(instance)][:3], target
+    ):
+        assert result.partition is not None
+        assert result.partition.block.max() < min(k, instance.k)
+    assume(optimum(instance) < math.inf)
+    for result in from_other_k([Result("simple", instance, bound=Bound(optimum(instance), "simple"))], target):
+        assert result.bound is not None
+        assert result.bound.value <= optimum(target) * (1 + 1e-9)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 from pathlib import Path
 
 import pytest
-from command_line import graph_file, mtpp
+from command_line import assert_misuse, columns, graph_file, mtpp
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -192,3 +193,52 @@ def test_a_device_in_units(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert shown[0] == shown[1]
     assert "3.12e+14 flop/s and 1.5e+12 bytes/s" in shown[0].out
     assert shown[0].err == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "cost"),
+    [
+        ("partition gnmt -k 2 --method kahn", "bottleneck [s]"),
+        ("certify gnmt --level layer -k 2 --time-limit 5", "bottleneck [s]"),
+        ("bound gnmt -k 2 --model simple", "bound [s]"),
+        ("place gnmt -k 2 --method single", "step time [s]"),
+    ],
+)
+def test_a_slower_device_takes_longer(capsys: pytest.CaptureFixture[str], command: str, cost: str) -> None:
+    """All that is priced by a roofline model takes a device, not `mtpp import` alone."""
+    times = []
+    for device in ("", "--peak-flops 1TFLOP/s --memory-bandwidth 15GB/s"):
+        assert mtpp(f"{command} --bandwidth 1PB/s {device}") == 0
+        times.append(float(columns(capsys.readouterr().out)[cost]))
+    assert times[1] == pytest.approx(100 * times[0], rel=0.05)
+
+
+def test_a_plan_on_a_slower_device_takes_longer(capsys: pytest.CaptureFixture[str]) -> None:
+    times = []
+    for device in ("", "--peak-flops 1T --memory-bandwidth 15GB/s"):
+        assert mtpp(f"plan gnmt --cluster 2x1 --bandwidth 1PB/s --microbatches 4 --json {device}") == 0
+        times.append(json.loads(capsys.readouterr().out)["time"])
+    assert times[1] == pytest.approx(100 * times[0], rel=0.05)
+
+
+def test_what_is_measured_takes_no_device(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A profile has its times; a device would change none of them."""
+    chain = {"format": "mtpp-chain/1", "layers": []}
+    Path("chain.json").write_text(json.dumps(chain))
+    roofs = "--peak-flops 312T"
+    assert_misuse(
+        capsys,
+        {
+            f"partition path.json -k 2 {roofs}": "'json' files take no device (peak_flops, memory_bandwidth)",
+            f"certify path.json -k 2 {roofs}": "'json' files take no device",
+            f"bound path.json -k 2 {roofs}": "'json' files take no device",
+            f"place path.json -k 2 {roofs}": "'json' files take no device",
+            f"place nmt-0 -k 2 {roofs}": "this graph has no options",
+            f"plan path.json --cluster 2x1 --bandwidth 1GB/s --microbatches 2 {roofs}": "'json' files take no device",
+            f"plan chain.json --cluster 2x1 --bandwidth 1GB/s --microbatches 2 {roofs}": "a chain file takes no device",
+            f"plan simulation --cluster 2x1 --bandwidth 1GB/s --microbatches 2 {roofs}": "this chain has no options",
+            f"import model.onnx --cost measured {roofs}": "measured work takes no device",
+            "partition gnmt -k 2 --peak-flops 312B": "--peak-flops 312B: not understood; give for example 100e12",
+            "place gnmt -k 2 --memory-bandwidth 0": "--memory-bandwidth 0: it must be positive",
+        },
+    )

@@ -40,6 +40,8 @@ for words in (
     "partition squeezenet -k 3 --method portfolio --time-limit 1",
     "plan simulation --cluster 2x2 --bandwidth 128Gbps,32Gbps --microbatches 4",
     "place ptb-0 -k 2 --method anneal --time-limit 1",
+    "place ptb-0 -k 2 --time-limit 1",
+    "place ptb-0 -k 2 --memory 1GB --time-limit 1",
     "place ptb-0 -k 2 --method placeto --time-limit 1",
 ):
     assert main(words.split()) == 0, words

@@ -58,15 +58,20 @@ def test_typer_takes_such_a_verb() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("partition", "graph blocks bandwidth memory activation_buffer dim level training reader communication "
-         "input_work time_unit method seed time_limit out plot json quiet"),
-        ("place", "graph devices bandwidth memory dim training reader input_work time_unit groups method seed "
+        ("partition", "graph blocks bandwidth memory activation_buffer fit constraints colour_classes dim level "
+         "training reader communication input_work time_unit peak_flops memory_bandwidth throughput method seed "
          "time_limit out plot json quiet"),
-        ("import", "graph out dim level training reader input_work time_unit cost peak_flops memory_bandwidth json "
+        ("place", "graph devices bandwidth memory unequal dim training reader input_work time_unit peak_flops "
+         "memory_bandwidth groups method seed time_limit out plot json quiet"),
+        ("plan", "chain cluster microbatches bandwidth memory parameter_copies full_duplex dim input_work time_unit "
+         "peak_flops memory_bandwidth planner seed out plot json quiet"),
+        ("import", "graph out dim level training reader input_work time_unit peak_flops memory_bandwidth cost json "
          "quiet"),
-        ("verify", "certificates ideals rerun time_limit graph dim level training json quiet"),
-        ("explain", "file graph bandwidth memory activation_buffer dim level training reader communication input_work "
-         "time_unit time_limit solver gap threads seed json quiet"),
+        ("verify", "certificates ideals rerun time_limit graph dim level training peak_flops memory_bandwidth json "
+         "quiet"),
+        ("explain", "file graph bandwidth memory activation_buffer fit constraints dim level training reader "
+         "communication input_work time_unit peak_flops memory_bandwidth time_limit solver gap threads seed json "
+         "quiet"),
     ],
 )  # fmt: skip
 def test_verbs_have_their_words(name: str, words: str) -> None:

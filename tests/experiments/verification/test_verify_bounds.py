@@ -108,7 +108,7 @@ def test_two_blocks_of_three_hold_two_at_most(value: float, faults: int, tmp_pat
 def test_no_bound_is_carried_to_more_blocks_with_finite_memory(tmp_path: Path) -> None:
     """Merged blocks would share the memory of one."""
     forged = copy.deepcopy(BUFFERED)
-    forged["bounds"].append(entry(PLAIN, "carried") | {"value": 7.0, "parameters": {"from_k": 2, "value": 14.0}})
+    forged["bounds"].append(entry(PLAIN, "carried") | {"value": 8.0, "parameters": {"from_k": 2, "value": 16.0}})
     [fault] = check(forged, tmp_path).faults
     assert "finite memory" in fault
 
@@ -238,7 +238,7 @@ def test_prices_of_a_reduced_graph_are_proved_again_in_the_original(tmp_path: Pa
     edges = [(v, count + v) for v in range(count)] + [(count + v, count + v + 1) for v in range(count - 1)]
     work = [0.0] * count + [1.0 + 0.1 * v for v in range(count)]
     graph = ComputationGraph.from_edges(edges, work, [0.3] * (2 * count), [0.3] * count + [1.0] * count)
-    for memory in (math.inf, 2.0):
+    for memory in (math.inf, 4.0):
         instance = Instance(graph, Platform(3, 1.0, memory, 0.0))
         start = HEURISTICS["random-100"].run(instance, np.random.default_rng(0))
         proof = solve(instance, "priced", SolveOptions(time_limit=2), start=start)

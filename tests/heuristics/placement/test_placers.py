@@ -211,8 +211,11 @@ def test_place_searches_groups_and_answers_for_operators(capsys: pytest.CaptureF
 
 
 def test_place_tells_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    assert mtpp("place nmt-1 -k 2 --method single --memory 1MB") == 1
+    """It may fit otherwise, or it is proved that it does not, and why."""
+    assert mtpp("place nmt-1 -k 2 --method single --memory 100MB") == 1
     assert columns(capsys.readouterr().out)["fits"] == "no"
+    assert mtpp("place nmt-1 -k 2 --method single --memory 1MB") == 5
+    assert "bytes with what it reads and makes, the largest device has 1e+06; no placement" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from brute_force import best_partition
+from brute_force import allowed_partitions, best_partition, optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import instances, partitions
+from strategies import instances, partitions, questions
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
@@ -90,3 +90,30 @@ def test_parameters_that_overflow_are_tested_again_after_each_merge() -> None:
     graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [0, 0, 5], [2, 2, 0], [2, 2, 2])
     instance = Instance(graph, Platform(3, 1.0, memory=3.0, activation_buffer=0.0))
     assert reduce_instance(instance).instance.graph.n == 2
+
+
+@settings(max_examples=200)
+@given(questions(peaks=False))
+def test_reductions_lose_nothing_under_constraints(instance: Instance) -> None:
+    """With groups, windows, least numbers and hard memory, against every allowed assignment."""
+    reduction = reduce_instance(instance)
+    best = optimum(instance)
+    assert optimum(reduction.instance) == pytest.approx(best, rel=1e-9)
+    assert not (reduction.instance.constraints and reduction.instance.rules.has_groups)
+    if best < float("inf"):
+        found = min(allowed_partitions(reduction.instance), key=lambda partition: partition.bottleneck)
+        assert reduction.expand(found).bottleneck == pytest.approx(best, rel=1e-9)
+
+
+@settings(max_examples=100)
+@given(questions())
+def test_a_merged_node_needs_as_much_as_its_members(instance: Instance) -> None:
+    """Whatever is merged, the most that a node of a block reads and writes at once is no more than its peak."""
+    reduction = reduce_instance(instance)
+    for partition in allowed_partitions(reduction.instance):
+        expanded = reduction.expand(partition)
+        if instance.needs_peaks:
+            for b in range(instance.k):
+                need = max((reduction.instance.needs[v] for v in np.flatnonzero(partition.block == b)), default=0.0)
+                assert need == max((instance.needs[v] for v in np.flatnonzero(expanded.block == b)), default=0.0)
+                assert need <= expanded.peaks[b] * (1 + 1e-9)

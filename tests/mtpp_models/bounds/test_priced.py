@@ -28,8 +28,8 @@ FloatArray = np.ndarray
 
 
 def convex_sets(instance: Instance) -> list[tuple[BoolArray, float]]:
-    """All blocks but the empty one, by brute force, with their costs; without a buffer peaks count as 0."""
-    graph, modelled = instance.graph, instance.without_peaks().with_k(3)
+    """All blocks but the empty one, by brute force, with their costs; without a buffer the peak is the largest need."""
+    graph, modelled = instance.graph, instance.modelled().with_k(3)
     found: dict[bytes, tuple[BoolArray, float]] = {}
     for home in itertools.product(range(3), repeat=graph.n):
         if 1 in home and all(home[u] <= home[v] for u, v in graph.edges.tolist()):
@@ -60,7 +60,7 @@ def test_some_block_of_every_partition_is_worth_its_share(data: st.DataObject) -
     """OPT is at least the cost of the cheapest block that is worth a k-th of all prices."""
     instance = data.draw(instances(max_nodes=4, max_k=3) | heavy_overflows())
     prices = data.draw(prices_for(instance.graph.n))
-    best = best_partition(instance.without_peaks()).bottleneck
+    best = best_partition(instance.modelled()).bottleneck
     assert cheapest(instance, prices, 1e-12) <= best * (1 + 1e-12)
 
 
@@ -150,7 +150,7 @@ def test_no_bound_is_above_the_optimum(start: str, instance: Instance) -> None:
     best = best_partition(instance)
     result = solve(instance, "priced", SolveOptions(time_limit=0.1), start=best if start == "optimal" else None)
     assert result.bound is not None
-    assert result.bound.value <= best_partition(instance.without_peaks()).bottleneck * (1 + 1e-9)
+    assert result.bound.value <= best_partition(instance.modelled()).bottleneck * (1 + 1e-9)
     assert (result.partition is None) == (start == "none")
 
 

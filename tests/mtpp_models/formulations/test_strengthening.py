@@ -9,7 +9,7 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 from brute_force import best_partition
-from brute_force import optimum_without_peaks as optimum
+from brute_force import modelled_optimum as optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import compositions, heavy_overflows, instances, partitions
@@ -38,8 +38,8 @@ FACTORS = st.sampled_from([1.0, 1.0, 1.0, 1.05, 1.3, 2.0])
 
 
 def below(instance: Instance, cutoff: float) -> Iterator[Partition]:
-    """All partitions with a bottleneck below the cutoff; peaks count as 0."""
-    edges, modelled = instance.graph.edges.tolist(), instance.without_peaks()
+    """All partitions with a bottleneck below the cutoff; the peak is the largest need of a node."""
+    edges, modelled = instance.graph.edges.tolist(), instance.modelled()
     for block in itertools.product(range(instance.k), repeat=instance.graph.n):
         if all(block[u] <= block[v] for u, v in edges):
             partition = Partition(modelled, block)
@@ -49,7 +49,7 @@ def below(instance: Instance, cutoff: float) -> Iterator[Partition]:
 
 def cutoff_of(partition: Partition, factor: float) -> float:
     """A bottleneck, so that sums which equal it occur, or more."""
-    cutoff = Partition(partition.instance.without_peaks(), partition.block).bottleneck * factor
+    cutoff = Partition(partition.instance.modelled(), partition.block).bottleneck * factor
     assume(cutoff > 0)
     return cutoff
 
@@ -61,7 +61,7 @@ def test_no_partition_below_the_ceiling_leaves_its_windows(partition: Partition,
     cutoff = cutoff_of(partition, factor)
     pairs = conflicts(partition.instance, cutoff)
     for apart, deadline in ((None, None), (pairs, None), (pairs, Deadline.after(0))):
-        first, last = windows(partition.instance.without_peaks(), cutoff, apart, deadline)
+        first, last = windows(partition.instance.modelled(), cutoff, apart, deadline)
         for other in below(partition.instance, cutoff):
             assert (first <= other.block + 1).all()
             assert (other.block + 1 <= last).all()
@@ -125,7 +125,7 @@ def test_only_the_nearest_pairs_of_a_chain_are_kept() -> None:
 @given(partitions(max_nodes=5, huge_ratio=False), st.sampled_from(NAMES), st.integers(0, 3))
 def test_every_row_holds_for_every_partition_below_the_start(start: Partition, name: str, j: int) -> None:
     """Of the contracted instance, whose groups none of them cuts; j = 0 is the exact model."""
-    assume(Partition(start.instance.without_peaks(), start.block).bottleneck > 0)
+    assume(Partition(start.instance.modelled(), start.block).bottleneck > 0)
     model = (coarse(j) if j else EXACT).strengthened(Strengthening.of(name.removeprefix("exact+")))
     prepared = model.prepare(start.instance, start, 0.0, Deadline())
     if not prepared.cases:
@@ -206,7 +206,7 @@ def test_bounds_hold_for_numbers_of_any_size(instance: Instance) -> None:
 @settings(max_examples=30)
 @given(heavy_overflows())
 def test_bounds_hold_beside_a_huge_overflow(instance: Instance) -> None:
-    best = best_partition(instance.without_peaks())
+    best = best_partition(instance.modelled())
     for start in starts(instance):
         bound = solve(instance, "exact+all", start=start).bound
         assert bound is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyomo.environ as pyo
 import pytest
-from brute_force import optimum_without_peaks as optimum
+from brute_force import modelled_optimum as optimum
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import compositions, heavy_overflows, instances, partitions
@@ -58,7 +58,7 @@ def test_superblocks_are_a_lower_bound_beside_a_huge_overflow(instance: Instance
 @given(partitions(max_nodes=6, huge_ratio=False), st.data())
 def test_merging_the_blocks_of_a_partition_raises_no_cost(partition: Partition, data: st.DataObject) -> None:
     """The optimum with y fixed to the merged partition is at most the bottleneck."""
-    partition = Partition(partition.instance.without_peaks(), partition.block)
+    partition = Partition(partition.instance.modelled(), partition.block)
     platform = partition.instance.platform
     assume((platform.activation_buffer or 0.0) <= platform.memory)  # else the model charges empty blocks
     sizes = data.draw(compositions(partition.instance.k))
@@ -77,7 +77,8 @@ def test_one_superblock_has_the_work_per_block(instance: Instance) -> None:
     platform, graph = instance.platform, instance.graph
     spare = platform.memory - (platform.activation_buffer or 0.0)
     room = spare if instance.k == 1 else instance.k * max(0.0, spare)
-    streamed = max(0.0, graph.held_total - room) / platform.bandwidth
+    need = float(instance.needs.max()) if instance.needs_peaks else 0.0
+    streamed = max(0.0, graph.held_total + need - room) / platform.bandwidth
     expected = (float(graph.work.sum()) + streamed) / instance.k
     assume(ScaledInstance(instance, 1.0).has_overflow or streamed == 0)
     assert objective(instance, [instance.k]) == pytest.approx(expected, rel=1e-6, abs=1e-6)

@@ -1,0 +1,185 @@
+"""Search for a placement with an order, node by node: many starts climb, the best of them are annealed.
+
+Every start is a placement of another placer and the order in which it runs first come, first served, once with all
+tensors eager and once with none (see `ordered_pass`). The best eight climb, then the best four and the best two of
+them; the last two are annealed. Memory is hard: bytes of overflow count before time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from heuristics.limits import Limits
+from heuristics.method import Search
+from heuristics.placement.baechi import m_etf, m_sct
+from heuristics.placement.greedy import greedy
+from heuristics.placement.heft import heft
+from heuristics.placement.ordered_pass import begin, read_off, sequences
+from heuristics.placement.ordered_walk import Lane, walk
+from heuristics.placement.partitioners import metis
+from heuristics.placement.peak_memory import peak_memory
+from heuristics.placement.placeto import zero_shot
+from heuristics.placement.rivals import expert, single
+from heuristics.placement.simulator import SimulatorArrays, simulate, workspace
+from instances.deadline import CLOCK, Deadline
+from instances.errors import InputError
+from instances.placement.ordered import OrderedPlacement
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+
+__all__ = ["Tell", "search_order"]
+
+#: Is told what is being done, and the best time so far.
+Tell = Callable[[str, float], None]
+
+#: How many lanes climb, and with which part of the search each time.
+_CLIMBS = ((8, 0.1), (4, 0.1), (2, 0.1))
+#: First temperatures of the annealed lanes, and the last one, in work of the whole graph.
+_HOT, _COLD = (0.0006, 0.002), 1e-5
+#: Moves a node where nothing else limits a search.
+_MOVES = 20_000
+#: Nodes times moves between two looks at the clock.
+_CHUNK = 1_000_000
+#: Nodes up to which the policy is a start, and seconds from which it is one for larger graphs.
+_POLICY_NODES, _POLICY_SECONDS = 500, 30.0
+#: Part of the time that greedy may take, and seconds that it takes for a node, another node and a device.
+_GREEDY_PART, _GREEDY_SECONDS = 0.15, 25e-9
+_STARTS: dict[str, Search[PlacementInstance, Placement]] = {
+    "single": single,
+    "expert": expert,
+    "heft": heft,
+    "metis": metis,
+    "m-etf": m_etf,
+    "m-sct": m_sct,
+    "greedy": greedy,
+    "placeto": zero_shot,
+}
+#: Times this close to the lower bound are the optimum.
+_ROUNDING = 1e-8
+
+
+def search_order(
+    instance: PlacementInstance,
+    rng: np.random.Generator,
+    limits: Limits | None = None,
+    *,
+    tell: Tell = lambda what, time: None,
+) -> OrderedPlacement:
+    """Search on single nodes, never worse than any start or than one device.
+
+    An evaluation is a move, a target a step time. Without a limit, a search ends after 20 000 moves a node.
+    """
+    return _Search(instance, rng, limits or Limits(), tell).run()
+
+
+class _Search:
+    """The lanes of one search and the best placement so far."""
+
+    def __init__(self, instance: PlacementInstance, rng: np.random.Generator, limits: Limits, tell: Tell) -> None:
+        self.instance, self.rng, self.limits, self.tell = instance, rng, limits, tell
+        self.arrays, self.own = SimulatorArrays.of(instance), sequences(instance)
+        shape = (len(self.own.eager), instance.devices)
+        self.space = workspace(self.arrays)._replace(
+            start=self.own.start,
+            end=self.own.end,
+            sent=self.own.sent.reshape(shape),
+            arrived=self.own.arrived.reshape(shape),
+        )
+        self.chunk = max(1, _CHUNK // instance.graph.n)
+        self.moves = limits.allow(_MOVES * instance.graph.n) if instance.devices > 1 else 0
+        self.seconds = limits.deadline.left
+        self.lanes: list[Lane] = []
+
+    def run(self) -> OrderedPlacement:
+        for name, placer in _STARTS.items():
+            if self._affords(name) and not (self.lanes and self._ends()):
+                self.tell(f"start {name}", self._best().value[1] if self.lanes else math.inf)
+                self._add(placer)
+        self.seconds = self.limits.deadline.left
+        lanes = self.lanes
+        for count, part in _CLIMBS:
+            best = sorted(lanes, key=_rank)[:count]
+            lanes = [self._improve("climbing", lane, part / len(best)) for lane in best]
+        part = (1.0 - sum(part for _, part in _CLIMBS)) / len(_HOT)
+        for lane, hot in zip(sorted(lanes, key=_rank), _HOT, strict=False):
+            self._improve("annealing", lane, part, hot)
+        self._load(self._best())
+        return read_off(self.instance, self.own)
+
+    def _affords(self, name: str) -> bool:
+        """Whether there is time for a start."""
+        n, k = self.instance.graph.n, self.instance.devices
+        match name:
+            case "greedy":
+                return n * n * k * _GREEDY_SECONDS <= _GREEDY_PART * self.seconds
+            case "metis":  # which complains on stdout of more parts than nodes
+                return k < n
+            case "placeto":
+                return n <= _POLICY_NODES or self.seconds >= _POLICY_SECONDS
+        return True
+
+    def _ends(self) -> bool:
+        """Whether to stop with what there is."""
+        overflow, time = _rank(self._best())
+        good = time <= self.instance.lower_bound * (1.0 + _ROUNDING)
+        return self.limits.deadline.passed or (overflow == 0.0 and (good or self.limits.reached(time)))
+
+    def _best(self) -> Lane:
+        return min(self.lanes, key=_rank)
+
+    def _add(self, placer: Search[PlacementInstance, Placement]) -> None:
+        """Add the lanes of a start, unless what it needs is not installed."""
+        limits = Limits(Deadline(interrupted=self.limits.deadline.interrupted))
+        try:
+            with np.errstate(all="ignore"):  # the policy computes in small floats; what it makes of them is simulated
+                device = placer(self.instance, self.rng, limits).device
+        except InputError:
+            return
+        simulate(self.arrays, device, self.space)
+        order = np.lexsort((self.arrays.rank, self.space.ready))
+        for eager in (True, False):
+            lane = Lane(
+                order.astype(np.uint32), device.astype(np.uint32), np.full(len(self.own.eager), eager), np.zeros(2)
+            )
+            lane.value[:] = self._load(lane)
+            self.lanes.append(lane)
+
+    def _load(self, lane: Lane) -> tuple[float, float]:
+        """Make a lane the current placement; its bytes of overflow and time."""
+        self.own.order[:], self.own.device[:], self.own.eager[:] = lane.order, lane.device, lane.eager
+        time, overflow = begin(self.arrays, self.own), 0.0
+        if self.arrays.limited:
+            peak_memory(self.arrays, self.own.device, self.space)
+            overflow = float(np.maximum(0.0, self.space.peak - self.arrays.memory).sum())
+        return overflow, time
+
+    def _improve(self, what: str, lane: Lane, part: float, hot: float = 0.0) -> Lane:
+        """Walk on from a lane for a part of the search; the best that was seen."""
+        best, value = (
+            Lane(lane.order.copy(), lane.device.copy(), lane.eager.copy(), lane.value.copy()),
+            lane.value.copy(),
+        )
+        self.lanes.append(best)
+        self._load(lane)
+        moves, seconds, since = int(part * self.moves), max(1e-9, part * self.seconds), CLOCK.now()
+        done, gone, ahead = 0, 0.0, self.chunk / max(1, moves)
+        while done < moves and gone < 1.0 and not self._ends():
+            self.tell(what, self._best().value[1])
+            chunk = min(self.chunk, moves - done)
+            hotter, colder = (
+                hot and self.instance.total_work * hot * (_COLD / hot) ** min(1.0, x) for x in (gone, gone + ahead)
+            )
+            seed = int(self.rng.integers(2**31))
+            walk(self.arrays, self.own, self.space, best, value, chunk, hotter, colder, seed)
+            done += chunk
+            before, gone = gone, max(done / moves, (CLOCK.now() - since) / seconds)
+            ahead = gone - before
+        return best
+
+
+def _rank(lane: Lane) -> tuple[float, float]:
+    """What is minimised."""
+    return float(lane.value[0]), float(lane.value[1])

@@ -1,0 +1,316 @@
+r"""Side constraints of a question: which nodes share a block, where a node may be, and what every block holds.
+
+Four kinds, in node numbers:
+
+- *together*: the nodes of a group are in one block;
+- *windows*: a node is in one of the blocks ``first`` to ``last``; a fixed stage is a window of one;
+- *uncut*: a node and all that read its outputs are in one block, so that these are never sent;
+- *at least*: every block holds so many of the nodes of a set; all nodes and 1 mean that no block is empty.
+
+As no edge points backwards, a path from one node of a group to another lies in the group's block as a whole, and a
+node is in no earlier block than the nodes before it. `BlockRules` says what follows for each node.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import filter as matching
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import IntArray, compressed_rows
+
+__all__ = ["NO_CONSTRAINTS", "BlockRules", "Constraints", "Windows", "Word"]
+
+#: A node by number or by name, or several by a pattern such as ``/model/layers.7/*``.
+Word = int | str
+#: The block of a word, or its first and last one.
+Windows = Mapping[Word, int | Sequence[int]] | Iterable[tuple[Word, int | Sequence[int]]]
+
+_MOST_COUNTS = 100
+# A suggestion looks at so many names at the most, and patterns at so many together.
+_MOST_NAMES, _MOST_MATCHES = 10_000, 20_000_000
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Side constraints in node numbers; none by default.
+
+    Parameters
+    ----------
+    together : tuple of tuple of int
+        Groups of nodes.
+    windows : tuple of (node, first, last)
+        Blocks count from 0.
+    uncut : tuple of int
+        Nodes whose outputs are never cut.
+    at_least : tuple of (count, nodes)
+        A node that stands there twice counts twice.
+    """
+
+    together: tuple[tuple[int, ...], ...] = ()
+    windows: tuple[tuple[int, int, int], ...] = ()
+    uncut: tuple[int, ...] = ()
+    at_least: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        graph: ComputationGraph,
+        *,
+        together: Iterable[Sequence[Word] | str] = (),
+        windows: Windows | None = None,
+        uncut: Iterable[Word] = (),
+        at_least: Iterable[tuple[int, Iterable[Word] | str]] = (),
+    ) -> Constraints:
+        """Constraints in words of their own.
+
+        Parameters
+        ----------
+        graph : ComputationGraph
+        together : iterable of groups
+            A group is a list of words, or one pattern.
+        windows : mapping or pairs of word to block or to (first, last)
+            Of several windows of a node all hold.
+        uncut : iterable of words
+            Nodes whose output tensors are never cut.
+        at_least : iterable of (count, words)
+
+        Raises
+        ------
+        InputError
+            If a word fits no node, or a number is none.
+        """
+        names = _Names(graph)
+        spans = windows.items() if isinstance(windows, Mapping) else windows or ()
+        return cls(
+            together=tuple(names.all((group,) if isinstance(group, str) else group) for group in together),
+            windows=tuple((v, *_span(word, span)) for word, span in spans for v in names.one(word)),
+            uncut=names.all(uncut),
+            at_least=tuple(
+                (_whole(count, "at_least"), names.all((words,) if isinstance(words, str) else words))
+                for count, words in at_least
+            ),
+        )
+
+    @property
+    def fewest_blocks(self) -> int:
+        """The least number of blocks that has all that the windows name."""
+        return 1 + max((last for *_, last in self.windows), default=0)
+
+    def __bool__(self) -> bool:
+        return bool(self.together or self.windows or self.uncut or self.at_least)
+
+    def __add__(self, other: Constraints) -> Constraints:
+        return Constraints(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
+
+
+NO_CONSTRAINTS = Constraints()
+
+
+@dataclass(frozen=True, eq=False)
+class BlockRules:
+    """What the constraints come to for each node.
+
+    Parameters
+    ----------
+    group : (n,) integers
+        Nodes of the same number share a block: what is together, and all that lies between.
+    first, last : (n,) integers
+        The blocks that a node may be in; along an edge neither falls.
+    counted : (q, n) integers
+        How often each node counts for each number of `least`.
+    least : (q,) integers
+        In every block at least so many.
+    """
+
+    group: IntArray
+    first: IntArray
+    last: IntArray
+    counted: IntArray
+    least: IntArray
+
+    @classmethod
+    def of(cls, graph: ComputationGraph, k: int, constraints: Constraints) -> BlockRules:
+        """Follow the constraints along the edges.
+
+        Raises
+        ------
+        InputError
+            If they contradict one another or k; the message names nodes.
+        """
+        group = _groups(graph, constraints)
+        first, last = _windows(graph, k, constraints, group)
+        counted = np.zeros((len(constraints.at_least), graph.n), dtype=np.int64)
+        if len(counted) > _MOST_COUNTS:
+            raise InputError(f"There are {len(counted)} least numbers of nodes; give {_MOST_COUNTS} or fewer.")
+        for row, (count, nodes) in zip(counted, constraints.at_least, strict=True):
+            np.add.at(row, list(nodes), 1)
+            if row.sum() < k * count:
+                raise InputError(
+                    f"At least {count} of {len(nodes)} nodes ({_shown(graph, nodes)}) cannot be in each of {k} blocks; "
+                    "give a smaller k or number."
+                )
+        return cls(group, first, last, counted, np.array([count for count, _ in constraints.at_least], dtype=np.int64))
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether some nodes have to share a block."""
+        return len(self.group) > 0 and int(self.group.max()) + 1 < len(self.group)
+
+    def has_windows(self, k: int) -> bool:
+        """Whether some node may not be in each of k blocks."""
+        return bool((self.first > 0).any() or (self.last < k - 1).any())
+
+    def forbid(self, k: int) -> bool:
+        """Whether they forbid anything at all."""
+        return self.has_groups or self.has_windows(k) or bool((self.least > 0).any())
+
+    def check(self, graph: ComputationGraph, block: IntArray, k: int) -> None:
+        """Refuse blocks that break a rule.
+
+        Raises
+        ------
+        InputError
+            The message names the nodes.
+        """
+        for v in np.flatnonzero((block < self.first) | (block > self.last))[:1]:
+            window = f"{self.first[v]} to {self.last[v]}"
+            raise InputError(f"Node {v} ({graph.names[v]}) is in block {block[v]}; it may be in blocks {window}.")
+        holder = np.zeros(len(self.group), dtype=np.int64)
+        holder[self.group] = np.arange(len(self.group))
+        for v in np.flatnonzero(block != block[holder[self.group]])[:1]:
+            u = holder[self.group[v]]
+            raise InputError(
+                f"Nodes {v} ({graph.names[v]}) and {u} ({graph.names[u]}) are in blocks {block[v]} and {block[u]}; "
+                "they have to be together."
+            )
+        for row, least in zip(self.counted, self.least, strict=True):
+            held = np.bincount(block, row, k)
+            for b in np.flatnonzero(held < least)[:1]:
+                raise InputError(f"Block {b} has {int(held[b])} of the nodes of which each needs at least {least}.")
+
+
+class _Names:
+    """The nodes of a graph by word."""
+
+    def __init__(self, graph: ComputationGraph) -> None:
+        self._graph = graph
+        self._nodes: dict[str, list[int]] = {}
+        self._matches = 0
+        for v, name in enumerate(graph.names):
+            self._nodes.setdefault(name, []).append(v)
+
+    def all(self, words: Iterable[Word]) -> tuple[int, ...]:
+        return tuple(v for word in words for v in self.one(word))
+
+    def one(self, word: Word) -> list[int]:
+        if isinstance(word, (int, np.integer)) and not isinstance(word, bool):
+            if not 0 <= word < self._graph.n:
+                raise InputError(f"There is no node {word}; nodes run from 0 to {self._graph.n - 1}.")
+            return [int(word)]
+        if not isinstance(word, str):
+            raise InputError(f"A node is a name, a pattern or a number, not {word!r}.")
+        if word in self._nodes:
+            return self._nodes[word]
+        self._matches += len(self._nodes)
+        if self._matches > _MOST_MATCHES:
+            raise InputError(f"Patterns up to {word!r} are too many for {self._graph.n} nodes; give node numbers.")
+        found = [v for name in matching(self._nodes, word) for v in self._nodes[name]]
+        if not found:
+            near = get_close_matches(word, list(self._nodes)[:_MOST_NAMES], n=1)
+            raise InputError(f"There is no node {word!r}" + (f"; did you mean {near[0]!r}?" if near else "."))
+        return sorted(found)
+
+
+def _whole(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise InputError(f"{what}: {value!r} is no whole number, 0 or more.")
+    return int(value)
+
+
+def _span(word: Word, span: Any) -> tuple[int, int]:
+    ends = list(span) if isinstance(span, (list, tuple)) else [span, span]
+    if len(ends) != 2:
+        raise InputError(f"The window of {word!r} is {span!r}; give a block, or the first and the last one.")
+    first, last = (_whole(end, f"The window of {word!r}") for end in ends)
+    if first > last:
+        raise InputError(f"The window of {word!r} begins with block {first} and ends with {last}; exchange them.")
+    return first, last
+
+
+def _groups(graph: ComputationGraph, constraints: Constraints) -> IntArray:
+    """(n,) numbers of groups: what is together, then what lies on a circle of groups."""
+    start, readers = graph.successors
+    chains = [*constraints.together]
+    chains += [(v, *readers[start[v] : start[v + 1]].tolist()) for v in constraints.uncut]
+    pairs = np.array([(chain[0], v) for chain in chains for v in chain[1:]], dtype=np.int64).reshape(-1, 2)
+    group = _components(pairs, graph.n, directed=False)
+    # Between groups edges may go round: all that they pass is in one block.
+    circle = _components(group[graph.edges], int(group.max()) + 1, directed=True)
+    merged = circle[group]
+    _, number = np.unique(merged, return_inverse=True)
+    return number.astype(np.int64)
+
+
+def _components(pairs: IntArray, n: int, *, directed: bool) -> IntArray:
+    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    kind = {"directed": True, "connection": "strong"} if directed else {"directed": False}
+    return np.asarray(connected_components(links, **kind)[1], dtype=np.int64)
+
+
+def _windows(graph: ComputationGraph, k: int, constraints: Constraints, group: IntArray) -> tuple[IntArray, IntArray]:
+    """(n,) first and last block of each node, followed along edges and over groups."""
+    count = int(group.max()) + 1
+    first, last = np.zeros(count, dtype=np.int64), np.full(count, k - 1)
+    by_first, by_last = np.full(count, -1), np.full(count, -1)  # the nodes whose windows say so
+    for v, begin, end in constraints.windows:
+        g = group[v]
+        if end > k - 1:
+            raise InputError(
+                f"Node {v} ({graph.names[v]}) has a window up to block {end}; blocks run from 0 to {k - 1}."
+            )
+        if begin > first[g]:
+            first[g], by_first[g] = begin, v
+        if end < last[g]:
+            last[g], by_last[g] = end, v
+    if constraints.windows:
+        edges = group[graph.edges]
+        _spread(edges, first, by_first, later=True)
+        _spread(edges, last, by_last, later=False)
+    for g in np.flatnonzero(first > last)[:1]:
+        early, late = int(by_last[g]), int(by_first[g])
+        v = int(np.flatnonzero(group == g)[0])
+        raise InputError(
+            f"No block is left for node {v} ({graph.names[v]}): by node {late} ({graph.names[late]}) it is in block "
+            f"{first[g]} or later, by node {early} ({graph.names[early]}) in block {last[g]} or earlier."
+        )
+    return first[group], last[group]
+
+
+def _spread(edges: NDArray[np.int64], value: IntArray, origin: IntArray, *, later: bool) -> None:
+    """Let `value` be no less after an edge than before it, or no more before it than after; `origin` goes along."""
+    source, target = (edges[:, 0], edges[:, 1]) if later else (edges[:, 1], edges[:, 0])
+    sign = 1 if later else -1
+    start, after = (rows.tolist() for rows in compressed_rows(source, target, len(value)))
+    todo = deque(np.flatnonzero(origin >= 0).tolist())
+    while todo:
+        u = todo.popleft()
+        for v in after[start[u] : start[u + 1]]:
+            if sign * value[u] > sign * value[v]:
+                value[v], origin[v] = value[u], origin[u]
+                todo.append(v)
+
+
+def _shown(graph: ComputationGraph, nodes: Sequence[int]) -> str:
+    names = [graph.names[v] for v in nodes[:3]]
+    return ", ".join(names) + (", …" if len(nodes) > 3 else "")

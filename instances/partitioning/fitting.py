@@ -1,0 +1,109 @@
+"""What nodes and blocks have to hold, and why nothing can fit."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from instances.graph.tensors import FloatArray
+from instances.partitioning.problem import Instance
+from instances.partitioning.reductions import contract_groups
+
+__all__ = ["fits_nowhere", "held_alone", "needs_of", "room", "surely_above", "total_held"]
+
+# Sums of bytes that are not exact may be off by this part of their largest term.
+_ROUNDING = 1e-12
+# First and last blocks of windows that are looked at, at the most.
+_MOST_ENDS = 64
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+T = TypeVar("T", float, FloatArray)
+
+
+def room(instance: Instance) -> float:
+    """What a block that is not empty has for its parameters and, without a buffer, its peak [bytes]; maybe negative."""
+    return instance.platform.memory - (instance.platform.activation_buffer or 0.0)
+
+
+def needs_of(instance: Instance) -> FloatArray:
+    """(n,) bytes that the peak of a block with the node has at the least; 0 where a buffer stands for it."""
+    return instance.needs if instance.needs_peaks else np.zeros(instance.graph.n)
+
+
+def held_alone(instance: Instance) -> FloatArray:
+    """(n,) bytes of parameters of a block that holds the node, shared ones included."""
+    held = instance.graph.held_bytes.copy()
+    for parameter in instance.graph.parameters:
+        held[list(set(parameter.users))] += parameter.bytes
+    return held
+
+
+def total_held(instance: Instance) -> float:
+    """Bytes of all parameters that somebody uses, each once."""
+    graph = instance.graph
+    return float(graph.held_bytes.sum() + sum(parameter.bytes for parameter in graph.parameters if parameter.users))
+
+
+def surely_above(instance: Instance, held: T, limit: float) -> T:
+    """By how much sums of bytes exceed a limit at the least, whatever was rounded; 0 where they may not."""
+    with np.errstate(over="ignore"):
+        lost = 0.0 if instance.has_exact_bytes else _ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory)
+        return np.maximum(0.0, held - limit - lost)
+
+
+def fits_nowhere(instance: Instance) -> str | None:
+    """Why no partition of a question whose memory is a hard limit fits; None if that is not seen.
+
+    Parameters
+    ----------
+    instance : Instance
+
+    Returns
+    -------
+    str or None
+        In one line: all parameters together, the largest node or group, or what windows force into some blocks.
+    """
+    if not instance.platform.fit:
+        return None
+    instance = contract_groups(instance).instance
+    graph, k, m = instance.graph, instance.k, room(instance)
+    held, needs = held_alone(instance), needs_of(instance)
+    what = "parameters" if instance.platform.activation_buffer is None else "parameters beside the buffers"
+    total = total_held(instance)
+    if surely_above(instance, total + needs.max(), max(m, k * m)) > 0:
+        peak = f" and {_bytes(needs.max())} of activations" if total <= k * m else ""
+        return f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {_devices(k)}"
+    over = surely_above(instance, held + needs, m)
+    v = int(over.argmax())
+    if over[v] > 0:
+        return f"does not fit: node {v} ({graph.names[v]}) takes {_bytes(held[v] + needs[v])}, {_bytes(m)} on a device"
+    return _windows_too_small(instance, m) if instance.constraints else None
+
+
+def _windows_too_small(instance: Instance, m: float) -> str | None:
+    """The blocks that have no room for the parameters of the nodes that may be in no other."""
+    graph, rules = instance.graph, instance.rules
+    for a in np.unique(rules.first)[:_MOST_ENDS].tolist():
+        for b in np.unique(rules.last[rules.first >= a])[:_MOST_ENDS].tolist():
+            inside = (rules.first >= a) & (rules.last <= b)
+            shared = sum(p.bytes for p in graph.parameters if inside[list(p.users)].any())
+            held = float(graph.held_bytes[inside].sum() + shared)
+            if surely_above(instance, held + needs_of(instance)[inside].max(initial=0.0), (b - a + 1) * m) > 0:
+                blocks = f"block {a}" if a == b else f"blocks {a} to {b}"
+                return (
+                    f"does not fit: windows force {_bytes(held)} of parameters into {blocks}, {_bytes((b - a + 1) * m)}"
+                )
+    return None
+
+
+def _devices(k: int) -> str:
+    return "1 device" if k == 1 else f"{k} devices"
+
+
+def _bytes(size: float) -> str:
+    """A size for people, in a unit between 1 and 1000 of it."""
+    power = 0
+    while abs(size) >= 999.5 and power < len(_UNITS) - 1:
+        size, power = size / 1000, power + 1
+    return f"{size:.3g} {_UNITS[power]}"

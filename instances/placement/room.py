@@ -1,0 +1,48 @@
+"""Proof that no placement fits into the memory of the devices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from instances.graph.tensors import FloatArray
+from instances.placement.problem import PlacementInstance
+
+__all__ = ["why_no_room"]
+
+#: Sums of bytes may be rounded by this part.
+_ROUNDING = 1e-9
+
+
+def why_no_room(instance: PlacementInstance) -> str | None:
+    """Why no placement fits, in one line; None where that is not proved.
+
+    Parameters and states are somewhere all the time, shared ones at least once. While a node runs that takes time, its
+    device holds its parameters and state, and the tensors that it reads and makes.
+    """
+    graph, most = instance.graph, float(instance.memories.max())
+    if not np.isfinite(most):
+        return None
+    held = float(graph.held_bytes.sum()) + sum(parameter.bytes for parameter in graph.parameters)
+    total = float(instance.memories.sum())
+    if held * (1 - _ROUNDING) > total:
+        return f"parameters and states need {held:.6g} bytes, all devices together have {total:.6g}"
+    needed = _while_running(instance)
+    v = int(needed.argmax())
+    if needed[v] * (1 - _ROUNDING) > most:
+        return (
+            f"node {v} ({graph.names[v]}) needs {needed[v]:.6g} bytes with what it reads and makes, the largest device "
+            f"has {most:.6g}"
+        )
+    return None
+
+
+def _while_running(instance: PlacementInstance) -> FloatArray:
+    """(n,) bytes on the device of each node while it runs; what it holds alone where it takes no time."""
+    graph, tensors = instance.graph, instance.graph.tensors
+    start, read = graph.inputs
+    moving = np.bincount(tensors.producer, tensors.bytes, graph.n)
+    moving += np.bincount(np.repeat(np.arange(graph.n), np.diff(start)), tensors.bytes[read], graph.n)
+    needed = graph.held_bytes + np.where(graph.work > 0, moving, 0.0)
+    for parameter in graph.parameters:
+        needed[list(parameter.users)] += parameter.bytes
+    return needed

@@ -1,0 +1,102 @@
+"""The search on single nodes: never worse than its starts, memory is hard, small optima are found."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from heuristics.limits import Limits
+from heuristics.placement import PLACERS, search_placement
+from heuristics.placement.ordered_search import search_order
+from instances import ComputationGraph, InputError
+from instances.deadline import Deadline
+from instances.placement.devices import UnequalDevices
+from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.ordered import OrderedPlacement
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+
+GRAPH = PLACEMENT_FAMILIES["ptb"].graph(1)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+def test_never_worse_than_a_start_or_one_device(devices: int) -> None:
+    question = PlacementInstance(GRAPH, devices, BANDWIDTH)
+    found = search_order(question, rng(), Limits(evaluations=3000))
+    assert isinstance(found, OrderedPlacement)
+    for name in ("single", "expert", "heft", "greedy", "m-etf", "m-sct", "placeto"):
+        assert found.step_time <= PLACERS[name].run(question, rng(), Limits()).step_time
+    at_once = search_order(question, rng(), Limits(Deadline.after(0)))
+    assert at_once.step_time <= question.total_work * (1 + 1e-9)
+
+
+def test_same_seed_and_moves_same_answer() -> None:
+    question = PlacementInstance(GRAPH, 4, BANDWIDTH)
+    first, second, other = (search_order(question, rng(seed), Limits(evaluations=4000)) for seed in (1, 1, 2))
+    assert first.device_order == second.device_order
+    assert first.bus_order == second.bus_order
+    assert first.device_order != other.device_order
+
+
+def test_memory_is_hard() -> None:
+    """With 0.6 of what one device needs the answer fits; where it is proved that none does, there is none."""
+    graph = PLACEMENT_FAMILIES["cifar10"].graph(3)
+    alone = Placement(PlacementInstance(graph, 2, BANDWIDTH), np.zeros(graph.n, dtype=int))
+    memory = 0.6 * float(alone.peak_memory[0])
+    found = search_order(PlacementInstance(graph, 2, BANDWIDTH, memory), rng(), Limits(evaluations=8000))
+    assert found.fits
+    tiny = search_placement(PlacementInstance(graph, 2, BANDWIDTH, 1e3), "ordered", rng())
+    assert tiny.answer is None
+    assert tiny.bound is None
+    assert "the largest device has 1000" in str(tiny.impossible)
+
+
+@pytest.mark.parametrize("options", [{}, {"node_gap": 1.0, "transfer_gap": 2.0}, {"broadcast": True}])
+def test_optima_of_small_graphs(options: dict[str, Any]) -> None:
+    """All devices and all sequences of five nodes, by brute force."""
+    generator = rng(7)
+    for _ in range(4):
+        edges = [(u, v) for u in range(5) for v in range(u + 1, 5) if generator.random() < 0.4]
+        graph = ComputationGraph.from_edges(edges, generator.integers(1, 9, 5), generator.integers(0, 4, 5))
+        question = PlacementInstance(graph, 2, 1.0, **options)
+        assert search_order(question, generator, Limits(evaluations=20000)).step_time == least(question)
+
+
+def least(question: PlacementInstance) -> float:
+    """The least step time of all orders on all devices."""
+    best = np.inf
+    for device in itertools.product((0, 1), repeat=question.graph.n - 1):
+        base = OrderedPlacement.of(Placement(question, [0, *device]))
+        nodes = [list(itertools.permutations(row)) for row in base.device_order]
+        buses = [list(itertools.permutations(row)) for row in base.bus_order]
+        for orders in itertools.product(*nodes, *buses):
+            try:
+                best = min(best, OrderedPlacement(question, base.device, orders[:2], orders[2:]).step_time)
+            except InputError:
+                continue
+    return best
+
+
+def test_the_fastest_device_gets_most() -> None:
+    unequal = UnequalDevices([1.0, 4.0], [np.inf, np.inf], [[1.0, BANDWIDTH], [BANDWIDTH, 1.0]])
+    question = PlacementInstance(GRAPH, 2, BANDWIDTH, unequal=unequal)
+    found = search_order(question, rng(), Limits(evaluations=3000))
+    work = np.bincount(found.device, GRAPH.work, 2)
+    assert work[1] > 2 * work[0]
+    assert found.step_time <= question.total_work * (1 + 1e-9)
+
+
+def test_what_it_does_is_told() -> None:
+    told: list[tuple[str, float]] = []
+    question = PlacementInstance(GRAPH, 4, BANDWIDTH)
+    search_order(question, rng(), Limits(evaluations=3000), tell=lambda what, time: told.append((what, time)))
+    assert {"start single", "start heft", "climbing", "annealing"} <= {what for what, _ in told}
+    times = [time for _, time in told]
+    assert times == sorted(times, reverse=True)
