@@ -17,6 +17,7 @@ from command_line import columns, graph_file, mtpp
 
 import experiments
 from experiments.cli.main import main
+from experiments.certificates.plan_certificate import MILPS
 from heuristics import HEURISTICS
 from instances import ComputationGraph, Instance, Platform
 from instances.architectures import ARCHITECTURES
@@ -31,7 +32,7 @@ from mtpp_models import MODELS, SOLVERS, SolveOptions
     ("what", "names"),
     [
         ("heuristics", HEURISTICS),
-        ("models", MODELS),
+        ("models", {**MODELS, **MILPS}),
         ("solvers", SOLVERS),
         ("suites", SUITES),
         ("architectures", ARCHITECTURES),
