@@ -43,7 +43,7 @@ _RECHECKS = {
         "priced": "trusted",
         "stated": "trusted",
     },
-    PLANNING: {"z-any-order": "trusted"},
+    PLANNING: {"z-any-order": "trusted", "z-fixed": "trusted", "z-split": "trusted", "work-any": "formula"},
     PLACEMENT: {
         "simple": "formula",
         "heads": "heads and tails",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 from experiments.cli.complaints import complain
@@ -96,6 +97,7 @@ def _planning() -> Iterator[str]:
     from experiments.certificates.plan_certificate import certify_plan
     from heuristics.planning import PLANNERS
     from instances.planning import Cluster, LayerChain, TrainingInstance
+    from instances.planning.network import Network
 
     layers, between = np.ones(4), np.ones(3)
     network = LayerChain(layers, 2 * layers, between, between, layers)
@@ -103,6 +105,8 @@ def _planning() -> Iterator[str]:
     for name in PLANNERS:
         yield name
         certify_plan(instance, np.random.default_rng(0), name)
+    yield "shared network cards"
+    certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
 
 
 def _placement() -> Iterator[str]:
