@@ -47,8 +47,10 @@ def total_held(instance: Instance) -> float:
 
 def surely_above(instance: Instance, held: T, limit: float) -> T:
     """By how much sums of bytes exceed a limit at the least, whatever was rounded; 0 where they may not."""
-    lost = 0.0 if instance.has_exact_bytes else _ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory)
-    return np.maximum(0.0, held - limit - lost)
+    if instance.has_exact_bytes:
+        return np.maximum(0.0, held - limit)
+    with np.errstate(over="ignore"):  # beyond an infinite limit is nothing
+        return np.maximum(0.0, held - limit - _ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory))
 
 
 def fits_nowhere(instance: Instance) -> str | None:
