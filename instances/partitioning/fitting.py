@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from instances.errors import printable
 from instances.graph.tensors import FloatArray
 from instances.partitioning.problem import Instance
 from instances.partitioning.reductions import contract_groups
@@ -78,7 +79,8 @@ def fits_nowhere(instance: Instance) -> str | None:
     over = surely_above(instance, held + needs, m)
     v = int(over.argmax())
     if over[v] > 0:
-        return f"does not fit: node {v} ({graph.names[v]}) takes {_bytes(held[v] + needs[v])}, {_bytes(m)} on a device"
+        name, taken = printable(graph.names[v]), _bytes(held[v] + needs[v])
+        return f"does not fit: node {v} ({name}) takes {taken}, {_bytes(m)} on a device"
     return _windows_too_small(instance, m) if instance.constraints else None
 
 
