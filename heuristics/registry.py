@@ -8,6 +8,7 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.local_search.local_search import local_search
+from heuristics.local_search.multilevel import multilevel
 from heuristics.method import Method
 from heuristics.orders.brkga import BRKGAParameters, brkga
 from heuristics.orders.kahn import kahn
@@ -96,6 +97,12 @@ _ALL = (
         "annealing of moves and swaps of nodes, 10 million, sliced anew in between",
         "this project, heuristics/local_search/local_search.py",
         local_search,
+    ),
+    _heuristic(
+        "multilevel",
+        "cut a coarse copy of the graph, and refine the cut by annealing while the nodes come back",
+        "this project, heuristics/local_search/multilevel.py",
+        multilevel,
     ),
     _heuristic(
         "portfolio",
