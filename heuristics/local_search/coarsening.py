@@ -144,18 +144,18 @@ def _root(v: int, cluster: IntArray) -> int:
 
 @compiled(allocates=False)
 def _is_room(a: int, b: int, total: FloatArray, most: FloatArray) -> bool:
+    room = True
     for i in range(len(most)):
-        if total[i, a] + total[i, b] > most[i]:
-            return False
-    return True
+        room = room and total[i, a] + total[i, b] <= most[i]
+    return room
 
 
 @compiled(allocates=False)
 def _meet(one: _Words, other: _Words) -> bool:
-    for w in range(len(one)):
-        if one[w] & other[w]:
-            return True
-    return False
+    w = 0
+    while w < len(one) and not one[w] & other[w]:
+        w += 1
+    return w < len(one)
 
 
 @compiled(allocates=False)

@@ -15,6 +15,7 @@ SIAM Journal on Scientific Computing 41 (2019), whose scheme it is, with reachab
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -22,15 +23,15 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.local_search.coarsening import join_by_degree, join_by_reach
 from heuristics.local_search.walks import Budget, Walker, best_of
-from heuristics.orders.bisection import cut_order
+from heuristics.orders.at_once import at_once
 from heuristics.orders.kahn import kahn
 from heuristics.orders.slicing import slice_order
-from instances import InputError, Instance, Partition
+from instances import Instance, Partition
 from instances.errors import NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.reductions import Contraction, merge
 
-__all__ = ["cycle", "first_partition", "multilevel"]
+__all__ = ["cycle", "multilevel"]
 
 #: Each level has so many times fewer nodes than the one before, down to so many a block, and at least.
 _SHRINK, _NODES_PER_BLOCK, _FEWEST = 2.5, 6, 24
@@ -47,6 +48,8 @@ _STARTS, _COARSEST_MOVES = 3, 60
 #: Walks on the levels above, and on the graph itself: moves a node, the most, and the heat.
 _LEVEL_MOVES, _MOST_LEVEL_MOVES, _LEVEL_HEAT = 400, 200_000, 0.1
 _LAST_MOVES, _MOST_LAST_MOVES, _LAST_HEAT = 1_500, 600_000, 0.25
+#: Heat of the walk on the coarsest level of a cycle that begins from a partition.
+_KEPT_HEAT = 0.25
 
 
 def multilevel(
@@ -75,8 +78,8 @@ def multilevel(
     Partition
         No worse than `start`.
     """
-    budget = Budget(limits or Limits(), moves)
-    best = start or first_partition(instance)
+    limits = limits or Limits()
+    budget, best = Budget(limits, moves), start or at_once(instance, limits)
     if not Walker.can_walk(instance):
         return best
     while not budget.spent(best.bottleneck):
@@ -84,25 +87,13 @@ def multilevel(
     return best
 
 
-def first_partition(instance: Instance) -> Partition:
-    """The best of one block, two orders in equal pieces, and the slicing of the Kahn order of equal priorities."""
-    graph = instance.graph
-    orders = [kahn(graph, np.zeros(graph.n)), graph.topological_order]
-    found = [slice_order(instance, orders[0])]
-    for order in orders:
-        with suppress(InputError):  # of constraints that it does not obey
-            found += [equal_pieces(instance, order), Partition(instance, np.zeros(graph.n), order)]
-    return best_of(found)
-
-
-def equal_pieces(instance: Instance, order: IntArray) -> Partition:
-    """Cut an order where the work before is a multiple of a k-th."""
-    work = instance.graph.work[order]
-    before = np.cumsum(work) - work
-    return cut_order(instance, order, np.searchsorted(before, work.sum() / instance.k * np.arange(instance.k)))
-
-
-def cycle(instance: Instance, rng: np.random.Generator, budget: Budget, best: Partition) -> Partition:
+def cycle(
+    instance: Instance,
+    rng: np.random.Generator,
+    budget: Budget,
+    best: Partition,
+    others: Sequence[Partition] | None = None,
+) -> Partition:
     """One cycle.
 
     Parameters
@@ -112,9 +103,14 @@ def cycle(instance: Instance, rng: np.random.Generator, budget: Budget, best: Pa
     budget : Budget
     best : Partition
         Where the coarsest question has no slicing that obeys, the cycle begins from it.
+    others : sequence of Partition, optional
+        If given, the cycle begins from `best`, and only nodes are joined that share a block in it and in each of these.
     """
-    levels = _coarsen(instance, rng)
-    found, levels = _first_cut(levels, rng, budget, best)
+    if others is None:
+        found, levels = _first_cut(_coarsen(instance, rng, budget, []), rng, budget, best)
+    else:
+        levels = _coarsen(instance, rng, budget, [best.block, *(other.block for other in others)])
+        found = _walk_on(levels, rng, budget, best)
     for level in reversed(levels):
         found = level.expand(found)
         n, walker = found.instance.graph.n, Walker(found.instance, rng, budget)
@@ -124,19 +120,23 @@ def cycle(instance: Instance, rng: np.random.Generator, budget: Budget, best: Pa
     return walker.slice(walker.walk(found, min(_LAST_MOVES * n, _MOST_LAST_MOVES), heat=_LAST_HEAT))
 
 
-def _coarsen(instance: Instance, rng: np.random.Generator) -> list[Contraction]:
-    """Levels from fine to coarse."""
+def _coarsen(
+    instance: Instance, rng: np.random.Generator, budget: Budget, apart: Sequence[IntArray]
+) -> list[Contraction]:
+    """Levels from fine to coarse; nodes with other windows, or other numbers in `apart`, are not joined."""
     levels: list[Contraction] = []
+    marks = np.stack((instance.rules.first, instance.rules.last, *apart))
+    kind = np.unique(marks, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
     most = _heaviest(instance) / rng.choice(_PARTS)
     weighted = bool(rng.integers(2))
     fewest = max(_NODES_PER_BLOCK * instance.k, _FEWEST)
-    while (n := instance.graph.n) > fewest:
-        cluster = _clusters(instance, rng, most, weighted, max(fewest, int(n / _SHRINK)))
+    while (n := instance.graph.n) > fewest and not budget.limits.deadline.passed:
+        cluster = _clusters(instance, rng, most, weighted, kind, max(fewest, int(n / _SHRINK)))
         _, group = np.unique(cluster, return_inverse=True)
         if group.max() + 1 > _LEAST_SHRINK * n:
             break
         levels.append(merge(instance, group.astype(np.int64)))
-        instance = levels[-1].instance
+        instance, kind = levels[-1].instance, kind[levels[-1].anchor]
     return levels
 
 
@@ -146,7 +146,7 @@ def _heaviest(instance: Instance) -> FloatArray:
 
 
 def _clusters(
-    instance: Instance, rng: np.random.Generator, most: FloatArray, weighted: bool, target: int
+    instance: Instance, rng: np.random.Generator, most: FloatArray, weighted: bool, kind: IntArray, target: int
 ) -> IntArray:
     """(n,) a node of the cluster that each node is in."""
     graph, n = instance.graph, instance.graph.n
@@ -160,8 +160,6 @@ def _clusters(
     falling = np.argsort(-rating, kind="stable")
     source, reader = source[falling], reader[falling]
     size = np.stack((graph.work, graph.held_bytes))
-    rules = instance.rules
-    kind = rules.first * instance.k + rules.last
     if n <= _REACH_NODES:
         return join_by_reach(source, reader, graph.topological_order, size, most, kind, target)
     if rng.integers(2):
@@ -187,3 +185,13 @@ def _first_cut(
             return walker.slice(best_of(found)), levels
         levels = levels[:-1]
     return best, levels
+
+
+def _walk_on(levels: list[Contraction], rng: np.random.Generator, budget: Budget, best: Partition) -> Partition:
+    """The best of a walk on the coarsest question from what a partition is there."""
+    for level in levels:
+        best = level.restrict(best)
+    if not levels:
+        return best
+    walker = Walker(best.instance, rng, budget)
+    return walker.slice(walker.walk(best, _COARSEST_MOVES * best.instance.graph.n * best.instance.k, heat=_KEPT_HEAT))

@@ -48,10 +48,22 @@ class Budget:
     def __init__(self, limits: Limits, moves: int | None = None) -> None:
         most = sys.maxsize if limits.evaluations or limits.deadline.left < math.inf else _MOVES
         self.limits, self.left = limits, limits.allow(most if moves is None else moves)
+        self._taken, self._ended = 0, False
 
     def spent(self, bottleneck: float) -> bool:
-        """Whether to stop with a partition that is so good."""
-        return self.left <= 0 or bottleneck <= 0 or self.limits.reached(bottleneck)
+        """Whether to stop with a partition that is so good; once it is so, it stays so."""
+        self._ended = self._ended or self.left <= 0 or bottleneck <= 0 or self.limits.reached(bottleneck)
+        return self._ended
+
+    def take(self, moves: int) -> None:
+        """Note that so many moves were tried."""
+        self.left, self._taken = self.left - moves, self._taken + moves
+
+    @property
+    def clock(self) -> float:
+        """What was taken so far: seconds, or where evaluations or nothing are limited moves, which repeat."""
+        deadline = self.limits.deadline.end
+        return CLOCK.now() if deadline < math.inf and self.limits.evaluations is None else float(self._taken)
 
     def size(self, planned: int, done: int, speed: float, stretch: int) -> int:
         """Moves of a walk of which some are done: as planned, or all that are left if below `stretch` times as many."""
@@ -101,7 +113,7 @@ class Walker:
             first, last = (hot * (self._cold / hot) ** (at / size) for at in (done, done + chunk))
             anneal_partition(state, self._arrays, *self._before, chunk, first, last, int(self._rng.integers(2**31)))
             done, self._next = done + chunk, self._chunk
-            budget.left -= chunk
+            budget.take(chunk)
             self._speed = done / max(1e-9, CLOCK.now() - begin)
             size = budget.size(planned, done, self._speed, stretch)
         return Partition(self.instance, state.best_rank[state.best_block], start.order)
@@ -111,7 +123,9 @@ class Walker:
         found, n = [partition], len(partition.block)
         if n <= TABLE_NODES:
             arrays, block = self._arrays, partition.block
-            nodes = _SLICED_NODES // 20 if arrays.needs_peaks else _SLICED_NODES  # the peaks of all segments take longer
+            nodes = (
+                _SLICED_NODES // 20 if arrays.needs_peaks else _SLICED_NODES
+            )  # the peaks of all segments take longer
             priorities = self._rng.random((max(1, min(_ORDERS, nodes // n)), n)) - block
             values = decode(priorities, self.instance.k, arrays)
             position = np.argsort(partition.order)
