@@ -106,7 +106,7 @@ _ALL = (
     ),
     _heuristic(
         "portfolio",
-        "what suits the graph and the time: pieces of equal work, exact slicing, local search",
+        "what takes no time, then multilevel cycles, annealing and genetic search, as they gain",
         "this project, heuristics/portfolio.py",
         portfolio,
     ),

@@ -31,7 +31,7 @@ from instances.errors import NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.reductions import Contraction, merge
 
-__all__ = ["cycle", "multilevel"]
+__all__ = ["clusters", "cycle", "multilevel"]
 
 #: Each level has so many times fewer nodes than the one before, down to so many a block, and at least.
 _SHRINK, _NODES_PER_BLOCK, _FEWEST = 2.5, 6, 24
@@ -131,7 +131,7 @@ def _coarsen(
     weighted = bool(rng.integers(2))
     fewest = max(_NODES_PER_BLOCK * instance.k, _FEWEST)
     while (n := instance.graph.n) > fewest and not budget.limits.deadline.passed:
-        cluster = _clusters(instance, rng, most, weighted, kind, max(fewest, int(n / _SHRINK)))
+        cluster = clusters(instance, rng, most, weighted, kind, max(fewest, int(n / _SHRINK)))
         _, group = np.unique(cluster, return_inverse=True)
         if group.max() + 1 > _LEAST_SHRINK * n:
             break
@@ -145,10 +145,38 @@ def _heaviest(instance: Instance) -> FloatArray:
     return np.array([instance.graph.work.sum() / instance.k, instance.platform.memory])
 
 
-def _clusters(
-    instance: Instance, rng: np.random.Generator, most: FloatArray, weighted: bool, kind: IntArray, target: int
+def clusters(
+    instance: Instance,
+    rng: np.random.Generator,
+    most: FloatArray,
+    weighted: bool,
+    kind: IntArray,
+    target: int,
+    reach_nodes: int = _REACH_NODES,
 ) -> IntArray:
-    """(n,) a node of the cluster that each node is in."""
+    """Join the ends of edges, dear ones first.
+
+    Parameters
+    ----------
+    instance : Instance
+    rng : numpy.random.Generator
+        Of the noise on the ratings.
+    most : (2,) floats
+        Work and held bytes of a cluster.
+    weighted : bool
+        Whether edges between light nodes come first.
+    kind : (n,) integers
+        Only nodes of one kind are joined.
+    target : int
+        Stop at so many clusters.
+    reach_nodes : int
+        Above, only the degrees of nodes are looked at.
+
+    Returns
+    -------
+    (n,) integers
+        A node of the cluster that each node is in.
+    """
     graph, n = instance.graph, instance.graph.n
     keys, where = np.unique(graph.edges @ np.array([n, 1]), return_inverse=True)
     source, reader = np.divmod(keys, n)
@@ -160,7 +188,7 @@ def _clusters(
     falling = np.argsort(-rating, kind="stable")
     source, reader = source[falling], reader[falling]
     size = np.stack((graph.work, graph.held_bytes))
-    if n <= _REACH_NODES:
+    if n <= reach_nodes:
         return join_by_reach(source, reader, graph.topological_order, size, most, kind, target)
     if rng.integers(2):
         source, reader = reader, source
