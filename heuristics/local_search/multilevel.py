@@ -46,8 +46,8 @@ _REACH_NODES = 5_000
 #: Walks on the coarsest level: how many, and moves for each node and block.
 _STARTS, _COARSEST_MOVES = 3, 60
 #: Walks on the levels above, and on the graph itself: moves a node, the most, and the heat.
-_LEVEL_MOVES, _MOST_LEVEL_MOVES, _LEVEL_HEAT = 400, 200_000, 0.1
-_LAST_MOVES, _MOST_LAST_MOVES, _LAST_HEAT = 1_500, 600_000, 0.25
+_LEVEL_MOVES, _MOST_LEVEL_MOVES, _LEVEL_HEAT = 200, 80_000, 0.1
+_LAST_MOVES, _MOST_LAST_MOVES, _LAST_HEAT = 400, 200_000, 0.25
 #: Heat of the walk on the coarsest level of a cycle that begins from a partition.
 _KEPT_HEAT = 0.25
 
