@@ -64,6 +64,7 @@ def _partitioning() -> Iterator[str]:
     import numpy as np
 
     from heuristics import HEURISTICS, Limits
+    from heuristics.local_search.multilevel import clusters
     from heuristics.orders.bisection import slice_by_bisection
     from heuristics.orders.slicing import segment_costs
     from instances import Instance, Platform
@@ -80,6 +81,10 @@ def _partitioning() -> Iterator[str]:
     for name, method in HEURISTICS.items():
         yield name
         method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
+    yield "coarsening"
+    for reach_nodes in (0, _NODES):
+        most, kind = np.ones(2), np.zeros(_NODES, dtype=np.int64)
+        clusters(instance, np.random.default_rng(0), most, True, kind, 1, reach_nodes)
     yield "slicing"
     start = slice_by_bisection(instance, graph.topological_order)
     segment_costs(instance, graph.topological_order)
