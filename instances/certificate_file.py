@@ -41,6 +41,7 @@ _RECHECKS = {
         "ideals": "ideals",
         "carried": "trusted",
         "priced": "trusted",
+        "priced-quick": "trusted",
     },
     PLANNING: {"z-any-order": "trusted"},
     PLACEMENT: {"simple": "formula"},

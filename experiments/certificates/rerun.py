@@ -147,6 +147,7 @@ def _prices(claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 #: Method to what runs it again; all others are of solvers.
 RERUNS: dict[str, Callable[[Verdict, Check, float], Check]] = {
     "priced": _search_again,
+    "priced-quick": _search_again,
     "carried": _stay,
     "z-any-order": _plan_again,
 }

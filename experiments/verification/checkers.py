@@ -189,4 +189,5 @@ CHECKERS: dict[str, Checker] = {
     "ideals": _ideals,
     "carried": _other_k,
     "priced": _priced,
+    "priced-quick": _priced,
 }
