@@ -41,6 +41,7 @@ _RECHECKS = {
         "ideals": "ideals",
         "carried": "trusted",
         "priced": "trusted",
+        "priced-quick": "trusted",
         "stated": "trusted",
     },
     PLANNING: {"z-any-order": "trusted", "z-fixed": "trusted", "z-split": "trusted", "work-any": "formula"},

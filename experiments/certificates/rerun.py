@@ -191,6 +191,7 @@ RERUNS: dict[str, Callable[[Verdict, Check, float], Check]] = {
     "priced": _search_again,
     EXACT: _place_again,
     CP: _place_again,
+    "priced-quick": _search_again,
     "carried": _stay,
     "z-any-order": _plan_again,
     "z-fixed": _covered_again,

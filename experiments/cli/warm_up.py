@@ -16,7 +16,7 @@ __all__ = ["warm_up"]
 
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
-_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced")
+_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
 # Placers that have nothing to compile and may be missing.
 _PROGRAMS = ("metis", "scotch")
 

@@ -273,13 +273,13 @@ def _placer(name: str) -> Method:
 
 def _groups(solver: str) -> dict[str, list[Method]]:
     algorithms = [name for name, model in MODELS.items() if isinstance(model, Algorithm)]
-    fast = [_model(name, solver) for name in algorithms if name != "priced"]
+    fast = [_model(name, solver) for name in algorithms if name not in ("priced", "priced-quick")]
     models = [name for name in MODELS if name not in algorithms]
     strong = ["exact+all", "coarse-2+all", "coarse-4+all"]
     placers = [name for name in PLACERS if name not in ("metis", "scotch", "placeto")]
     groups = {
         "bounds": [*fast, Method("any-prices", _any_prices)],
-        "priced": [_model("priced", solver)],
+        "priced": [_model("priced", solver), _model("priced-quick", solver)],
         "models": [
             *(_model(name, solver) for name in (*models, *strong)),
             *(_model(name, solver, relaxation=True) for name in (*models, *strong)),
