@@ -80,7 +80,7 @@ def search_by_gain(
     return best
 
 
-@dataclass
+@dataclass(eq=False)
 class _Arm:
     """A search with what it took and gained."""
 
@@ -91,8 +91,9 @@ class _Arm:
 
     def note(self, gain: float, spent: float) -> None:
         """It took so much and gained so much."""
-        rate = gain / max(spent, 1e-9)
-        self.spent, self.rate = self.spent + spent, rate if self.rate is None else _FADING * (self.rate + rate)
+        # What its first run gained says how poor the start was.
+        self.rate = 0.0 if self.rate is None else _FADING * (self.rate + gain / max(spent, 1e-9))
+        self.spent += spent
 
 
 def _next(arms: list[_Arm]) -> _Arm:
