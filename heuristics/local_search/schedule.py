@@ -91,9 +91,8 @@ class _Arm:
 
     def note(self, gain: float, spent: float) -> None:
         """It took so much and gained so much."""
-        # What its first run gained says how poor the start was.
-        self.rate = 0.0 if self.rate is None else _FADING * (self.rate + gain / max(spent, 1e-9))
-        self.spent += spent
+        rate = gain / max(spent, 1e-9)
+        self.spent, self.rate = self.spent + spent, rate if self.rate is None else _FADING * (self.rate + rate)
 
 
 def _next(arms: list[_Arm]) -> _Arm:
