@@ -80,7 +80,7 @@ def search_by_gain(
     return best
 
 
-@dataclass
+@dataclass(eq=False)
 class _Arm:
     """A search with what it took and gained."""
 

@@ -141,10 +141,11 @@ def test_fixed_stages_memory_and_least_numbers_are_kept() -> None:
     graph = layered(120, 300, seed=1)
     free = Instance(graph, Platform(4, 1.0, memory=graph.held_total / 3, activation_buffer=0.0, fit=True))
     order = graph.topological_order
+    windows: dict[int | str, int | tuple[int, int]] = {int(order[0]): 0, int(order[40]): (0, 1), int(order[-1]): 3}
     instance = Instance(
         graph,
         free.platform,
-        windows={int(order[0]): 0, int(order[40]): (0, 1), int(order[-1]): 3},
+        windows=windows,
         together=[[int(order[50]), int(order[51])]],
         at_least=[(5, range(120))],
     )
