@@ -42,6 +42,8 @@ def plot_progress(rungs: Sequence[Rung], time_unit: str, ax: Axes | None = None)
         known = [(rung.end, value / scale.size) for rung, value in zip(rungs, values, strict=True) if value is not None]
         if known:
             ax.step(*zip(*known, strict=True), where="post", label=name, color=colour, marker=".")
+    low, high = ax.get_ylim()
+    ax.set_ylim(low - 2 * _STRIP * (high - low), high)
     methods = list(dict.fromkeys(rung.method for rung in rungs))
     for method, hue in zip(methods, colours(len(methods)), strict=True):
         for number, rung in enumerate(rung for rung in rungs if rung.method == method):
