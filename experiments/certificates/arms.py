@@ -26,6 +26,9 @@ _FAIR, _SHORTEST = 0.4, 1e-3
 _FEW_BLOCKS, _SMALL, _FOR_EXACT = 4, 4_000, 0.3
 # Of fewer blocks than three, prices and superblocks say no more than others do; of many the exact model says nothing.
 _TWO, _MOST_BLOCKS = 2, 8
+# Time that is deserved by what proves much on large graphs and by what either proves at once or never, and the part of
+# the time for the first turn of prices that are guessed.
+_MUCH, _LITTLE, _FOR_QUICK = 2.0, 0.3, 0.15
 # Where no level has more nodes there may be few enough ideals; then they get this part of the time.
 _NARROW, _FOR_IDEALS = 14, 0.35
 
@@ -48,6 +51,7 @@ class Arm:
 
     method: str
     model: Model | None = None  # None: a search
+    weight: float = 1.0  # how much time it deserves, beside others
     part: float = _FIRST_PART  # of the time that is left, at most, for the first turn
     turn: float = _TURN  # seconds of the next one
     spent: float = 0.0  # seconds so far
@@ -80,16 +84,16 @@ def arms_of(instance: Instance) -> list[Arm]:
     quick = find_model(PRICED_QUICK)
     assert isinstance(quick, Algorithm)
     candidates = [
-        (narrow, Arm("ideals", find_model("ideals"), _FOR_IDEALS)),
+        (narrow, Arm("ideals", find_model("ideals"), part=_FOR_IDEALS)),
         ("multilevel" in HEURISTICS, Arm("multilevel")),
         (True, Arm("portfolio")),
-        (small, Arm("exact", find_model("exact"), _FOR_EXACT)),
-        (k > _TWO, Arm(PRICED_QUICK, replace(quick, run=QuickPrices()))),
-        (True, Arm("pigeonhole", find_model("pigeonhole"))),
+        (small, Arm("exact", find_model("exact"), part=_FOR_EXACT)),
+        (k > _TWO, Arm(PRICED_QUICK, replace(quick, run=QuickPrices()), _MUCH, _FOR_QUICK)),
+        (True, Arm("pigeonhole", find_model("pigeonhole"), _LITTLE)),
         (k > _TWO, Arm("coarse-2+all", find_model("coarse-2+all"))),
-        (not narrow, Arm("ideals", find_model("ideals"))),
+        (not narrow, Arm("ideals", find_model("ideals"), _LITTLE)),
         (k <= _MOST_BLOCKS, Arm("exact+all", find_model("exact+all"))),
-        (k > _TWO, Arm(PRICED, find_model(PRICED))),
+        (k > _TWO, Arm(PRICED, find_model(PRICED), _MUCH)),
     ]
     return [arm for suits, arm in candidates if suits]
 
@@ -99,10 +103,15 @@ def choose(arms: Sequence[Arm]) -> Arm:
     for arm in arms:
         if arm.spent == 0:
             return arm
-    poorest = min(arms, key=lambda arm: arm.spent)
-    if poorest.spent < _FAIR * sum(arm.spent for arm in arms) / len(arms):
+    poorest = min(arms, key=_share)
+    if _share(poorest) < _FAIR * sum(arm.spent for arm in arms) / sum(arm.weight for arm in arms):
         return poorest
-    return max(arms, key=lambda arm: (arm.gain, -arm.spent))
+    return max(arms, key=lambda arm: (arm.gain, -_share(arm)))
+
+
+def _share(arm: Arm) -> float:
+    """What it had of the time, for what it deserves."""
+    return arm.spent / arm.weight
 
 
 def _level_width(instance: Instance) -> int:

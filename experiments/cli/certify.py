@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from experiments.cli import options
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import INTERRUPTED, NO_SOLVER
 from experiments.cli.inputs import AUTO, OpenQuestion, Solving
-from experiments.cli.outputs import Files, read_starts
+from experiments.cli.outputs import Files, file_for, read_starts
 from experiments.cli.printing import Printing
+from experiments.cli.steps import draw_steps, tell_steps, with_steps
 from experiments.cli.words import takes_words
-from instances import InputError, combine
+from instances import InputError, Instance, combine
 
 if TYPE_CHECKING:
+    from experiments.certificates.arms import Rung
     from mtpp_models import SolverNotAvailableError
 
 __all__ = ["certify"]
@@ -26,6 +29,10 @@ def certify(
     question: OpenQuestion,
     solving: Solving,
     start: options.Start = None,
+    explain: Annotated[bool, options.of_printing("--explain", help="Also what each step cost and gained.")] = False,
+    plot_progress: Annotated[
+        Path | None, options.of_files(metavar="FILE", help="Draw bottleneck and bound over time (.png, .svg or .pdf).")
+    ] = None,
     files: Files,
     printing: Printing,
 ) -> int:
@@ -37,6 +44,7 @@ def certify(
     Example: mtpp certify bert-base -k 2,4,8 --time-limit 60 --out certificate.json
     """
     files.check()
+    Files(plot=plot_progress).check()
     settings = solving.options()
     instances = question.instances()
     starts = read_starts(None if question.blocks == AUTO else start, instances)
@@ -47,6 +55,7 @@ def certify(
     from experiments.cli.rows import certificate_row
 
     faults: list[SolverNotAvailableError] = []
+    told: list[tuple[Instance, list[Rung]]] = []
     least = None
     try:
         if (enough := question.enough(instances[0])) is not None:
@@ -58,6 +67,7 @@ def certify(
             instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
         with printing.answers(certificate_row, instances) as found:
             for instance, begin in zip(instances, starts, strict=True):
+                steps: list[Rung] = []
                 with printing.working(instance.label) as live:
                     answers = gather(
                         instance,
@@ -66,15 +76,21 @@ def certify(
                         known=found.results if least is None else list(least.known.values()),
                         on_progress=live.show,
                         on_fault=faults.append,
+                        on_step=steps.append,
                     )
                 result, document = combine(*answers), partial(certificate_document, answers)
-                found.add(result, document)
+                found.add(result, partial(with_steps, document, steps) if explain else document)
+                if explain:
+                    told.append((instance, steps))
+                if plot_progress is not None:
+                    draw_steps(file_for(plot_progress, instance, instances), instance, steps)
                 own = files.of(instance, instances)
                 if result.impossible is None:
                     own.write(document)
                 own.draw(result)
                 if result.interrupted:
                     return INTERRUPTED
+        tell_steps(told, printing)
         tell(least, printing)
     finally:
         for fault in dict.fromkeys(map(str, faults)):

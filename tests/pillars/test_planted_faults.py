@@ -192,6 +192,18 @@ FAULTS = {
         "    return worth >= 2.0 - _SHORT",
         pillar="mtpp_models/bounds/test_priced.py",
     ),
+    "leaves of the price tree": Fault(
+        "mtpp_models/bounds/priced/branch_and_bound.py",
+        "        self._open, self._done = self._open + self._done, 0\n        return None",
+        "        self._open, self._done = self._open, 0\n        return None",
+        pillar="mtpp_models/bounds/test_priced.py",
+    ),
+    "goal of guessed prices": Fault(
+        "mtpp_models/bounds/priced/quick.py",
+        "                self.value = value = goal",
+        "                self.value = value = goal * (1 + self.step)",
+        pillar="mtpp_models/bounds/test_priced.py",
+    ),
     "solver's margin": Fault(
         "mtpp_models/formulations/case.py",
         "return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))",
