@@ -8,6 +8,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -136,7 +137,7 @@ class Instance(Displayed):
         uncut: Iterable[Word],
         at_least: Iterable[tuple[int, Iterable[Word] | str]],
     ) -> None:
-        words = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
+        words: dict[str, Any] = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
         if not all(said is None or (isinstance(said, tuple) and not said) for said in words.values()):
             object.__setattr__(self, "constraints", self.constraints + Constraints.of(self.graph, **words))
         if self.constraints:
