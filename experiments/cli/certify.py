@@ -63,7 +63,7 @@ def certify(
                 raise InputError(f"--start {start}: with -k auto nothing is known of k; leave it out.")
             least = look(instances[0], enough, settings, printing, on_fault=faults.append)
             if least.k is None:
-                return no_k(least)
+                return no_k(least, printing)
             instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
         with printing.answers(certificate_row, instances) as found:
             for instance, begin in zip(instances, starts, strict=True):

@@ -37,9 +37,10 @@ def look(
         )
 
 
-def no_k(least: LeastK) -> int:
+def no_k(least: LeastK, printing: Printing) -> int:
     """Say why no number of blocks is known that will do; the exit code."""
-    code = NOTHING if least.open else IMPOSSIBLE
+    code, reason = (NOTHING, None) if least.open else (IMPOSSIBLE, least.sentence())
+    printing.document(lambda: {"instance": least.question.name, "k": None, "partition": None, "impossible": reason})
     return complain(least.sentence(), INTERRUPTED if least.interrupted else code)
 
 

@@ -51,7 +51,7 @@ def partition(
 
         least = look(instances[0], enough, SolveOptions(time_limit=time_limit, seed=seed), printing, method=method)
         if least.k is None:
-            return no_k(least)
+            return no_k(least, printing)
         instances = [least.known[least.k].instance]
     with catch_interrupt() as interrupted, printing.answers(partition_row, instances) as answers:
         for instance in instances:

@@ -68,8 +68,9 @@ def fits_nowhere(instance: Instance) -> str | None:
     """
     if not instance.platform.fit:
         return None
-    instance = contract_groups(instance).instance
-    graph, k, m = instance.graph, instance.k, room(instance)
+    merged = contract_groups(instance)
+    instance = merged.instance
+    k, m = instance.k, room(instance)
     held, needs = held_alone(instance), needs_of(instance)
     what = "parameters" if instance.platform.activation_buffer is None else "parameters beside the buffers"
     total = total_held(instance)
@@ -79,8 +80,10 @@ def fits_nowhere(instance: Instance) -> str | None:
     over = surely_above(instance, held + needs, m)
     v = int(over.argmax())
     if over[v] > 0:
-        name, taken = printable(graph.names[v]), _bytes(held[v] + needs[v])
-        return f"does not fit: node {v} ({name}) takes {taken}, {_bytes(m)} on a device"
+        anchor, others = int(merged.anchor[v]), int((merged.group == v).sum()) - 1
+        group = f", with {others} that share its block," if others else ""
+        name, taken = printable(merged.original.graph.names[anchor]), _bytes(held[v] + needs[v])
+        return f"does not fit: node {anchor} ({name}){group} takes {taken}, {_bytes(m)} on a device"
     return _windows_too_small(instance, m) if instance.constraints else None
 
 

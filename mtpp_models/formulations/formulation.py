@@ -119,10 +119,14 @@ class Formulation:
         results = _solve_in_turn(prepared, solver, controls)
         known, rounded = [start] if start is not None and self.is_bound else [], False
         if self.exact:
-            blocks = [result.superblock for result in results if result.superblock is not None]
-            solutions = [_partition(instance, block[prepared.group], solver) for block in blocks]
-            known += [solution for solution in solutions if solution is not None]
-            rounded = None in solutions  # what fits by the tolerances of the solver alone is no optimum
+            for result in results:
+                if result.superblock is None:
+                    continue
+                solution = _partition(instance, result.superblock[prepared.group], solver)
+                known += [] if solution is None else [solution]
+                # What fits by the tolerances of the solver alone, or by times that are capped, is no optimum.
+                most = result.found * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
+                rounded |= solution is None or solution.bottleneck > most
         bound = None
         if self.is_bound:
             proved, closed = _combined(prepared, results, simple(instance), solver.margin)

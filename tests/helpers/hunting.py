@@ -161,6 +161,8 @@ def _check_claim(question: Question, result: Result) -> None:
     doubtful = question.doubtful
     if result.method in ("exact", "ideals", "exact+all"):
         least = question.exact if doubtful else question.optimum
+        if least == math.inf:  # needs are sums of floats: by their rounding something fits
+            return
         if question.start is not None:  # of no interest above it
             least = min(least, question.start.bottleneck)
     elif result.method == "pinned":

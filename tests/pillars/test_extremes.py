@@ -111,6 +111,15 @@ def test_bug_what_fits_by_the_tolerance_of_a_solver_was_called_the_optimum() -> 
     assert not result.bound.optimal
 
 
+def test_bug_a_capped_time_was_called_the_optimum() -> None:
+    """A block of their own for two nodes sends what takes longer than the times that solvers accept."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1.0, 3.0], [1e17, 0.0])
+    result = solve(Instance(graph, Platform(2, 1.0), at_least=[(1, "*")]), "exact")
+    assert result.bound is not None
+    assert result.bound.value < 1e17
+    assert not result.bound.optimal
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("bandwidth", [math.inf, 1e300, 1e-300])
 def test_bug_infinite_bandwidth_pruned_everything(model: str, bandwidth: float) -> None:

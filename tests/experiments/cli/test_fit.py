@@ -68,6 +68,10 @@ def test_the_least_number_of_devices_that_fit(capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
     assert mtpp(f"certify {words} --memory 3GB") == IMPOSSIBLE
     assert "there is none that fits" in capsys.readouterr().err
+    assert mtpp(f"certify {words} --memory 3GB --json") == IMPOSSIBLE
+    document = json.loads(capsys.readouterr().out)
+    assert (document["k"], document["partition"]) == (None, None)
+    assert "there is none that fits" in document["impossible"]
     assert mtpp(f"partition {words} --memory 9GB --json") == DONE
     out, err = capsys.readouterr()
     assert json.loads(out)["k"] == 2
@@ -89,3 +93,11 @@ def test_the_least_number_of_devices_that_fit(capsys: pytest.CaptureFixture[str]
 def test_words_that_ask_nothing(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp(f"certify graph.json {words} --bandwidth 1") == WRONG
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("graph")
+def test_a_group_that_does_not_fit_is_named_by_a_node_of_the_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("rules.json").write_text(json.dumps({"format": "mtpp-constraints/1", "together": [[1, 2]]}))
+    words = "partition graph.json -k 3 --bandwidth 1 --memory 7GB --activation-buffer 0B --fit"
+    assert mtpp(f"{words} --constraints rules.json") == IMPOSSIBLE
+    assert "with 1 that share its block, takes 8 GB, 7 GB on a device" in capsys.readouterr().err
