@@ -45,12 +45,9 @@ PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
 PLAN_FORMAT = "mtpp-plan/1"
 
-#: What each format of this project holds, in words.
-_CONTENTS = {
-    CERTIFICATE_FORMAT: "a certificate", GRAPH_FORMAT: "a graph", PARTITION_FORMAT: "a partition",
-    CHAIN_FORMAT: "a chain", CLUSTER_FORMAT: "a cluster", CONSTRAINTS_FORMAT: "constraints",
-    PLAN_FORMAT: "a plan", PLACEMENT_FORMAT: "a placement",
-}  # fmt: skip
+#: What files of this project hold, in words, by their formats up to the version.
+_CONTENTS = {f"mtpp-{word}": f"a {word}" for word in ("certificate", "chain", "cluster", "graph", "partition", "plan")}
+_CONTENTS |= {"mtpp-placement": "a placement", "mtpp-constraints": "constraints", "mtpp-devices": "devices"}
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28
 
@@ -94,9 +91,10 @@ class Value:
         found = self.open_members(("format",))["format"]
         if found.text() in expected:
             return found.text()
-        if found.data in _CONTENTS:
-            contents = " or ".join(f"{_CONTENTS[name]} ({name})" for name in expected)
-            self.fail(f"this is {_CONTENTS[found.data]} ({found.data}); expected {contents}.")
+        kind, *kinds = (name.partition("/")[0] for name in (found.text(), *expected))
+        if kind in _CONTENTS and kind not in kinds:
+            contents = " or ".join(f"{_CONTENTS[kind]} ({name})" for kind, name in zip(kinds, expected, strict=True))
+            self.fail(f"this is {_CONTENTS[kind]} ({found.data}); expected {contents}.")
         found.fail(f"unknown format '{found.data}'; expected {' or '.join(map(repr, expected))}.")
 
     def items(self) -> list[Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from experiments.certificates.writing import placement_certificate
 from instances import Bound, ComputationGraph, InputError, Result
 from instances.json_files import read_json, write_json
+from instances.placement.devices import UnequalDevices
+from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document, read_placement, save_placement
 from instances.placement.problem import PlacementInstance
@@ -77,3 +80,43 @@ def test_a_certificate_holds_a_placement(tmp_path: Path) -> None:
     assert stated.sequence == placement.timeline.sequence
     with pytest.raises(InputError, match="there is no placement"):
         placement_certificate([Result("by hand", placement.instance, bound=bound)])
+
+
+def test_files_hold_sequences(tmp_path: Path) -> None:
+    """Of format 2; null where devices and buses serve first come, first served."""
+    placement, path = OrderedPlacement.of(diamond([0, 0, 1, 0])), tmp_path / "placement.json"
+    save_placement(placement, path)
+    again = read_placement(path, placement.instance)
+    assert isinstance(again, OrderedPlacement)
+    assert placement_document(again) == placement_document(placement)
+    text = path.read_text()
+    assert '"format": "mtpp-placement/2"' in text
+    for old, new, words in (
+        (
+            "[[0, 1, 3], [2]]",
+            "[[0, 3, 1], [2]]",
+            r"placement\.json: deadlock: node 3 \(3\), next on device 0, waits for",
+        ),
+        ("[[0, 1, 3], [2]]", "[[0, 1], [2]]", "node 3 .* is missing"),
+        ("[[0, 1, 3], [2]]", "[[0, 1, 3], 2]", r"device_order\[1\]: expected a list"),
+        ("[[[0, 1]], [[2, 0]]]", "[[[0, 1]], [[2]]]", "not a transfer"),
+        ("[[[0, 1]], [[2, 0]]]", "7", "bus_order: expected a list"),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        with pytest.raises(InputError, match=words):
+            read_placement(path, placement.instance)
+
+
+def test_files_hold_unequal_devices(tmp_path: Path) -> None:
+    """In their question; infinite rates and memories are null."""
+    unequal = UnequalDevices([1, 2], [9, math.inf], [[1, math.inf], [3, 1]])
+    first = diamond([0, 0, 1, 0])
+    placement = Placement(PlacementInstance(first.instance.graph, 2, 3.0, unequal=unequal), first.device)
+    path = tmp_path / "placement.json"
+    write_json(path, placement_certificate([Result("by hand", placement.instance, placement)]))
+    stated = placement_from_document(read_json(path))
+    assert stated.instance.unequal == unequal
+    assert stated.instance.key == placement.instance.key
+    assert stated.device_order is None
+    assert read_placement(path, placement.instance).step_time == placement.step_time
