@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 #: Solvers that a certificate may name; others could be programs of a stranger.
-SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress")
+SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp-sat")
 
 #: The problems, whose bounds have methods of their own.
 PARTITIONING, PLANNING, PLACEMENT = "partitioning", "planning", "placement"
@@ -41,10 +41,19 @@ _RECHECKS = {
         "ideals": "ideals",
         "carried": "trusted",
         "priced": "trusted",
+        "priced-quick": "trusted",
         "stated": "trusted",
     },
-    PLANNING: {"z-any-order": "trusted"},
-    PLACEMENT: {"simple": "formula"},
+    PLANNING: {"z-any-order": "trusted", "z-fixed": "trusted", "z-split": "trusted", "work-any": "formula"},
+    PLACEMENT: {
+        "simple": "formula",
+        "heads": "heads and tails",
+        "windows": "heads and tails",
+        "energetic": "heads and tails",
+        "colocation": "heads and tails",
+        "place-exact": "trusted",
+        "place-cp": "trusted",
+    },
 }
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
@@ -52,13 +61,15 @@ _OF_SOLVERS = re.compile(
     rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
 )
 
-#: What the parameters of a bound may hold.
-_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "model", "by", "time_limit", "gap", "threads", "seed")
+#: What the parameters of a bound may hold, in partitioning and in placement.
+_OPTIONS = ("time_limit", "gap", "threads", "seed")
+_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "model", "by", *_OPTIONS)
+_PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
 _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
 
 
 def recheck(method: str, problem: str = PARTITIONING) -> str | None:
-    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", or "trusted".
+    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
 
     The problem is `PARTITIONING`, `PLANNING` or `PLACEMENT`; None where it has no such method.
     """
@@ -147,7 +158,7 @@ def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
         fields["method"].fail(f"there is no method {method!r} (mtpp list models).")
     if solver is not None and solver not in SOLVER_NAMES:
         fields["solver"].fail(f"there is no solver {solver!r}; known are {', '.join(SOLVER_NAMES)}.")
-    fields["parameters"].members((), _PARAMETERS)
+    fields["parameters"].members((), (*_PARAMETERS, *_PARAMETERS_OF_TIMES))
     fields["seconds"].number()
     return Claim(
         place=value.path,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.certificates.placement_ladder import prove_placement
 from experiments.cli.inputs import Reading, Roofs, bandwidth_of, memory_limits
 from experiments.cli.place import PlacementQuestion
 from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
-from instances import ComputationGraph, InputError
+from instances import ComputationGraph, InputError, combine
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
 from instances.placement.devices import UnequalDevices, read_devices
 from instances.placement.grouping import group_nodes
 from instances.placement.problem import PlacementInstance
 from mtpp.graphs import Quantity, load, word
+from mtpp_models import SolveOptions, SolverNotAvailableError
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -45,6 +48,9 @@ def place(
     groups: int | None = None,
     seed: int = 0,
     time_limit: float = 5.0,
+    certify: bool = False,
+    solver: str = "highs",
+    threads: int = 1,
 ) -> PlacementResult:
     """Place the nodes of a step on devices, data going back and forth, as ``mtpp place``.
 
@@ -68,7 +74,12 @@ def place(
         Search with at most so many groups of nodes; by default with single nodes.
     seed : int
     time_limit : float
-        Seconds.
+        Seconds of the search, and as many again of `certify`.
+    certify : bool
+        Prove how good the placement is, also with solvers if it is small; a solver that is missing or fails is a
+        warning.
+    solver, threads
+        As in `SolveOptions`, for `certify`.
 
     Returns
     -------
@@ -103,7 +114,16 @@ def place(
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     with catch_interrupt() as interrupted:
         limits = Limits(Deadline.after(time_limit, interrupted))
-        return search_placement(instance, method, np.random.default_rng(seed), limits, grouping)
+        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping)
+    if not certify or answer.answer is None:
+        return answer
+    options = SolveOptions(solver, time_limit, threads=threads, seed=seed)
+
+    def warn(fault: SolverNotAvailableError) -> None:
+        warnings.warn(str(fault), RuntimeWarning, stacklevel=3)
+
+    answers = prove_placement(answer, options, lambda model, known: None, warn)
+    return replace(combine(*answers), method=method)
 
 
 def _instance(graph: Any, k: int, bandwidth: Quantity, memory: Quantity, words: dict[str, Any]) -> PlacementInstance:

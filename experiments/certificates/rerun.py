@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from experiments.verification.verdict import Check, Verdict
-from instances import Partition
+from instances import InputError, Partition
 from instances.certificate_file import Claim
 from instances.deadline import Deadline
 from instances.errors import printable
@@ -19,9 +19,16 @@ from instances.graph.tensors import sums_by
 from instances.interrupts import catch_interrupt
 from instances.partitioning.reductions import contract_groups
 from instances.partitioning.stated import Certificate
+from instances.placement.ordered import OrderedPlacement
+from instances.placement.placement import Placement
+from instances.placement.stated import StatedPlacement
 from instances.planning.stated import StatedPlan
 from mtpp_models import SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.placement.cp import CP
+from mtpp_models.placement.registry import bound_placement
+from mtpp_models.placement.solve_exact import EXACT
+from mtpp_models.planning.coverage import bounds_by_coverage
 from mtpp_models.planning.guarantees import iteration_bound
 
 __all__ = ["RERUNS", "rerun"]
@@ -108,6 +115,41 @@ def _plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
     return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
 
 
+def _place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Let the named solver work on the same placement."""
+    claim, stated = check.claim, verdict.certificate
+    assert isinstance(stated, StatedPlacement)
+    start = Placement(stated.instance, list(stated.device))
+    if stated.device_order is not None and stated.bus_order is not None:
+        start = OrderedPlacement(stated.instance, list(stated.device), stated.device_order, stated.bus_order)
+    options = SolveOptions(time_limit=time_limit)
+    if claim.method == EXACT and claim.solver is not None:
+        options = replace(options, solver=claim.solver)
+    try:
+        result = bound_placement(start, claim.method, options)
+    except (SolverNotAvailableError, InputError) as error:
+        return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
+    if result.interrupted:
+        raise KeyboardInterrupt
+    assert result.bound is not None
+    assert result.cost is not None
+    if claim.value > result.cost * (1 + _ROUNDING):
+        fault = f"value {claim.value!r} is claimed, a placement of {result.cost!r} exists"
+        return check._replace(how="false", fault=fault)
+    if claim.value <= result.bound.value * (1 + _SOLVER):
+        return check._replace(how=f"{check.how}; confirmed by {result.solver} on this machine", confirmed=True)
+    return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
+
+
+def _covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """Run the program over stages on shared network cards once more."""
+    claim, instance = check.claim, verdict.certificate.instance
+    value = bounds_by_coverage(instance, claim.value * (1 + _SOLVER))[claim.method.removeprefix("z-")].value
+    if claim.value <= value * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
+    return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
+
+
 def _of_partition(verdict: Verdict) -> Certificate:
     assert isinstance(verdict.certificate, Certificate)
     return verdict.certificate
@@ -147,6 +189,11 @@ def _prices(claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 #: Method to what runs it again; all others are of solvers.
 RERUNS: dict[str, Callable[[Verdict, Check, float], Check]] = {
     "priced": _search_again,
+    EXACT: _place_again,
+    CP: _place_again,
+    "priced-quick": _search_again,
     "carried": _stay,
     "z-any-order": _plan_again,
+    "z-fixed": _covered_again,
+    "z-split": _covered_again,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.cli import options
-from experiments.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NOTHING
+from experiments.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from experiments.cli.inputs import Reading, bandwidth_of
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from heuristics.placement import PlacementResult
     from instances.placement.grouping import Grouping
     from instances.placement.problem import PlacementInstance
+    from mtpp_models import SolveOptions, SolverNotAvailableError
 
 __all__ = ["PlacementQuestion", "place", "placement_row"]
 
@@ -107,13 +108,21 @@ def place(
     ] = None,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "ordered",
     seed: options.Seed = 0,
-    time_limit: Annotated[float, options.of_search(metavar="SECONDS", help="Of the search.")] = 5.0,
+    time_limit: Annotated[
+        float, options.of_search(metavar="SECONDS", help="Of the search, and as much again of --certify.")
+    ] = 5.0,
+    certify: Annotated[
+        bool, options.of_search("--certify", help="Prove how good the placement is, also with solvers if it is small.")
+    ] = False,
+    solver: options.Solver = "highs",
+    threads: options.Threads = 1,
     files: Files,
     printing: Printing,
 ) -> int:
     """Place the nodes of a step on devices, data going back and forth, so that the step is short.
 
-    Exit code 1 if a device needs more than its memory, 5 if it is proved that every placement does.
+    Exit code 1 if a device needs more than its memory, 5 if it is proved that every placement does. With --certify a
+    solver that fails makes it 3; what only a solver claims is marked in the file, and mtpp verify says so.
 
     Example: mtpp place inception-v3 --training --dim batch=32 -k 4 --plot placement.png
     """
@@ -126,11 +135,14 @@ def place(
     from experiments.cli.complaints import complain
     from heuristics.limits import Limits
     from heuristics.placement import search_placement
+    from instances import combine
     from instances.deadline import Deadline, Stopwatch
     from instances.interrupts import catch_interrupt
     from instances.placement.grouping import group_nodes
-    from mtpp_models import Progress
+    from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError
 
+    if certify:
+        _check_solver(solver)
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     label, watch = f"{instance.graph.name} on {instance.devices} devices, {method}", Stopwatch()
     with catch_interrupt() as interrupted, printing.working(label, "step time") as live:
@@ -143,8 +155,13 @@ def place(
     placement = answer.answer
     if placement is None:
         return complain(f"{instance.label}: {answer.impossible}; no placement fits.", IMPOSSIBLE)
+    answers, faults = [answer], list[SolverNotAvailableError]()
+    if certify and not interrupted.is_set():
+        answers = _prove(answer, SolveOptions(solver, time_limit, threads=threads, seed=seed), printing, faults)
+        best = combine(*answers)
+        answer, placement = replace(best, method=method), best.answer or placement
     printing.rows([placement_row(answer, grouping)])
-    document = partial(placement_certificate, [answer])
+    document = partial(placement_certificate, answers)
     printing.document(document)
     files.write(document)
     if files.plot is not None:
@@ -152,9 +169,38 @@ def place(
         from experiments.plots.style import save_figure
 
         save_figure(placement_figure(placement), files.plot)
-    if interrupted.is_set():
+    for fault in faults:
+        complain(str(fault), NO_SOLVER)
+    if interrupted.is_set() or answer.interrupted:
         return INTERRUPTED
+    if any(isinstance(fault, SolverFaultError) for fault in faults):
+        return NO_SOLVER
     return DONE if placement.fits else NOTHING
+
+
+def _check_solver(name: str) -> None:
+    """Before the search, which may take a while; only here, as solvers take time to load."""
+    from mtpp_models.solvers.registry import find_solver
+
+    find_solver(name)
+
+
+def _prove(
+    answer: PlacementResult, settings: SolveOptions, printing: Printing, faults: list[SolverNotAvailableError]
+) -> list[PlacementResult]:
+    """The answer and all bounds, with the faults of solvers that are missing or fail."""
+    from experiments.certificates.placement_ladder import prove_placement
+    from instances.deadline import Stopwatch
+    from mtpp_models import Progress
+
+    watch = Stopwatch()
+    with printing.working(answer.instance.label, "step time") as live:
+
+        def step(model: str, known: PlacementResult) -> None:
+            bound = None if known.bound is None else known.bound.value
+            live.show(Progress(model, watch.passed, known.cost, bound, None))
+
+        return prove_placement(answer, settings, step, faults.append)
 
 
 def placement_row(answer: PlacementResult, grouping: Grouping | None) -> dict[str, str]:
@@ -171,6 +217,7 @@ def placement_row(answer: PlacementResult, grouping: Grouping | None) -> dict[st
         f"step time [{unit}]": f"{placement.step_time:.6g}",
         "of one device": f"{placement.relative_time:.4f}",
         f"bound [{unit}]": f"{answer.bound.value:.6g}",
+        **({} if answer.bound.method == "simple" else {"by": answer.bound.method}),
         "ratio": f"{answer.ratio:.4f}",
         "peak [GiB]": f"{placement.peak_memory.max() / 2**30:.3g}",
         "fits": "yes" if placement.fits else "no",

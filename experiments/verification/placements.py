@@ -10,10 +10,10 @@ from itertools import pairwise
 from experiments.verification.clock import Clock, Limits
 from experiments.verification.exact_instance import as_float
 from experiments.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
+from experiments.verification.placement_bounds import PlacementTask
 from experiments.verification.sequences import faults_of_sequences, run_in_sequence
 from experiments.verification.step_time import Run, Step, held_bytes, peaks
-from experiments.verification.verdict import Check, Verdict, check_claims
-from instances.certificate_file import Claim
+from experiments.verification.verdict import Verdict, check_claims
 from instances.json_files import Value
 from instances.placement.problem import PlacementInstance
 from instances.placement.stated import StatedPlacement, placement_from_document
@@ -26,8 +26,8 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_copies(placement))
-    bound = _work_bound(step, placement.instance)
-    checks, false = check_claims(placement, lambda claim: _check(claim, bound), limits.seconds)
+    task = PlacementTask(placement.instance, step, _work_bound(step, placement.instance), clock)
+    checks, false = check_claims(placement, task.check, limits.seconds)
     faults += false
     fault, cost, needed = next(_faults_of_placement(placement, step), None), None, [Fraction(0)]
     if fault is None:
@@ -80,14 +80,6 @@ def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
                 order.append(v)
     parts = sum(Fraction(speed) for speed in speeds) / Fraction(speeds[fastest])
     return max(Fraction(max(end)), Fraction(sum(work)) / parts) * step.unit
-
-
-def _check(claim: Claim, bound: Fraction) -> Check:
-    """Hold the claim against the formula, the only method that there is."""
-    value = Fraction(claim.value)
-    if value > bound * (1 + ROUNDING):
-        return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(bound)!r} is proved")
-    return Check(claim, min(value, bound), "re-proved by its formula")
 
 
 def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:

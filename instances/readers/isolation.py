@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["run_module"]
+__all__ = ["module_command", "run_module"]
 
 
 def run_module(
@@ -36,7 +36,12 @@ def run_module(
     OSError
         If it cannot be started.
     """
+    command, environment = module_command(module, *arguments)
+    return subprocess.run(command, cwd=folder, env=environment, timeout=seconds, capture_output=True, check=False)
+
+
+def module_command(module: str, *arguments: str | Path) -> tuple[list[str], dict[str, str]]:
+    """Command and environment that run a module, as `run_module` does, for who starts the process himself."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # each takes memory
     environment = os.environ | one_thread | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=environment, timeout=seconds, capture_output=True, check=False)
+    return [sys.executable, "-P", "-m", module, *map(str, arguments)], environment

@@ -16,6 +16,7 @@ import pytest
 from command_line import columns, graph_file, mtpp
 
 import experiments
+from experiments.certificates.plan_certificate import MILPS
 from experiments.cli.main import main
 from heuristics import HEURISTICS
 from instances import ComputationGraph, Instance, Platform
@@ -25,13 +26,14 @@ from instances.partitioning.partition_file import read_partition
 from instances.readers import READERS
 from instances.suites import SUITES
 from mtpp_models import MODELS, SOLVERS, SolveOptions
+from mtpp_models.placement.registry import PLACEMENT_MODELS
 
 
 @pytest.mark.parametrize(
     ("what", "names"),
     [
         ("heuristics", HEURISTICS),
-        ("models", MODELS),
+        ("models", {**MODELS, **PLACEMENT_MODELS, **MILPS}),
         ("solvers", SOLVERS),
         ("suites", SUITES),
         ("architectures", ARCHITECTURES),

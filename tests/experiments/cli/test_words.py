@@ -62,7 +62,7 @@ def test_typer_takes_such_a_verb() -> None:
          "training reader communication input_work time_unit peak_flops memory_bandwidth throughput method seed "
          "time_limit out plot json quiet"),
         ("place", "graph devices bandwidth memory unequal dim training reader input_work time_unit peak_flops "
-         "memory_bandwidth groups method seed time_limit out plot json quiet"),
+         "memory_bandwidth groups method seed time_limit certify solver threads out plot json quiet"),
         ("plan", "chain cluster microbatches bandwidth memory parameter_copies full_duplex dim input_work time_unit "
          "peak_flops memory_bandwidth planner seed out plot json quiet"),
         ("import", "graph out dim level training reader input_work time_unit peak_flops memory_bandwidth cost json "

@@ -1,0 +1,173 @@
+"""CP-SAT on placements with an order, in a process of its own; its bound is a claim of the solver.
+
+Times are rounded down to whole multiples of a unit: the whole parts of all times of a placement, starts and step time
+included, are those of a placement with whole times, so that no bound gets too high. Devices, starts and transfers of
+the answer are read off as sequences, whose step time is computed anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import importlib.util
+import json
+import signal
+import subprocess
+import tempfile
+from typing import Any
+
+from instances import Bound, Result
+from instances.deadline import Deadline, Stopwatch
+from instances.placement.ordered import OrderedPlacement
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+from instances.readers.isolation import module_command
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.placement.colocation import share_devices
+from mtpp_models.placement.heads import ROUNDING, heads_of
+from mtpp_models.placement.scaled_placement import ScaledPlacement
+from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
+
+__all__ = ["CP", "prove_cp"]
+
+CP = "place-cp"
+
+_SOLVER, _PACKAGE, _EXTRA = "cp-sat", "ortools", "place-cp"
+# Units of time in the work of all nodes, at least; and in the start.
+_UNITS = 20000
+# Seconds between looks at the process, and those it has to end by itself.
+_LOOK, _GRACE = 0.2, 30.0
+
+
+def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementInstance, Placement]:
+    """A bound and the better of `start` and what CP-SAT finds.
+
+    Raises
+    ------
+    SolverNotAvailableError
+        If OR-Tools is not installed.
+    SolverFaultError
+        If the process fails, is killed, or states what the placements contradict.
+    """
+    if importlib.util.find_spec(_PACKAGE) is None:
+        raise SolverNotAvailableError(
+            f"Solver {_SOLVER} is not available: install {_PACKAGE} (extra {_EXTRA}), or choose place-exact."
+        )
+    instance, watch = start.instance, Stopwatch()
+    shared = share_devices(heads_of(instance), start.step_time, controls.deadline)
+    data = ScaledPlacement(start, shared)
+    unit = min(instance.total_work, start.step_time) / _UNITS
+    question = _question(data, unit / start.step_time, controls)
+    built = watch.passed
+    said = _ask(question, controls.deadline)
+    found = start if said["device"] is None else _placement(data, question, said)
+    best = min((start, found), key=lambda placement: (not placement.fits, placement.step_time))
+    proved = float(said["bound"]) * unit * (1 - ROUNDING)
+    if proved > min(start.step_time, found.step_time) * (1 + ROUNDING):
+        raise SolverFaultError(_SOLVER, f"states the bound {proved:.6g} against a step time of {best.step_time:.6g}")
+    closed = proved >= best.step_time * (1 - PROOF_TOLERANCE)
+    return Result(
+        method=CP,
+        instance=instance,
+        answer=best,
+        bound=Bound(max(0.0, proved), CP, closed),
+        seconds=watch.seconds(build=built, solve=watch.passed - built),
+        solver=f"{_SOLVER} {importlib.metadata.version(_PACKAGE)}",
+        interrupted=controls.deadline.interrupted.is_set(),
+    )
+
+
+def _question(data: ScaledPlacement, unit: float, controls: Controls) -> dict[str, Any]:
+    """The question in whole numbers of units, rounded down."""
+
+    def whole(time: float) -> int:
+        return int(time / unit * (1 - ROUNDING))
+
+    timeline = data.start.timeline
+    names = dict(zip(data.start.device.tolist(), data.start_device, strict=True))
+    sent = {(x.tensor, names[d]): int(x.start / data.unit / unit) for x in timeline.transfers for d in x.targets}
+    options = controls.options
+    parameters = {"num_workers": options.threads, "random_seed": options.seed, "relative_gap_limit": options.gap}
+    if controls.time_limit is not None:
+        parameters["max_time_in_seconds"] = controls.time_limit
+    return {
+        "devices": len(data.devices),
+        "equal": data.instance.unequal is None,
+        "horizon": int(1 / unit) + 1,
+        "bus_rest": whole(data.bus_rest),
+        "nodes": [
+            {
+                "time": [whole(data.work(v, d)) for d in data.devices],
+                "rest": whole(data.rest(v)),
+                "head": whole(data.head(v)),
+                "tail": whole(data.tail(v)),
+            }
+            for v in data.nodes
+        ],
+        "edges": data.edges,
+        "detours": [(u, v, whole(P), whole(L)) for u, v, P, L in data.detours],
+        "together": data.together,
+        "rank": data.rank if data.instance.unequal is None else [],
+        "transfers": [
+            {
+                "producer": data.producer[transfer.tensor],
+                "readers": data.readers[transfer.tensor],
+                "targets": transfer.targets,
+                "time": [
+                    [whole(data.time(transfer.tensor, h, d)) if h != d else 0 for d in data.devices]
+                    for h in data.devices
+                ],
+            }
+            for transfer in data.transfers
+        ],
+        "hint": {
+            "device": data.start_device,
+            "start": [int(time / data.unit / unit) for time in timeline.start.tolist()],
+            "sent": [
+                min((sent[x.tensor, d] for d in x.targets if (x.tensor, d) in sent), default=None)
+                for x in data.transfers
+            ],
+        },
+        "parameters": parameters,
+    }
+
+
+def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, Any]) -> OrderedPlacement:
+    """The placement that the process says, whose times are multiples of the horizon for reading off."""
+    whole = float(question["horizon"])
+    starts = {v: time / whole for v, time in enumerate(said["start"])}
+    sent = {transfer: time / whole for transfer, time in zip(data.transfers, said["sent"], strict=True)}
+    return data.placement(dict(enumerate(said["device"])), starts, sent)
+
+
+def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
+    """What the process answers; Ctrl-C and the end of the time make it answer with what it has."""
+    command, environment = module_command("mtpp_models.placement.cp_process")
+    pipe, patience = subprocess.PIPE, None
+    with tempfile.TemporaryFile("w+") as asked:
+        json.dump(question, asked)
+        asked.seek(0)
+        process = subprocess.Popen(command, env=environment, text=True, stdin=asked, stdout=pipe, stderr=pipe)
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = process.communicate(timeout=_LOOK)
+                    break
+                if deadline.interrupted.is_set():
+                    process.send_signal(signal.SIGINT)
+                patience = patience or (Deadline.after(_GRACE) if deadline.passed else None)
+                if patience is not None and patience.passed:
+                    process.kill()
+        finally:
+            process.kill()
+            process.wait()
+    if process.returncode < 0:
+        raise SolverFaultError(_SOLVER, f"was killed ({signal.Signals(-process.returncode).name})")
+    try:
+        answer: dict[str, Any] = json.loads(out)
+    except ValueError:
+        last = (err.strip().splitlines() or ["no answer"])[-1]
+        raise SolverFaultError(_SOLVER, f"failed ({last})") from None
+    if answer["status"] == "INFEASIBLE":
+        raise SolverFaultError(_SOLVER, "says that there is no placement, against one that is known")
+    return answer

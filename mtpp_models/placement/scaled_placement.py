@@ -1,0 +1,264 @@
+"""A question of placement with an order, in multiples of a known step time, as models want it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from instances.placement.ordered import Move, OrderedPlacement
+from instances.placement.problem import PlacementInstance
+from mtpp_models.placement.colocation import Shared
+from mtpp_models.placement.heads import Heads
+
+__all__ = ["ScaledPlacement", "Transfer"]
+
+# What rounding may take of a step of time 1.
+_ROUNDING = 1e-7
+# Digits of a time that a solver means.
+_DIGITS = 6
+
+
+class Transfer(NamedTuple):
+    """A tensor on its way to a device, or with `broadcast` to all that read it; its number among the transfers."""
+
+    tensor: int
+    targets: tuple[int, ...]  # those that it may serve
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledPlacement:
+    """What models of placements with an order know; times are multiples of `unit`, the step time of `start`."""
+
+    start: OrderedPlacement
+    shared: Shared  # what holds of all that are no worse than the start
+
+    @property
+    def heads(self) -> Heads:
+        """Heads and tails of what is no worse than the start."""
+        return self.shared.heads
+
+    @property
+    def instance(self) -> PlacementInstance:
+        """The question."""
+        return self.start.instance
+
+    @property
+    def unit(self) -> float:
+        """Step time of the start, in the time unit of the work."""
+        return self.start.step_time
+
+    @property
+    def nodes(self) -> range:
+        """The nodes."""
+        return range(self.instance.graph.n)
+
+    @property
+    def devices(self) -> range:
+        """The devices."""
+        return range(self.instance.devices)
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """Readers of each tensor."""
+        tensors = self.instance.graph.tensors
+        return (
+            [part.tolist() for part in np.split(tensors.consumers, tensors.start[1:-1])] if len(tensors.bytes) else []
+        )
+
+    @cached_property
+    def producer(self) -> list[int]:
+        """Producer of each tensor."""
+        return self.instance.graph.tensors.producer.tolist()
+
+    @cached_property
+    def transfers(self) -> list[Transfer]:
+        """All that there may be."""
+        if len(self.devices) == 1:
+            return []
+        groups = [tuple(self.devices)] if self.instance.broadcast else [(d,) for d in self.devices]
+        device = self.shared.device
+        read = [t for t, of in enumerate(self.readers) if any(device[v] != device[self.producer[t]] for v in of)]
+        return [Transfer(t, group) for t in read for group in groups]
+
+    @cached_property
+    def edges(self) -> list[tuple[int, int]]:
+        """Pairs of a node and one that reads from it."""
+        return sorted(set(map(tuple, self.instance.graph.edges.tolist())))
+
+    @cached_property
+    def is_before(self) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+        """(n, n) whether a path leads from one node to another."""
+        n = len(self.nodes)
+        reached = np.zeros((n, n), dtype=np.bool_)
+        start, after = self.instance.graph.successors
+        for u in self.instance.graph.topological_order[::-1].tolist():
+            for v in after[start[u] : start[u + 1]].tolist():
+                reached[u] |= reached[v]
+                reached[u, v] = True
+        return reached
+
+    @cached_property
+    def loose_pairs(self) -> list[tuple[int, int]]:
+        """Pairs of nodes that may run in either order."""
+        return [(u, v) for u, v in combinations(self.nodes, 2) if not self.is_before[u, v] and not self.is_before[v, u]]
+
+    @cached_property
+    def windows(self) -> list[tuple[float, float]]:
+        """For each head a, the tail b of the window with the best bound, in multiples of the unit."""
+        best: dict[float, tuple[float, float]] = {}
+        head, tail, least = (x / self.unit for x in (self.heads.head, self.heads.tail, self.heads.work))
+        for a in np.unique(head).tolist():
+            for b in np.unique(tail[head >= a]).tolist():
+                value = a + b + float(least[(head >= a) & (tail >= b)].sum()) / self.heads.capacity
+                best[a] = max(best.get(a, (0.0, 0.0)), (value, b))
+        return [(a, b) for a, (_, b) in best.items()]
+
+    @cached_property
+    def together(self) -> list[tuple[int, int]]:
+        """Pairs of nodes that share a device, and hold together all that do."""
+        _, first = np.unique(self.shared.device, return_index=True)
+        anchor = {int(self.shared.device[u]): int(u) for u in first}
+        pairs = ((anchor[int(d)], v) for v, d in enumerate(self.shared.device))
+        return [(u, v) for u, v in pairs if u != v]
+
+    @cached_property
+    def detours(self) -> list[tuple[int, int, float, float]]:
+        """Nodes u before v, P and L: what passes between them at least, and what if they are on different devices."""
+        between, apart = (table / self.unit for table in self.shared.passes.forward[-2:])
+        pairs = np.argwhere((between > -np.inf) & (apart > between) & (apart < np.inf)).tolist()
+        return [(u, v, float(between[v, u]), min(float(apart[v, u]), 2.0)) for v, u in pairs]
+
+    @cached_property
+    def rank(self) -> list[int]:
+        """Nodes by falling work of all that share their device.
+
+        Where devices are equal, they can be numbered such that node i of these is on one of the first i + 1.
+        """
+        total = np.bincount(self.shared.device, self.heads.work, len(self.nodes))[self.shared.device]
+        return np.lexsort((np.arange(len(total)), self.shared.device, -total)).tolist()
+
+    @cached_property
+    def start_device(self) -> list[int]:
+        """Devices of the start, renamed such that `rank` holds."""
+        place, names = self.start.device.tolist(), dict[int, int]()
+        if self.instance.unequal is not None:
+            return place
+        for v in self.rank:
+            names.setdefault(place[v], len(names))
+        return [names[d] for d in place]
+
+    def slack_on_device(self, u: int, v: int) -> float:
+        """What is left of the step if u runs before v on one device; negative if that takes too long."""
+        return 1 + _ROUNDING - self.head(u) - self.least(u) - self.rest(u) - self.least(v) - self.tail(v)
+
+    def slack_on_bus(self, b: Transfer, c: Transfer) -> float:
+        """What is left if transfer b moves before c on one bus; negative if that takes too long."""
+        moving = min(self._times(b)) + self.bus_rest + min(self._times(c))
+        return self.last_start(c) + _ROUNDING - self.first_end(b) - moving
+
+    def is_settled(self, b: int, c: int) -> bool:
+        """Whether one of two transfers has always arrived before the tensor of the other is complete."""
+        return self.bus_rest == 0 and (self._arrives_before(b, c) or self._arrives_before(c, b))
+
+    def _arrives_before(self, b: int, c: int) -> bool:
+        """Whether all who read transfer b are before the producer of transfer c, or it."""
+        u = self.producer[self.transfers[c].tensor]
+        return all(v == u or self.is_before[v, u] for v in self.readers[self.transfers[b].tensor])
+
+    def shortest(self, transfer: Transfer, h: int) -> float:
+        """Least time of a transfer out of device h."""
+        return min((self.time(transfer.tensor, h, d) for d in transfer.targets if d != h), default=0.0)
+
+    def longest(self, transfer: Transfer) -> float:
+        """Most time of a transfer."""
+        return max(self._times(transfer))
+
+    def _times(self, transfer: Transfer) -> list[float]:
+        return [self.time(transfer.tensor, h, d) for h in self.devices for d in transfer.targets if d != h]
+
+    def work(self, v: int, d: int) -> float:
+        """Time of node v on device d."""
+        return self.instance.node_time(v, d) / self.unit
+
+    def rest(self, v: int) -> float:
+        """How long a device rests after node v."""
+        return float(self.instance.node_gap) / self.unit if self.instance.graph.work[v] > 0 else 0.0
+
+    @property
+    def bus_rest(self) -> float:
+        """How long a bus rests after a transfer."""
+        return float(self.instance.transfer_gap) / self.unit
+
+    def time(self, t: int, h: int, d: int) -> float:
+        """Time of a transfer of tensor t out of device h to device d."""
+        return self.instance.transfer_time(t, h, (d,)) / self.unit
+
+    def head(self, v: int) -> float:
+        """When node v can start."""
+        return float(self.heads.head[v]) / self.unit
+
+    def tail(self, v: int) -> float:
+        """What is left at the end of node v."""
+        return float(self.heads.tail[v]) / self.unit
+
+    def least(self, v: int) -> float:
+        """Time of node v on the fastest device."""
+        return float(self.heads.work[v]) / self.unit
+
+    def first_end(self, transfer: Transfer) -> float:
+        """A transfer starts no earlier."""
+        u = self.producer[transfer.tensor]
+        return self.head(u) + self.least(u)
+
+    def last_start(self, transfer: Transfer) -> float:
+        """A transfer that somebody waits for ends no later."""
+        return 1 - min(self.least(v) + self.tail(v) for v in self.readers[transfer.tensor])
+
+    def placement(
+        self, device: Mapping[int, int], starts: Mapping[int, float], sent: Mapping[Transfer, float]
+    ) -> OrderedPlacement:
+        """Read devices and sequences off times that may be rounded, and that ties leave open.
+
+        Of all nodes and transfers that need nothing more, the one with the least time comes next, among equals the one
+        that takes less.
+        """
+        places, producer = [device[v] for v in self.nodes], self.producer
+        when = {v: (round(starts[v], _DIGITS), self.work(v, places[v])) for v in self.nodes}
+        moves: dict[tuple[int, Move], tuple[float, float]] = {}
+        carrier: dict[tuple[int, int], tuple[int, Move]] = {}
+        for transfer, time in sent.items():
+            t, home = transfer.tensor, places[producer[transfer.tensor]]
+            served = sorted({places[v] for v in self.readers[t]} & set(transfer.targets) - {home})
+            if served:
+                move = (home, (t, *served))
+                takes = self.instance.transfer_time(t, home, served) / self.unit
+                moves[move] = round(time, _DIGITS), takes
+                carrier |= {(t, d): move for d in served}
+        needs: dict[object, list[object]] = {v: [] for v in self.nodes}
+        needs |= {move: [producer[move[1][0]]] for move in moves}
+        for t, readers in enumerate(self.readers):
+            for v in readers:
+                needs[v].append(carrier.get((t, places[v]), producer[t]))
+        times: dict[object, tuple[float, float]] = dict(moves.items())
+        order = _by_time(needs, times | dict(when.items()))
+        rows = [[v for v in order if isinstance(v, int) and places[v] == d] for d in self.devices]
+        buses = [[move[1] for move in order if isinstance(move, tuple) and move[0] == d] for d in self.devices]
+        return OrderedPlacement(self.instance, places, rows, buses)
+
+
+def _by_time(needs: Mapping[object, list[object]], time: Mapping[object, tuple[float, float]]) -> list[object]:
+    """A possible order, by time where that is one."""
+    missing, order = {what: set(of) for what, of in needs.items()}, list[object]()
+    while missing:
+        ready: Iterable[object] = (what for what, of in missing.items() if not of)
+        chosen = min(ready, key=lambda what: time[what])
+        del missing[chosen]
+        for of in missing.values():
+            of.discard(chosen)
+        order.append(chosen)
+    return order

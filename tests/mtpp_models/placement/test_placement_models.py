@@ -1,0 +1,134 @@
+"""Exact models of placements: the optimum of all devices and orders, whatever the question, and faults of solvers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placement_oracle import best_ordered, random_question
+
+from instances import InputError
+from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.grouping import group_nodes
+from instances.placement.ordered import OrderedPlacement
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+from mtpp_models import SolveOptions, SolverFaultError, SolverNotAvailableError
+from mtpp_models.placement import cp
+from mtpp_models.placement.registry import bound_placement
+
+
+def first_placement(instance: PlacementInstance) -> Placement:
+    return Placement(instance, np.arange(instance.graph.n) % instance.devices)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32))
+def test_the_exact_model_finds_the_best_order(seed: int) -> None:
+    """With gaps, zeros, several outputs, broadcasts and unequal devices."""
+    instance = random_question(np.random.default_rng(seed), 4)
+    best = best_ordered(instance)
+    result = bound_placement(first_placement(instance), "place-exact")
+    assert result.bound is not None
+    assert result.cost == pytest.approx(best.time, rel=1e-5)
+    assert best.time * (1 - 2e-6) <= result.bound.value <= best.time
+
+
+def test_the_golden_orders_are_optimal() -> None:
+    """9 where the first that is ready is served first takes 11."""
+    from instances import ComputationGraph
+
+    graph = ComputationGraph.from_edges([(0, 2), (1, 3)], [3, 1, 1, 6], [1, 1, 0, 0])
+    instance = PlacementInstance(graph, devices=2, bandwidth=1)
+    result = bound_placement(Placement(instance, [0, 0, 1, 1]), "place-exact")
+    assert result.proved
+    assert result.cost <= 9
+
+
+def test_the_exact_model_closes_groups_of_a_family(solver: str) -> None:
+    graph = group_nodes(PLACEMENT_FAMILIES["ptb"].graph(8000), 12).graph
+    instance = PlacementInstance(graph, 2, BANDWIDTH)
+    result = bound_placement(first_placement(instance), "place-exact", SolveOptions(solver, 60.0))
+    assert isinstance(result.answer, OrderedPlacement)
+    assert result.ratio < 1.01
+
+
+def test_large_graphs_are_refused() -> None:
+    instance = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(8000), 2, BANDWIDTH)
+    with pytest.raises(InputError, match="at most 40 nodes, this one has 61"):
+        bound_placement(first_placement(instance), "place-exact")
+    with pytest.raises(InputError, match="no model of placements 'exact'"):
+        bound_placement(first_placement(instance), "exact")
+
+
+@pytest.mark.parametrize("model", ["windows", "energetic", "colocation"])
+def test_bounds_of_one_device_are_its_work(model: str) -> None:
+    instance = PlacementInstance(PLACEMENT_FAMILIES["ptb"].graph(8000), 1, BANDWIDTH)
+    assert bound_placement(first_placement(instance), model).ratio == pytest.approx(1, abs=1e-8)
+
+
+def small() -> Placement:
+    return first_placement(random_question(np.random.default_rng(3), 4))
+
+
+def test_a_missing_solver_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(SolverNotAvailableError, match=r"^Solver cp-sat is not available: install ortools .*\.$"):
+        bound_placement(small(), "place-cp")
+
+
+PROCESSES = {
+    "import os; os.kill(os.getpid(), 9)": "was killed .SIGKILL.",
+    "raise SystemExit('no licence')": "failed .no licence.",
+    "print('hello')": "failed .no answer.",
+    'print(\'{"status": "INFEASIBLE"}\')': "no placement, against one that is known",
+    'print(\'{"status": "OPTIMAL", "bound": 1e9, "device": null}\')': "states the bound",
+}
+
+
+@pytest.mark.parametrize("code", list(PROCESSES))
+def test_a_process_that_fails_is_one_line(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0")
+    monkeypatch.setattr(cp, "module_command", lambda module: ([sys.executable, "-c", code], {}))
+    with pytest.raises(SolverFaultError, match=PROCESSES[code]) as caught:
+        bound_placement(small(), "place-cp")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_question_has_whole_numbers_rounded_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No time is above what it stands for; sequences of the answer are read off also where times became 0."""
+    instance = random_question(np.random.default_rng(11), 5)
+    start = OrderedPlacement.of(first_placement(instance))
+    asked: list[dict[str, object]] = []
+
+    def answer(question: dict[str, object], deadline: object) -> dict[str, object]:
+        asked.append(json.loads(json.dumps(question)))
+        hint = question["hint"]
+        return {"status": "FEASIBLE", "bound": 0.0, **hint}  # type: ignore[dict-item]
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0")
+    monkeypatch.setattr(cp, "_ask", answer)
+    result = bound_placement(start, "place-cp")
+    assert result.cost <= start.step_time
+    unit = min(instance.total_work, start.step_time) / 20000
+    for node, work in zip(asked[0]["nodes"], instance.graph.work.tolist(), strict=True):  # type: ignore[call-overload]
+        assert all(time * unit <= work / min(instance.speeds) for time in node["time"])
+
+
+@settings(max_examples=8)
+@given(st.integers(0, 2**32))
+def test_cp_sat_finds_the_best_order(seed: int) -> None:
+    pytest.importorskip("ortools")
+    instance = random_question(np.random.default_rng(seed), 4)
+    best = best_ordered(instance)
+    result = bound_placement(first_placement(instance), "place-cp", SolveOptions(time_limit=60.0))
+    assert result.bound is not None
+    assert best.time * (1 - 2e-3) <= result.bound.value <= best.time
+    assert result.cost <= best.time * (1 + 2e-3)
