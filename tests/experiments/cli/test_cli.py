@@ -16,8 +16,8 @@ import pytest
 from command_line import columns, graph_file, mtpp
 
 import experiments
-from experiments.cli.main import main
 from experiments.certificates.plan_certificate import MILPS
+from experiments.cli.main import main
 from heuristics import HEURISTICS
 from instances import ComputationGraph, Instance, Platform
 from instances.architectures import ARCHITECTURES
