@@ -23,7 +23,7 @@ from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import one_forward_one_backward, steady
 from heuristics.planning.improved import device_orders, improved, least_bound_plans
 from heuristics.planning.interleaving import interleaved_plans
-from heuristics.planning.orders import PassLists, execute_orders, portfolio, unsplit_orders, zero_bubble
+from heuristics.planning.orders import PassLists, execute_orders, portfolio, steady_order, unsplit_orders, zero_bubble
 from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.shared_annealing import Scored, anneal_on_ports, score
 from heuristics.planning.splitting import even_counts
@@ -40,7 +40,7 @@ __all__ = ["EFFORTS", "ORDERS", "Words", "improved_on_ports", "on_ports"]
 #: What each effort adds: PRM along one order, Z-DP along several, annealing, annealing until time is up.
 EFFORTS = (0, 1, 2, 3)
 #: Annealing: most changes of a start; plans to start from, and of each kind if there are two; temperatures from and to.
-_STEPS, _STARTS, _FEWER, _HOT, _COLD = 20_000, 3, 2, 0.005, 0.0002
+_STEPS, _STARTS, _FEWER, _HOT, _COLD = 20_000, 5, 2, 0.005, 0.0002
 #: Changes between two looks at the clock.
 _PIECE = 500
 #: Passes simulated from one start, if no change is refused at once: a quarter of a microsecond each.
@@ -200,14 +200,17 @@ class _Search:
         """In the order that was scored, and in others where they may be chosen."""
         kinds, (_, distance, behind) = self.words.orders, one.state.counts.tolist()
         plan = one.state.plan(self.instance)
+        if kinds == "interleaved":
+            return
         if behind > 0:
             yield execute_orders(plan, *zero_bubble(plan, distance, behind))
-        if plan.instance.recomputation:
+        if behind == 0 or plan.instance.recomputation:
             plan = _fitted(plan, distance)
-        if kinds != "interleaved":
-            for name, orders in portfolio(plan) if kinds.startswith(("auto", "zb")) else unsplit_orders(plan):
-                if kinds in ("auto", "unsplit", name) or (kinds == "zb" and name.startswith(kinds)):
-                    yield execute_orders(plan, orders, name)
+        if behind == 0 and kinds != "gpipe":
+            yield execute_orders(plan, *steady_order(plan, distance))
+        for name, orders in portfolio(plan) if kinds.startswith(("auto", "zb")) else unsplit_orders(plan):
+            if kinds in ("auto", "unsplit", name) or (kinds == "zb" and name.startswith(kinds)):
+                yield execute_orders(plan, orders, name)
 
     def _different(self) -> list[_Candidate]:
         """The best candidates, each plan once."""

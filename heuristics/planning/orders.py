@@ -29,6 +29,7 @@ __all__ = [
     "execute_orders",
     "interleaved",
     "portfolio",
+    "steady_order",
     "unsplit_orders",
     "warmed_up",
     "zero_bubble",
@@ -103,6 +104,12 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLis
     late = "free" if behind >= M else str(behind)
     name = {(1, "1"): "zb-h1", (1, "free"): "zb-free"}.get((distance, late), f"zb-{distance}-{late}")
     return tuple(tuple((one % 4, one // 4 // M, one // 4 % M) for one in passes) for passes in lists), name
+
+
+def steady_order(plan: Plan, distance: int) -> tuple[PassLists, str]:
+    """The order that warms up as `steady` says, and its name; for one stage a group."""
+    S, M = plan.n_stages, plan.instance.microbatches
+    return warmed_up(steady(S, M, distance), M), _NAMES.get(distance, f"steady-{distance}")
 
 
 def unsplit_orders(plan: Plan) -> Iterator[tuple[str, PassLists]]:
