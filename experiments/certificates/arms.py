@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from heuristics import HEURISTICS
 from instances import Instance
 from instances.deadline import Deadline
 from mtpp_models.bounds.algorithm import Algorithm
@@ -18,19 +17,16 @@ from mtpp_models.registry import Model, find_model
 
 __all__ = ["Arm", "Rung", "arms_of", "choose"]
 
-# Seconds of a first turn, its part of the time that is left, and how much longer each turn is than the one before.
-_TURN, _FIRST_PART, _GROWTH = 2.0, 0.05, 2.0
-# Each method has this part of an equal share before others go on for what they gain; no turn counts less in seconds.
-_FAIR, _SHORTEST = 0.4, 1e-3
-# Up to so many blocks, and nodes times blocks, the exact model as published is solved early, for this part of the time.
-_FEW_BLOCKS, _SMALL, _FOR_EXACT = 4, 4_000, 0.3
+# How much longer each turn is than the one before; no turn counts less in seconds.
+_GROWTH, _SHORTEST = 2.0, 1e-3
+# Up to so many blocks, and nodes times blocks, the exact model as published is solved early.
+_FEW_BLOCKS, _SMALL = 4, 4_000
 # Of fewer blocks than three, prices and superblocks say no more than others do; of many the exact model says nothing.
 _TWO, _MOST_BLOCKS = 2, 8
-# Time that is deserved by what proves much on large graphs and by what either proves at once or never, and the part of
-# the time for the first turn of prices that are guessed.
-_MUCH, _LITTLE, _FOR_QUICK = 2.0, 0.3, 0.15
-# Where no level has more nodes there may be few enough ideals; then they get this part of the time.
-_NARROW, _FOR_IDEALS = 14, 0.35
+# Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge.
+_MANY_NODES = 250
+# Where no level has more nodes there may be few enough ideals.
+_NARROW = 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +46,9 @@ class Arm:
     """A method that may have several turns."""
 
     method: str
+    part: float  # of the time that is left, for the first turn
     model: Model | None = None  # None: a search
-    weight: float = 1.0  # how much time it deserves, beside others
-    part: float = _FIRST_PART  # of the time that is left, at most, for the first turn
-    turn: float = _TURN  # seconds of the next one
+    turn: float = 0.0  # seconds of the next one, behind the first
     spent: float = 0.0  # seconds so far
     gain: float = math.inf  # fall of the logarithm of the ratio per second in the last turn
     over: bool = False  # whether another turn is of no use
@@ -63,13 +58,12 @@ class Arm:
         if whole.left == math.inf:
             return whole
         if self.spent == 0:
-            self.turn = max(self.part * whole.left, min(self.turn, whole.left * _FIRST_PART))
+            self.turn = self.part * whole.left
         return whole.share(1.0 if 1.5 * self.turn > whole.left else self.turn / whole.left)
 
     def learn(self, seconds: float, before: float, behind: float, at_its_end: bool) -> None:
         """Take down what a turn has gained: the logarithm of the ratio before and behind it."""
-        if before < math.inf:
-            self.gain = (before - behind) / max(seconds, _SHORTEST)
+        self.gain = (before - behind) / max(seconds, _SHORTEST) if before < math.inf else 0.0
         early = seconds < self.turn / 2
         # Who stops early and has found nothing has nothing more to say.
         self.over = at_its_end or (early and self.spent > 0 and not self.gain > 0)
@@ -78,40 +72,31 @@ class Arm:
 
 
 def arms_of(instance: Instance) -> list[Arm]:
-    """The methods that take turns, in the order of their first ones."""
+    """The methods that take turns, in the order of their first ones.
+
+    If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
+    """
     n, k = instance.graph.n, instance.k
-    narrow, small = _level_width(instance) <= _NARROW, k <= _FEW_BLOCKS and n * k <= _SMALL
+    narrow, small, large = _level_width(instance) <= _NARROW, k <= _FEW_BLOCKS and n * k <= _SMALL, n > _MANY_NODES
     quick = find_model(PRICED_QUICK)
     assert isinstance(quick, Algorithm)
     candidates = [
-        (narrow, Arm("ideals", find_model("ideals"), part=_FOR_IDEALS)),
-        ("multilevel" in HEURISTICS, Arm("multilevel")),
-        (True, Arm("portfolio")),
-        (small, Arm("exact", find_model("exact"), part=_FOR_EXACT)),
-        (k > _TWO, Arm(PRICED_QUICK, replace(quick, run=QuickPrices()), _MUCH, _FOR_QUICK)),
-        (True, Arm("pigeonhole", find_model("pigeonhole"), _LITTLE)),
-        (k > _TWO, Arm("coarse-2+all", find_model("coarse-2+all"))),
-        (not narrow, Arm("ideals", find_model("ideals"), _LITTLE)),
-        (k <= _MOST_BLOCKS, Arm("exact+all", find_model("exact+all"))),
-        (k > _TWO, Arm(PRICED, find_model(PRICED), _MUCH)),
+        (narrow, Arm("ideals", 0.35, find_model("ideals"))),
+        (True, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
+        (True, Arm("portfolio", 0.1)),
+        (small, Arm("exact", 0.3, find_model("exact"))),
+        (not narrow, Arm("ideals", 0.3, find_model("ideals"))),
+        (k > _TWO, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
+        (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"))),
+        (k > _TWO, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),
+        (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"))),
     ]
     return [arm for suits, arm in candidates if suits]
 
 
 def choose(arms: Sequence[Arm]) -> Arm:
-    """The next one: who had no turn yet, then who had less than its share, then who gains most."""
-    for arm in arms:
-        if arm.spent == 0:
-            return arm
-    poorest = min(arms, key=_share)
-    if _share(poorest) < _FAIR * sum(arm.spent for arm in arms) / sum(arm.weight for arm in arms):
-        return poorest
-    return max(arms, key=lambda arm: (arm.gain, -_share(arm)))
-
-
-def _share(arm: Arm) -> float:
-    """What it had of the time, for what it deserves."""
-    return arm.spent / arm.weight
+    """The next one: who had no turn yet, then who gains most, of equals who had least."""
+    return next((arm for arm in arms if arm.spent == 0), max(arms, key=lambda arm: (arm.gain, -arm.spent)))
 
 
 def _level_width(instance: Instance) -> int:
