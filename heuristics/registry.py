@@ -8,6 +8,7 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.local_search.local_search import local_search
+from heuristics.local_search.multilevel import multilevel
 from heuristics.method import Method
 from heuristics.orders.brkga import BRKGAParameters, brkga
 from heuristics.orders.kahn import kahn
@@ -98,8 +99,14 @@ _ALL = (
         local_search,
     ),
     _heuristic(
+        "multilevel",
+        "cut a coarse copy of the graph, and refine the cut by annealing while the nodes come back",
+        "this project, heuristics/local_search/multilevel.py",
+        multilevel,
+    ),
+    _heuristic(
         "portfolio",
-        "what suits the graph and the time: pieces of equal work, exact slicing, local search",
+        "what takes no time, then multilevel cycles, annealing and genetic search, as they gain",
         "this project, heuristics/portfolio.py",
         portfolio,
     ),

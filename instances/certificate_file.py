@@ -41,9 +41,10 @@ _RECHECKS = {
         "ideals": "ideals",
         "carried": "trusted",
         "priced": "trusted",
+        "priced-quick": "trusted",
         "stated": "trusted",
     },
-    PLANNING: {"z-any-order": "trusted"},
+    PLANNING: {"z-any-order": "trusted", "z-fixed": "trusted", "z-split": "trusted", "work-any": "formula"},
     PLACEMENT: {
         "simple": "formula",
         "heads": "heads and tails",

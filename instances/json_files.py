@@ -26,6 +26,7 @@ __all__ = [
     "PARTITION_FORMAT",
     "PLACEMENT_FORMAT",
     "PLAN_FORMAT",
+    "TIMED_PLAN_FORMAT",
     "Value",
     "check_readable",
     "check_writable",
@@ -44,6 +45,7 @@ GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
 PLAN_FORMAT = "mtpp-plan/1"
+TIMED_PLAN_FORMAT = "mtpp-plan/2"
 
 #: What files of this project hold, in words, by their formats up to the version.
 _CONTENTS = {f"mtpp-{word}": f"a {word}" for word in ("certificate", "chain", "cluster", "graph", "partition", "plan")}

@@ -12,6 +12,7 @@ from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned
 from mtpp_models.bounds.priced.priced import priced
+from mtpp_models.bounds.priced.quick import priced_quick
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK
 from mtpp_models.formulations.parts import Strengthening
@@ -55,6 +56,13 @@ _ALGORITHMS = (
     ),
 )
 
+_PRICED_QUICK = Algorithm(
+    "priced-quick",
+    "cheapest block that is worth its share of prices that are guessed",
+    "this project, mtpp_models/bounds/priced/quick.py",
+    priced_quick,
+)
+
 _PRICED = Algorithm(
     "priced",
     "cheapest block that is worth its share of the best prices of nodes",
@@ -67,6 +75,7 @@ MODELS: dict[str, Model] = {
     model.name: model
     for model in (
         *_ALGORITHMS,
+        _PRICED_QUICK,
         BOTTLENECK_NO_DAG,
         BOTTLENECK_NO_CUT_IO,
         BOTTLENECK,

@@ -63,8 +63,8 @@ class LeastK:
 
     @property
     def most(self) -> int:
-        """The most blocks that are looked at: beyond that nothing new follows."""
-        return min(self.question.graph.n, _MOST_BLOCKS)
+        """The most blocks that are looked at: beyond as many as nodes, behind those of windows, nothing new follows."""
+        return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, _MOST_BLOCKS)
 
     @property
     def by_itself(self) -> bool:
@@ -142,30 +142,31 @@ def find_least_k(
     """
     least = LeastK(question, enough)
     with catch_interrupt() as interrupted:
-        if _starts(least):
+        if _starts(least, interrupted):
             _look_upwards(least, lambda k: _search(least, k, options, method, interrupted))
-    while prove and least.open and least.k is not None and not least.interrupted:
-        k = least.open[-1]
-        instance = least.instance(k)
-        if instance is None:
-            continue
-        known = list(least.known.values())
-        answers = gather(instance, options, known=known, enough=enough, on_progress=on_progress, on_fault=on_fault)
-        least.known[k] = combine(*answers)
-        least.interrupted = least.known[k].interrupted
-        if not (rules_out(least.known[k], enough) or reaches(least.known[k], enough)):
-            break
+        while prove and least.open and least.k is not None and not (least.interrupted or interrupted.is_set()):
+            k = least.open[-1]
+            instance = least.instance(k)
+            if instance is None:
+                continue
+            known = list(least.known.values())
+            answers = gather(instance, options, known=known, enough=enough, on_progress=on_progress, on_fault=on_fault)
+            least.known[k] = combine(*answers)
+            least.interrupted = least.known[k].interrupted
+            if not (rules_out(least.known[k], enough) or reaches(least.known[k], enough)):
+                break
+        least.interrupted |= interrupted.is_set()
     return least
 
 
-def _starts(least: LeastK) -> bool:
+def _starts(least: LeastK, interrupted: Event) -> bool:
     """Exclude what sums exclude, from below; whether something is left."""
     if least.by_itself:
-        return any(_may_do(least, k) for k in range(1, least.most + 1))
+        return any(_may_do(least, k) for k in range(1, least.most + 1) if not interrupted.is_set())
     low, high = 0, least.most
     if not _may_do(least, high):
         return False
-    while high - low > 1:
+    while high - low > 1 and not interrupted.is_set():
         middle = (low + high) // 2
         low, high = (low, middle) if _may_do(least, middle) else (middle, high)
     return True

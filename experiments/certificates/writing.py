@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from experiments.versions import package_version
 from instances import InputError, Result, combine
 from instances.certificate_file import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
@@ -15,8 +16,10 @@ from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
 from instances.placement.stated import question_document as placement_question
+from instances.planning import Schedule
 from instances.planning.plan_files import operations_document, plan_document
 from instances.planning.question_file import question_document as plan_question
+from instances.planning.timeline_file import timeline_document
 
 if TYPE_CHECKING:
     from experiments.certificates.plan_certificate import PlanResult
@@ -60,8 +63,12 @@ def partition_answer(answer: Result) -> dict[str, Any]:
     return {"instance": answer.instance.label, "partition": None, "impossible": answer.impossible}
 
 
-def plan_certificate(answers: Sequence[PlanResult]) -> dict[str, Any]:
+def plan_certificate(
+    answers: Sequence[PlanResult], *, seed: int = 0, time_limit: float | None = None
+) -> dict[str, Any]:
     """The answers to one question of planning as the JSON document of a plan file with question, time and bounds.
+
+    On shared network cards the file holds all times, and the seed and time limit that the plan comes from.
 
     Raises
     ------
@@ -72,13 +79,12 @@ def plan_certificate(answers: Sequence[PlanResult]) -> dict[str, Any]:
     plan = None if best.answer is None else best.answer.plan
     if best.answer is None or plan is None:
         raise InputError(f"{best.instance.label}: several pipelines side by side are no plan; use another planner.")
-    return {
-        **plan_document(plan),
-        "instance": plan_question(best.instance),
-        "operations": operations_document(best.answer.schedules[0]),
-        "time": best.cost,
-        **_claims(answers, PLANNING),
-    }
+    (schedule,) = best.answer.schedules
+    question = {"instance": plan_question(best.instance), "time": best.cost, **_claims(answers, PLANNING)}
+    if isinstance(schedule, Schedule):
+        return {**plan_document(plan), **question, "operations": operations_document(schedule)}
+    provenance = {"planner": best.method, "seed": seed, "time_limit": time_limit, "version": package_version() or ""}
+    return {**timeline_document(schedule), **question, **provenance}
 
 
 def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]]) -> dict[str, Any]:

@@ -25,11 +25,15 @@ def _heuristics() -> Rows:
 
 
 def _models() -> Rows:
+    from experiments.certificates.plan_certificate import MILPS
     from mtpp_models import MODELS
     from mtpp_models.placement.registry import PLACEMENT_MODELS
+    from mtpp_models.planning.arc_flow import FORMS
 
     both = (*MODELS.items(), *PLACEMENT_MODELS.items())
-    return [(name, model.summary, f"[{model.reference}]") for name, model in both]
+    models = [(name, model.summary, f"[{model.reference}]") for name, model in both]
+    plans = [(name, f"mtpp plan --planner {name}: {FORMS[form].summary}") for name, form in MILPS.items()]
+    return [*models, *((name, summary, "[mtpp_models/planning]") for name, summary in plans)]
 
 
 def _solvers() -> Rows:

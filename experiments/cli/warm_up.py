@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 from experiments.cli.complaints import complain
@@ -15,7 +16,7 @@ __all__ = ["warm_up"]
 
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
-_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced")
+_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
 # Placers that have nothing to compile and may be missing.
 _PROGRAMS = ("metis", "scotch")
 
@@ -63,6 +64,7 @@ def _partitioning() -> Iterator[str]:
     import numpy as np
 
     from heuristics import HEURISTICS, Limits
+    from heuristics.local_search.multilevel import clusters
     from heuristics.orders.bisection import slice_by_bisection
     from heuristics.orders.slicing import segment_costs
     from instances import Instance, Platform
@@ -79,6 +81,10 @@ def _partitioning() -> Iterator[str]:
     for name, method in HEURISTICS.items():
         yield name
         method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
+    yield "coarsening"
+    for reach_nodes in (0, _NODES):
+        most, kind = np.ones(2), np.zeros(_NODES, dtype=np.int64)
+        clusters(instance, np.random.default_rng(0), most, True, kind, 1, reach_nodes)
     yield "slicing"
     start = slice_by_bisection(instance, graph.topological_order)
     segment_costs(instance, graph.topological_order)
@@ -96,6 +102,7 @@ def _planning() -> Iterator[str]:
     from experiments.certificates.plan_certificate import certify_plan
     from heuristics.planning import PLANNERS
     from instances.planning import Cluster, LayerChain, TrainingInstance
+    from instances.planning.network import Network
 
     layers, between = np.ones(4), np.ones(3)
     network = LayerChain(layers, 2 * layers, between, between, layers)
@@ -103,6 +110,8 @@ def _planning() -> Iterator[str]:
     for name in PLANNERS:
         yield name
         certify_plan(instance, np.random.default_rng(0), name)
+    yield "shared network cards"
+    certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
 
 
 def _placement() -> Iterator[str]:

@@ -15,13 +15,15 @@ from matplotlib.patches import Rectangle
 from experiments.plots.style import axes_of, colours, legend_beside, plain
 from experiments.text_tables import drawn
 from instances import Bound
-from instances.planning import Iteration, Plan, Schedule
+from instances.planning import Iteration, Plan, Schedule, Timeline
 from instances.planning.paper_settings import GBPS
 
 __all__ = ["plan_figure", "plot_schedule", "plot_stages"]
 
-_FORWARD, _BACKWARD = "Blues", "Oranges"
+_FORWARD, _BACKWARD, _WEIGHTS = "Blues", "Oranges", "Greens"
 _ALLREDUCE = (0.6, 0.6, 0.6, 1.0)
+#: Which plans a bound covers.
+_COVERS = {"z-split": "one stage a device, split or not", "work-any": "any plan"}
 #: Height of a stage and of the channel below it; a row of a stage is one high.
 _STAGE, _CHANNEL = 0.62, 0.2
 _LABELLED_MICROBATCHES = 40  # on a picture's width, a number needs about that part of it
@@ -29,11 +31,12 @@ _LABELLED_STAGES = 24
 _DEVICES_ABREAST = 40
 
 
-def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
+def plot_schedule(schedule: Schedule | Timeline, ax: Axes | None = None) -> Axes:
     """Draw when each stage and channel works on which microbatch.
 
     A row is a stage, first stage on top, with the channel to the next one below it. Forward passes are blue, backward
-    passes orange, both the darker the later the microbatch; AllReduces are grey.
+    passes orange, the gradients of weights green where they come apart, all the darker the later the microbatch;
+    AllReduces are grey.
     """
     plan = schedule.plan
     ax = axes_of(ax, 11, 0.45 * plan.n_stages + 1.5)
@@ -54,7 +57,8 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
             colour = _ALLREDUCE
         else:
             shade = 0.3 + 0.5 * operation.microbatch / microbatches
-            colour = matplotlib.colormaps[_FORWARD if forward else _BACKWARD](shade)
+            hue = _FORWARD if forward else _WEIGHTS if operation.kind == "weights" else _BACKWARD
+            colour = matplotlib.colormaps[hue](shade)
         fills.append(colour)
         edges.append(colour if channel else "white")  # so that a short transfer can be seen
         if (
@@ -75,6 +79,8 @@ def plot_schedule(schedule: Schedule, ax: Axes | None = None) -> Axes:
         "forward": matplotlib.colormaps[_FORWARD](0.6),
         "backward": matplotlib.colormaps[_BACKWARD](0.6),
     }
+    if isinstance(schedule, Timeline) and schedule.split:
+        kinds["gradients of weights"] = matplotlib.colormaps[_WEIGHTS](0.6)
     if (plan.replicas > 1).any():
         kinds["AllReduce"] = _ALLREDUCE
     handles = [Rectangle((0, 0), 1, 1, color=colour) for colour in kinds.values()]
@@ -87,7 +93,10 @@ def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
     cluster = plan.instance.cluster
     ax = axes_of(ax, 11, 1.8)
     hues = colours(plan.n_stages)
-    stage = {device: n for n, devices in enumerate(plan.devices) for device in devices}
+    stages: dict[int, list[str]] = {}
+    for n, group in enumerate(plan.devices):
+        for device in group:
+            stages.setdefault(device, []).append(str(n))
     x, y = np.empty(cluster.n), np.empty(cluster.n)
     left, row = 0.0, 0.0
     for server, size in enumerate(cluster.servers):
@@ -99,9 +108,11 @@ def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
         ax.text(left + size / 2 - 0.5, row + 0.66, _server_label(plan, server), ha="center", va="top", fontsize=6)
         left += size + 0.5
     for v in range(cluster.n):
-        colour = hues[stage[v]] if v in stage else "white"
+        colour = hues[int(stages[v][0])] if v in stages else "white"
         ax.add_patch(Rectangle((x[v] - 0.45, y[v] - 0.45), 0.9, 0.9, facecolor=colour, edgecolor="0.4", linewidth=0.5))
-        ax.text(x[v], y[v], str(stage.get(v, "")), ha="center", va="center", fontsize=8, color="white", weight="bold")
+        ax.text(
+            x[v], y[v], ",".join(stages.get(v, ())), ha="center", va="center", fontsize=8, color="white", weight="bold"
+        )
     ax.set_xlim(-0.8, x.max() + 0.8)
     ax.set_ylim(row + 1.6, -0.8)
     ax.set_aspect("equal")
@@ -121,7 +132,9 @@ def plan_figure(iteration: Iteration, bound: Bound | None = None) -> Figure:
         plot_schedule(schedule, below)
     instance = iteration.instance
     title = f"{drawn(instance.chain.name)} on {drawn(instance.cluster.name)}, {instance.microbatches} microbatches: "
-    title += f"{iteration.time:.4g} s" + ("" if bound is None else f", one stage a device {bound.value:.4g} s or more")
+    title += f"{iteration.time:.4g} s" + (
+        "" if bound is None else f", {_COVERS.get(bound.method, 'one stage a device')} {bound.value:.4g} s or more"
+    )
     if iteration.synchronisation > 0:
         title += f", of these {iteration.synchronisation:.4g} s of AllReduce between the pipelines"
     figure.suptitle(title, x=0.01, ha="left")

@@ -195,4 +195,5 @@ CHECKERS: dict[str, Checker] = {
     "carried": _other_k,
     "priced": _priced,
     "stated": _stated,
+    "priced-quick": _priced,
 }

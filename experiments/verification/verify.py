@@ -14,8 +14,9 @@ from experiments.verification.ideals import PAIRS
 from experiments.verification.partitions import verify_partition
 from experiments.verification.placements import verify_placement
 from experiments.verification.plans import verify_plan
+from experiments.verification.timelines import verify_timeline
 from experiments.verification.verdict import Verdict
-from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, Value
+from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
 from instances.placement.stated import ORDERED_FORMAT
 
 __all__ = ["VERIFIERS", "verify"]
@@ -24,6 +25,7 @@ __all__ = ["VERIFIERS", "verify"]
 VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
     CERTIFICATE_FORMAT: verify_partition,
     PLAN_FORMAT: verify_plan,
+    TIMED_PLAN_FORMAT: verify_timeline,
     PLACEMENT_FORMAT: verify_placement,
     ORDERED_FORMAT: verify_placement,
 }

@@ -21,7 +21,7 @@ from instances import InputError, Instance, Partition
 from instances.graph.tensors import FloatArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
-__all__ = ["BRKGAParameters", "brkga", "evolve"]
+__all__ = ["BRKGAParameters", "Population", "brkga", "evolve"]
 
 
 @dataclass(frozen=True)
@@ -125,20 +125,56 @@ def evolve(
     (n,) floats
         The best keys seen.
     """
-    size, elite = parameters.population, parameters.num_elite
-    keys = rng.random((limits.allow(size), n))
-    values = fitness(keys)
-    left = limits.allow(size * parameters.generations) - len(keys)
+    size = parameters.population
+    population = Population(fitness, n, rng, parameters, limits.allow(size))
+    left = limits.allow(size * parameters.generations) - len(population.values)
     for _ in range(1, parameters.generations):
-        if left <= 0 or limits.reached(float(values.min())):
+        if left <= 0 or limits.reached(float(population.values.min())):
             break
-        by_value = np.argsort(values, kind="stable")
-        keys, values = keys[by_value], values[by_value]
-        new = _next_generation(keys, rng, parameters)[:left]
-        keys = np.concatenate((keys[:elite], new))
-        values = np.concatenate((values[:elite], fitness(new)))
+        population.advance(left)
         left -= size
-    return keys[values.argmin()]
+    return population.best
+
+
+class Population:
+    """Keys that evolve generation by generation.
+
+    Parameters
+    ----------
+    fitness : callable
+        Maps (p, n) keys to (p,) values, the smaller the better.
+    n : int
+    rng : numpy.random.Generator
+    parameters : BRKGAParameters
+    count : int
+        Size of the first generation.
+    """
+
+    def __init__(
+        self,
+        fitness: Callable[[FloatArray], FloatArray],
+        n: int,
+        rng: np.random.Generator,
+        parameters: BRKGAParameters,
+        count: int,
+    ) -> None:
+        self._fitness, self._rng, self._parameters = fitness, rng, parameters
+        self._keys = rng.random((count, n))
+        self.values = fitness(self._keys)
+
+    @property
+    def best(self) -> FloatArray:
+        """(n,) the best keys seen."""
+        return np.asarray(self._keys[self.values.argmin()])
+
+    def advance(self, most: int) -> int:
+        """Make the next generation with at most so many new chromosomes; return how many there are."""
+        by_value, elite = np.argsort(self.values, kind="stable"), self._parameters.num_elite
+        keys, values = self._keys[by_value], self.values[by_value]
+        new = _next_generation(keys, self._rng, self._parameters)[:most]
+        self._keys = np.concatenate((keys[:elite], new))
+        self.values = np.concatenate((values[:elite], self._fitness(new)))
+        return len(new)
 
 
 def _next_generation(keys: FloatArray, rng: np.random.Generator, parameters: BRKGAParameters) -> FloatArray:

@@ -24,7 +24,7 @@ from instances.planning import Iteration, Plan, TrainingInstance
 from instances.planning.link_speeds import speeds_along
 from instances.planning.makespan_bound import z_points
 
-__all__ = ["improved"]
+__all__ = ["device_orders", "improved", "least_bound_plans"]
 
 #: Candidates of each number of stages along each order, and the largest number of stages that is searched.
 _PLANS, _STAGES = 8, 16
@@ -51,8 +51,8 @@ def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limit
     """
     found = list(_fitting((plan for plan in spp_plans(instance) if plan is not None), (4,)))
     ceiling = min((candidate.time for candidate in found), default=np.inf)
-    for order in _orders(instance):
-        found += _fitting(_least_bound(instance, order, ceiling), (1, 2, 3, 4, instance.microbatches))
+    for order in device_orders(instance):
+        found += _fitting(least_bound_plans(instance, order, ceiling), (1, 2, 3, 4, instance.microbatches))
     if not found:
         raise InputError("No plan fits into the memory of the devices; give more memory, devices or microbatches.")
     found.sort(key=lambda candidate: candidate.time)
@@ -76,17 +76,20 @@ def _fitting(plans: Iterable[Plan], distances: Sequence[int]) -> Iterator[_Candi
                 yield _Candidate(iteration_time(plan, warmup), plan, distance)
 
 
-def _orders(instance: TrainingInstance) -> list[IntArray]:
+def device_orders(instance: TrainingInstance) -> list[IntArray]:
+    """Orders of the devices that are tried."""
     cluster = instance.cluster
     order = recursive_device_order(cluster)
     return [order, order[::-1], recursive_device_order(cluster, smaller_first=False), np.arange(cluster.n)]
 
 
-def _least_bound(instance: TrainingInstance, order: IntArray, ceiling: float) -> Iterator[Plan]:
+def least_bound_plans(instance: TrainingInstance, order: IntArray, ceiling: float) -> Iterator[Plan]:
     """Plans along `order` with the least bounds Z below `ceiling`, a few of each number of stages."""
     levels = min(instance.chain.n, instance.cluster.n, _STAGES)
     in_flight = steady(levels, instance.microbatches, 1)[::-1]
-    points = z_points(instance, speeds_along(instance.cluster, order), ceiling, in_flight, allow_idle=True)
+    points = z_points(
+        instance, speeds_along(instance.cluster, order, instance.ports), ceiling, in_flight, allow_idle=True
+    )
     taken: Counter[int] = Counter()
     for point in points.first.tolist():
         cuts, replicas, start = points.stages(point)

@@ -9,7 +9,7 @@ from instances.compiled import compiled
 from instances.graph.tensors import IntArray
 from instances.planning.kernel_arrays import TrainingArrays, transfer_time
 
-__all__ = ["anneal_plan", "simulate"]
+__all__ = ["anneal_plan", "assign_state", "change", "copy_state", "simulate"]
 
 
 @compiled
@@ -135,17 +135,17 @@ def anneal_plan(
         allreduce=np.zeros(n),
     )
     warmup = np.zeros(n, dtype=np.int64)
-    current, candidate, best = _copy(start), _copy(start), _copy(start)
+    current, candidate, best = copy_state(start), copy_state(start), copy_state(start)
     now, least = np.inf, np.inf
     for step in range(steps):
         limit = np.inf
         if step > 0:
-            _assign(candidate, current)
-            if not _change(candidate, M):
+            assign_state(candidate, current)
+            if not change(candidate, M):
                 continue
             temperature = now * hot * (cold / hot) ** (step / steps)
             limit = now - temperature * np.log(1.0 - np.random.random())
-        S, distance = candidate.counts
+        S, distance = candidate.counts[0], candidate.counts[1]
         if _bound(arrays, candidate, times) > limit:
             continue
         for n in range(S):
@@ -153,32 +153,35 @@ def anneal_plan(
         makespan = simulate(times, warmup[:S], M, arrays.full_duplex, starts)
         if makespan <= limit:
             now = makespan
-            _assign(current, candidate)
+            assign_state(current, candidate)
             if makespan < least:
                 least = makespan
-                _assign(best, candidate)
+                assign_state(best, candidate)
     return least, best
 
 
 @compiled
-def _copy(state: PlanState) -> PlanState:
+def copy_state(state: PlanState) -> PlanState:
+    """The same plan in arrays of its own."""
     return PlanState(state.cuts.copy(), state.replicas.copy(), state.order.copy(), state.counts.copy())
 
 
 @compiled
-def _assign(target: PlanState, source: PlanState) -> None:
+def assign_state(target: PlanState, source: PlanState) -> None:
+    """Make one plan the same as another."""
     for n in range(len(target.cuts)):
         target.cuts[n], target.replicas[n] = source.cuts[n], source.replicas[n]
     for v in range(len(target.order)):
         target.order[v] = source.order[v]
-    target.counts[0], target.counts[1] = source.counts[0], source.counts[1]
+    for i in range(len(target.counts)):
+        target.counts[i] = source.counts[i]
 
 
 @compiled
 def _bound(arrays: TrainingArrays, state: PlanState, times: Times) -> float:
     """Fill in the times of all stages and channels; return Z of the plan, infinite if it does not fit into memory."""
     f, b, cf, cb, A = times
-    S, distance = state.counts
+    S, distance = state.counts[0], state.counts[1]
     M, bandwidth, order = arrays.microbatches, arrays.bandwidth, state.order
     head, tail, bound = 0.0, 0.0, 0.0
     place = 0
@@ -214,7 +217,7 @@ def _bound(arrays: TrainingArrays, state: PlanState, times: Times) -> float:
 
 
 @compiled
-def _change(state: PlanState, M: int) -> bool:
+def change(state: PlanState, M: int) -> bool:
     """Change one thing at random; return whether that was possible."""
     S = state.counts[0]
     kind = np.random.random()

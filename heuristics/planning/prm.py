@@ -93,7 +93,7 @@ def _best_stages(
     instance: TrainingInstance, order: IntArray, in_flight: FloatArray | IntArray, allow_idle: bool
 ) -> list[tuple[list[int], list[int], int] | None]:
     """Cuts, replicas and number of devices of the best plan for each number of stages."""
-    speeds = speeds_along(instance.cluster, order)
+    speeds = speeds_along(instance.cluster, order, instance.ports)
     last, cut, replica = _prm(instance.arrays, speeds, np.asarray(in_flight, dtype=np.float64))
     answers: list[tuple[list[int], list[int], int] | None] = []
     for stages in range(1, len(last) + 1):

@@ -10,6 +10,7 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.method import Method
 from heuristics.planning.improved import improved
+from heuristics.planning.on_ports import improved_on_ports, on_ports
 from heuristics.planning.rivals import data_parallel, gpipe, hetpipe, pipedream, pipedream_hierarchical
 from heuristics.planning.spp import spp
 from instances.planning import Iteration, TrainingInstance
@@ -23,12 +24,16 @@ _HETPIPE = "Park et al., USENIX ATC 2020"
 def _fixed(
     name: str, summary: str, reference: str, plan: Callable[[TrainingInstance], Iteration]
 ) -> Method[TrainingInstance, Iteration]:
-    """A planner that draws nothing and has no limits."""
+    """A planner that draws nothing and has no limits, and plans for the paper's network."""
 
     def run(instance: TrainingInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Iteration:
-        return plan(instance)
+        return plan(instance) if instance.network is None else on_ports(plan(instance.in_paper), instance)
 
     return Method(name, summary, reference, run)
+
+
+def _improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None) -> Iteration:
+    return (improved if instance.network is None else improved_on_ports)(instance, rng, limits)
 
 
 _ALL = (
@@ -36,8 +41,8 @@ _ALL = (
     Method(
         "improved",
         "least makespan bound along several device orders, then annealing of the simulated time; never worse than spp",
-        "this project, heuristics/planning/improved.py",
-        improved,
+        "this project, heuristics/planning/improved.py and on_ports.py",
+        _improved,
     ),
     _fixed("data-parallel", "one stage on all devices", _SPP, data_parallel),
     _fixed("gpipe", "as many layers on each device, all forward passes first", "Huang et al., NeurIPS 2019", gpipe),

@@ -13,12 +13,8 @@ node is in no earlier block than the nodes before it. `BlockRules` says what fol
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from fnmatch import filter as matching
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +24,19 @@ from scipy.sparse.csgraph import connected_components
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray, compressed_rows
+from instances.partitioning.constraint_words import (
+    NodeNames,
+    Windows,
+    Word,
+    listed,
+    pairs_of,
+    span_of,
+    whole_number,
+)
 
-__all__ = ["NO_CONSTRAINTS", "BlockRules", "Constraints", "Windows", "Word"]
-
-#: A node by number or by name, or several by a pattern such as ``/model/layers.7/*``.
-Word = int | str
-#: The block of a word, or its first and last one.
-Windows = Mapping[Word, int | Sequence[int]] | Iterable[tuple[Word, int | Sequence[int]]]
+__all__ = ["NO_CONSTRAINTS", "BlockRules", "Constraints"]
 
 _MOST_COUNTS = 100
-# A suggestion looks at so many names at the most, and patterns at so many together.
-_MOST_NAMES, _MOST_MATCHES = 10_000, 20_000_000
 
 
 @dataclass(frozen=True)
@@ -90,15 +88,18 @@ class Constraints:
         InputError
             If a word fits no node, or a number is none.
         """
-        names = _Names(graph)
-        spans = windows.items() if isinstance(windows, Mapping) else windows or ()
+        names = NodeNames(graph)
         return cls(
-            together=tuple(names.all((group,) if isinstance(group, str) else group) for group in together),
-            windows=tuple((v, *_span(word, span)) for word, span in spans for v in names.one(word)),
-            uncut=names.all(uncut),
+            together=tuple(names.all(group, "together") for group in listed(together, "together")),
+            windows=tuple(
+                (v, *span_of(word, span))
+                for word, span in pairs_of(() if windows is None else windows, "windows")
+                for v in names.one(word)
+            ),
+            uncut=names.all(uncut, "uncut"),
             at_least=tuple(
-                (_whole(count, "at_least"), names.all((words,) if isinstance(words, str) else words))
-                for count, words in at_least
+                (whole_number(count, "at_least"), names.all(words, "at_least"))
+                for count, words in pairs_of(at_least, "at_least")
             ),
         )
 
@@ -150,9 +151,11 @@ class BlockRules:
         """
         group = _groups(graph, constraints)
         first, last = _windows(graph, k, constraints, group)
+        if len(constraints.at_least) > _MOST_COUNTS:
+            raise InputError(
+                f"There are {len(constraints.at_least)} least numbers of nodes; give {_MOST_COUNTS} or fewer."
+            )
         counted = np.zeros((len(constraints.at_least), graph.n), dtype=np.int64)
-        if len(counted) > _MOST_COUNTS:
-            raise InputError(f"There are {len(counted)} least numbers of nodes; give {_MOST_COUNTS} or fewer.")
         for row, (count, nodes) in zip(counted, constraints.at_least, strict=True):
             np.add.at(row, list(nodes), 1)
             if row.sum() < k * count:
@@ -200,59 +203,11 @@ class BlockRules:
                 raise InputError(f"Block {b} has {int(held[b])} of the nodes of which each needs at least {least}.")
 
 
-class _Names:
-    """The nodes of a graph by word."""
-
-    def __init__(self, graph: ComputationGraph) -> None:
-        self._graph = graph
-        self._nodes: dict[str, list[int]] = {}
-        self._matches = 0
-        for v, name in enumerate(graph.names):
-            self._nodes.setdefault(name, []).append(v)
-
-    def all(self, words: Iterable[Word]) -> tuple[int, ...]:
-        return tuple(v for word in words for v in self.one(word))
-
-    def one(self, word: Word) -> list[int]:
-        if isinstance(word, (int, np.integer)) and not isinstance(word, bool):
-            if not 0 <= word < self._graph.n:
-                raise InputError(f"There is no node {word}; nodes run from 0 to {self._graph.n - 1}.")
-            return [int(word)]
-        if not isinstance(word, str):
-            raise InputError(f"A node is a name, a pattern or a number, not {word!r}.")
-        if word in self._nodes:
-            return self._nodes[word]
-        self._matches += len(self._nodes)
-        if self._matches > _MOST_MATCHES:
-            raise InputError(f"Patterns up to {word!r} are too many for {self._graph.n} nodes; give node numbers.")
-        found = [v for name in matching(self._nodes, word) for v in self._nodes[name]]
-        if not found:
-            near = get_close_matches(word, list(self._nodes)[:_MOST_NAMES], n=1)
-            raise InputError(f"There is no node {word!r}" + (f"; did you mean {near[0]!r}?" if near else "."))
-        return sorted(found)
-
-
-def _whole(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise InputError(f"{what}: {value!r} is no whole number, 0 or more.")
-    return int(value)
-
-
-def _span(word: Word, span: Any) -> tuple[int, int]:
-    ends = list(span) if isinstance(span, (list, tuple)) else [span, span]
-    if len(ends) != 2:
-        raise InputError(f"The window of {word!r} is {span!r}; give a block, or the first and the last one.")
-    first, last = (_whole(end, f"The window of {word!r}") for end in ends)
-    if first > last:
-        raise InputError(f"The window of {word!r} begins with block {first} and ends with {last}; exchange them.")
-    return first, last
-
-
 def _groups(graph: ComputationGraph, constraints: Constraints) -> IntArray:
     """(n,) numbers of groups: what is together, then what lies on a circle of groups."""
     start, readers = graph.successors
     chains = [*constraints.together]
-    chains += [(v, *readers[start[v] : start[v + 1]].tolist()) for v in constraints.uncut]
+    chains += [(v, *readers[start[v] : start[v + 1]].tolist()) for v in set(constraints.uncut)]
     pairs = np.array([(chain[0], v) for chain in chains for v in chain[1:]], dtype=np.int64).reshape(-1, 2)
     group = _components(pairs, graph.n, directed=False)
     # Between groups edges may go round: all that they pass is in one block.
@@ -298,17 +253,23 @@ def _windows(graph: ComputationGraph, k: int, constraints: Constraints, group: I
 
 
 def _spread(edges: NDArray[np.int64], value: IntArray, origin: IntArray, *, later: bool) -> None:
-    """Let `value` be no less after an edge than before it, or no more before it than after; `origin` goes along."""
+    """Let `value` be no less after an edge than before it, or no more before it than after; `origin` goes along.
+
+    The most extreme values go first, so that each node is passed once.
+    """
     source, target = (edges[:, 0], edges[:, 1]) if later else (edges[:, 1], edges[:, 0])
-    sign = 1 if later else -1
     start, after = (rows.tolist() for rows in compressed_rows(source, target, len(value)))
-    todo = deque(np.flatnonzero(origin >= 0).tolist())
-    while todo:
-        u = todo.popleft()
-        for v in after[start[u] : start[u + 1]]:
-            if sign * value[u] > sign * value[v]:
-                value[v], origin[v] = value[u], origin[u]
-                todo.append(v)
+    begins = np.flatnonzero(origin >= 0)
+    passed = np.zeros(len(value), dtype=bool)
+    for begin in begins[np.argsort(-value[begins] if later else value[begins], kind="stable")].tolist():
+        todo = [begin]
+        while todo:
+            u = todo.pop()
+            if not passed[u]:
+                passed[u] = True
+                if value[u] != value[begin]:
+                    value[u], origin[u] = value[begin], origin[begin]
+                todo += after[start[u] : start[u + 1]]
 
 
 def _shown(graph: ComputationGraph, nodes: Sequence[int]) -> str:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import chain, groupby
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
-from instances.partitioning.constraints import BlockRules, Constraints, Word
+from instances.partitioning.constraint_words import NodeNames, Word, span_of, whole_number
+from instances.partitioning.constraints import BlockRules, Constraints
 
 __all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "stated_constraints"]
 
 #: What constraints are made of.
 KINDS = ("together", "windows", "uncut", "at_least")
+_LISTS = ("together", "windows", "at_least")
 
 
 def read_constraints(path: str | Path, graph: ComputationGraph) -> Constraints:
@@ -44,20 +48,14 @@ def parse_constraints(value: Value, graph: ComputationGraph) -> Constraints:
     InputError
         If it holds something else, or names a node that is not there.
     """
-    fields = value.open_members(())
-    found = Constraints()
-    if "together" in fields:
-        groups = [_words(group) for group in fields["together"].items()]
-        found += _given(fields["together"], graph, together=groups)
-    if "windows" in fields:
-        windows = [_window(window) for window in fields["windows"].items()]
-        found += _given(fields["windows"], graph, windows=chain.from_iterable(windows))
-    if "uncut" in fields:
-        found += _given(fields["uncut"], graph, uncut=_words(fields["uncut"]))
-    if "at_least" in fields:
-        counts = [_count(count) for count in fields["at_least"].items()]
-        found += _given(fields["at_least"], graph, at_least=counts)
-    return found
+    fields, names = value.open_members(()), NodeNames(graph)
+    together, windows, counts = (fields[kind].items() if kind in fields else [] for kind in _LISTS)
+    return Constraints(
+        together=tuple(_group(field, names) for field in together),
+        windows=tuple(window for field in windows for window in _windows(field, names)),
+        uncut=_group(fields["uncut"], names) if "uncut" in fields else (),
+        at_least=tuple(_count(field, names) for field in counts),
+    )
 
 
 def stated_constraints(value: Value, graph: ComputationGraph, k: int) -> Constraints:
@@ -91,22 +89,33 @@ def constraints_document(constraints: Constraints) -> dict[str, Any]:
     return {kind: items for kind, items in kinds.items() if items}
 
 
-def _given(field: Value, graph: ComputationGraph, **words: Any) -> Constraints:
+def _group(field: Value, names: NodeNames) -> tuple[int, ...]:
+    words = _words(field)
+    with _at(field):
+        return names.all(words, field.path)
+
+
+def _windows(field: Value, names: NodeNames) -> list[tuple[int, int, int]]:
+    window = field.members(("nodes", "first", "last"))
+    words, span = _words(window["nodes"]), (window["first"].whole(), window["last"].whole())
+    with _at(field):
+        return [(v, *span_of(word, span)) for word in words for v in names.one(word)]
+
+
+def _count(field: Value, names: NodeNames) -> tuple[int, tuple[int, ...]]:
+    least = field.members(("count", "nodes"))
+    count, words = least["count"].whole(), _words(least["nodes"])
+    with _at(field):
+        return whole_number(count, "at_least"), names.all(words, "at_least")
+
+
+@contextmanager
+def _at(field: Value) -> Iterator[None]:
+    """Say where what is refused stands in the file."""
     try:
-        return Constraints.of(graph, **words)
+        yield
     except InputError as error:
         field.fail(str(error))
-
-
-def _window(field: Value) -> list[tuple[Word, tuple[int, int]]]:
-    window = field.members(("nodes", "first", "last"))
-    span = (window["first"].whole(), window["last"].whole())
-    return [(word, span) for word in _words(window["nodes"])]
-
-
-def _count(field: Value) -> tuple[int, list[Word]]:
-    least = field.members(("count", "nodes"))
-    return least["count"].whole(), _words(least["nodes"])
 
 
 def _words(field: Value) -> list[Word]:

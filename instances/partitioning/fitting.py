@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from instances.errors import printable
 from instances.graph.tensors import FloatArray
 from instances.partitioning.problem import Instance
 from instances.partitioning.reductions import contract_groups
@@ -47,9 +48,10 @@ def total_held(instance: Instance) -> float:
 
 def surely_above(instance: Instance, held: T, limit: float) -> T:
     """By how much sums of bytes exceed a limit at the least, whatever was rounded; 0 where they may not."""
-    with np.errstate(over="ignore"):
-        lost = 0.0 if instance.has_exact_bytes else _ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory)
-        return np.maximum(0.0, held - limit - lost)
+    if instance.has_exact_bytes:
+        return np.maximum(0.0, held - limit)
+    with np.errstate(over="ignore"):  # beyond an infinite limit is nothing
+        return np.maximum(0.0, held - limit - _ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory))
 
 
 def fits_nowhere(instance: Instance) -> str | None:
@@ -77,7 +79,8 @@ def fits_nowhere(instance: Instance) -> str | None:
     over = surely_above(instance, held + needs, m)
     v = int(over.argmax())
     if over[v] > 0:
-        return f"does not fit: node {v} ({graph.names[v]}) takes {_bytes(held[v] + needs[v])}, {_bytes(m)} on a device"
+        name, taken = printable(graph.names[v]), _bytes(held[v] + needs[v])
+        return f"does not fit: node {v} ({name}) takes {taken}, {_bytes(m)} on a device"
     return _windows_too_small(instance, m) if instance.constraints else None
 
 

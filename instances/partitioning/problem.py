@@ -8,6 +8,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,8 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
-from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints, Windows, Word
+from instances.partitioning.constraint_words import Windows, Word
+from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
 
 __all__ = ["Instance", "Platform"]
 
@@ -135,9 +137,9 @@ class Instance(Displayed):
         uncut: Iterable[Word],
         at_least: Iterable[tuple[int, Iterable[Word] | str]],
     ) -> None:
-        if together or windows or uncut or at_least:
-            words = Constraints.of(self.graph, together=together, windows=windows, uncut=uncut, at_least=at_least)
-            object.__setattr__(self, "constraints", self.constraints + words)
+        words: dict[str, Any] = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
+        if not all(said is None or (isinstance(said, tuple) and not said) for said in words.values()):
+            object.__setattr__(self, "constraints", self.constraints + Constraints.of(self.graph, **words))
         if self.constraints:
             self.rules  # noqa: B018 - a contradiction shows here
         if not math.isfinite(self.k * self._longest):

@@ -38,6 +38,9 @@ class LayerChain(Displayed):
         One name a layer; by default their indices.
     name, source : str
         What the network is called and where the numbers come from.
+    input_backward : (L,) floats, optional
+        The part of the backward time that yields the gradient of the input; the rest yields those of the weights, and
+        may run later. By default half of it [s].
 
     Raises
     ------
@@ -60,6 +63,7 @@ class LayerChain(Displayed):
     names: tuple[str, ...] = ()
     name: str = "chain"
     source: str = ""
+    input_backward: FloatArray | None = None
 
     def __post_init__(self) -> None:
         columns = {label: numbers(getattr(self, label), label) for label in _PER_LAYER + _PER_BOUNDARY}
@@ -67,6 +71,8 @@ class LayerChain(Displayed):
             columns["stored_bytes"] = np.concatenate(([0.0], columns["forward_bytes"]))
         else:
             columns["stored_bytes"] = numbers(self.stored_bytes, "stored_bytes")
+        if self.input_backward is not None:
+            columns["input_backward"] = numbers(self.input_backward, "input_backward")
         n = len(columns["forward"])
         if n == 0:
             raise InputError("The chain has no layer; give at least one.")
@@ -78,6 +84,9 @@ class LayerChain(Displayed):
                 raise InputError(f"Layer {layer}: {label} is {values[layer]}; it must be a finite number, 0 or more.")
             freeze(values)
             object.__setattr__(self, label, values)
+        if self.input_backward is not None:
+            for layer in np.flatnonzero(self.input_backward > self.backward)[:1]:
+                raise InputError(f"Layer {layer}: input_backward is more than its backward time; give a part of it.")
         object.__setattr__(self, "names", tuple(self.names) or tuple(map(str, range(n))))
         if len(self.names) != n:
             raise InputError(f"There are {n} layers but {len(self.names)} names; give one a layer.")
@@ -97,6 +106,11 @@ class LayerChain(Displayed):
         assert self.stored_bytes is not None
         return self.stored_bytes
 
+    @cached_property
+    def input_time(self) -> FloatArray:
+        """(L,) `input_backward`, half of the backward time where it is missing [s]."""
+        return self.backward / 2 if self.input_backward is None else self.input_backward
+
     @property
     def time(self) -> float:
         """Time of one microbatch through all layers and back on one device [s]."""
@@ -108,6 +122,8 @@ class LayerChain(Displayed):
         digest = hashlib.sha256()
         for label in (*_PER_LAYER, *_PER_BOUNDARY, "stored_bytes"):
             digest.update(np.ascontiguousarray(getattr(self, label)).tobytes() + b"|")
+        if self.input_backward is not None:
+            digest.update(self.input_backward.tobytes() + b"input")
         return digest.hexdigest()
 
     def _title(self) -> str:

@@ -12,8 +12,10 @@ from instances.compiled import compiled
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.cluster import Cluster
+from instances.planning.kernel_arrays import transfer_time
+from instances.planning.network import Ports
 
-__all__ = ["LinkSpeeds", "fastest_speeds", "speeds_along"]
+__all__ = ["LinkSpeeds", "fastest_groups", "fastest_speeds", "speeds_along"]
 
 
 class LinkSpeeds(NamedTuple):
@@ -27,8 +29,10 @@ class LinkSpeeds(NamedTuple):
     back: FloatArray
 
 
-def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray) -> LinkSpeeds:
+def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray, ports: Ports | None = None) -> LinkSpeeds:
     """Bandwidths between consecutive devices of an order.
+
+    With `ports`, a bandwidth is the one that yields the time of a transfer or AllReduce that has its ports for itself.
 
     Raises
     ------
@@ -38,7 +42,10 @@ def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray) -> LinkSpeed
     places = np.asarray(order, dtype=np.int64)
     if len(np.unique(places)) < len(places) or (len(places) and not 0 <= places.min() <= places.max() < cluster.n):
         raise InputError(f"The order {places.tolist()} must name devices from 0 to {cluster.n - 1}, each at most once.")
-    return _along(cluster.bandwidth[np.ix_(places, places)])
+    speeds = _along(cluster.bandwidth[np.ix_(places, places)])
+    if ports is not None and len(cluster.servers) > 1:
+        _through_ports(speeds, ports.server[places], ports.rate, ports.entering, len(cluster.servers))
+    return speeds
 
 
 @compiled
@@ -59,6 +66,36 @@ def _along(bandwidth: FloatArray) -> LinkSpeeds:
     return LinkSpeeds(within, forth, back)
 
 
+@compiled
+def _through_ports(speeds: LinkSpeeds, server: IntArray, rate: FloatArray, entering: int, servers: int) -> None:
+    """Slow down what its ports do not let through."""
+    V = len(server)
+    both = 2.0 if entering == 0 else 1.0
+    for i in range(V + 1):
+        slowest, several = np.inf, False
+        for r in range(1, i + 1):
+            h = server[i - r]
+            slowest = min(slowest, rate[h] / both, rate[h + entering] / both)
+            several = several or h != server[i - 1]
+            if several:
+                speeds.within[i, r] = min(speeds.within[i, r], slowest)
+        before = np.zeros(servers)
+        for q in range(1, i + 1):
+            before[server[i - q]] += 1.0
+            after = np.zeros(servers)
+            for r in range(1, V - i + 1):
+                after[server[i + r - 1]] += 1.0
+                there, back = 0.0, 0.0
+                for h in range(servers):
+                    out, home = before[h] * (r - after[h]), after[h] * (q - before[h])
+                    if entering == 0:
+                        out, home = out + home, out + home
+                    there = max(there, transfer_time(out, rate[h]), transfer_time(home, rate[h + entering]))
+                    back = max(back, transfer_time(home, rate[h]), transfer_time(out, rate[h + entering]))
+                speeds.forth[i, q, r] = min(speeds.forth[i, q, r], transfer_time(1.0, there) if there > 0.0 else np.inf)
+                speeds.back[i, q, r] = min(speeds.back[i, q, r], transfer_time(1.0, back) if back > 0.0 else np.inf)
+
+
 def fastest_speeds(cluster: Cluster) -> LinkSpeeds:
     """Bandwidths that no choice of devices exceeds, whatever the order.
 
@@ -67,16 +104,19 @@ def fastest_speeds(cluster: Cluster) -> LinkSpeeds:
     """
     V = cluster.n
     fastest = np.maximum(cluster.bandwidth, cluster.bandwidth.T)
-    clique = _fastest_groups(cluster.symmetric_bandwidth, core=True)
-    joined = _fastest_groups(fastest, core=False)
+    clique = fastest_groups(cluster.symmetric_bandwidth, core=True)
+    joined = fastest_groups(fastest, core=False)
     group = np.add.outer(np.arange(V + 1), np.arange(V + 1))
     across = np.where(group <= V, joined[np.minimum(group, V)], np.inf)
     across = np.broadcast_to(across, (V + 1, V + 1, V + 1))
     return LinkSpeeds(np.broadcast_to(clique, (V + 1, V + 1)).copy(), across.copy(), across.copy())
 
 
-def _fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:
-    """(V + 1,) for each size, the largest t such that links of t or more join a group of that size, or larger."""
+def fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:
+    """(V + 1,) for each size, the largest t such that links of t or more join a group of that size, or larger.
+
+    With `core`, each of the group is linked to all others of it; the bandwidth, (V, V), is symmetric.
+    """
     V = len(bandwidth)
     fastest = np.zeros(V + 1)
     fastest[:2] = np.inf

@@ -23,10 +23,10 @@ from instances.planning.kernel_arrays import TrainingArrays, transfer_time
 from instances.planning.link_speeds import LinkSpeeds
 from instances.planning.problem import TrainingInstance
 
-__all__ = ["ZPoints", "least_z", "z_points"]
+__all__ = ["FRONT", "ZPoints", "insert_pair", "least_z", "z_points"]
 
 #: Pairs that a state keeps. Beyond, two neighbours become their componentwise minimum: values stay lower bounds.
-_FRONT = 16
+FRONT = 16
 
 
 class ZPoints(NamedTuple):
@@ -48,7 +48,9 @@ class ZPoints(NamedTuple):
         return tuple(cuts), tuple(replicas), start
 
 
-def least_z(instance: TrainingInstance, speeds: LinkSpeeds, ceiling: float, *, allow_idle: bool) -> float:
+def least_z(
+    instance: TrainingInstance, speeds: LinkSpeeds, ceiling: float, *, allow_idle: bool, split: bool = False
+) -> float:
     """Least Z over all plans along `speeds`, or `ceiling` if that is less [s].
 
     A stage must fit into memory with one microbatch in flight.
@@ -62,9 +64,13 @@ def least_z(instance: TrainingInstance, speeds: LinkSpeeds, ceiling: float, *, a
         Plans with this Z or more do not matter.
     allow_idle : bool
         Whether a plan may leave devices idle.
+    split : bool
+        Whether the gradients of weights may come later: :math:`b_k` is then the time of those of inputs, except in
+        :math:`M t_k + A_k`.
     """
-    points = z_points(instance, speeds, ceiling, np.ones(1), allow_idle=allow_idle)
-    return min(float(points.value[0]), ceiling) if len(points.value) else ceiling
+    first = instance.input_sums if split else instance.arrays.backward
+    value, _ = _z_kernel(instance.arrays, first, speeds, np.ones(1), ceiling, allow_idle)
+    return min(float(value.min()), ceiling) if len(value) else ceiling
 
 
 def z_points(
@@ -90,13 +96,16 @@ def z_points(
     allow_idle : bool
         Whether a plan may leave devices at the ends of the order idle.
     """
-    value, links = _z_kernel(instance.arrays, speeds, np.asarray(in_flight, dtype=np.float64), ceiling, allow_idle)
+    arrays, ahead = instance.arrays, np.asarray(in_flight, dtype=np.float64)
+    value, links = _z_kernel(arrays, arrays.backward, speeds, ahead, ceiling, allow_idle)
     by_value = np.argsort(value, kind="stable")
     return ZPoints(len(links) - len(value) + by_value, value[by_value], links)
 
 
 @compiled
-def _insert(front1: FloatArray, front2: FloatArray, link: IntArray, count: int, z1: float, z2: float, new: int) -> int:
+def insert_pair(
+    front1: FloatArray, front2: FloatArray, link: IntArray, count: int, z1: float, z2: float, new: int
+) -> int:
     """Insert a pair into a front with rising first and falling second values; return the new count."""
     at = 0
     while at < count and front1[at] <= z1:
@@ -132,7 +141,12 @@ def _insert(front1: FloatArray, front2: FloatArray, link: IntArray, count: int, 
 
 @compiled
 def _z_kernel(
-    arrays: TrainingArrays, speeds: LinkSpeeds, in_flight: FloatArray, ceiling: float, allow_idle: bool
+    arrays: TrainingArrays,
+    first_part: FloatArray,
+    speeds: LinkSpeeds,
+    in_flight: FloatArray,
+    ceiling: float,
+    allow_idle: bool,
 ) -> tuple[FloatArray, IntArray]:
     forward, backward, M = arrays.forward, arrays.backward, arrays.microbatches
     L, V, levels = forward.shape[1] - 1, len(speeds.within) - 1, len(in_flight)
@@ -145,7 +159,7 @@ def _z_kernel(
     next_count = np.zeros((L + 1, V + 1, V + 1, levels), dtype=np.int16)
     begin = np.zeros((V + 1, V + 1, levels), dtype=np.int64)
     count = np.zeros((V + 1, V + 1, levels), dtype=np.int64)
-    front1, front2, link = np.empty(_FRONT + 1), np.empty(_FRONT + 1), np.empty(_FRONT + 1, dtype=np.int64)
+    front1, front2, link = np.empty(FRONT + 1), np.empty(FRONT + 1), np.empty(FRONT + 1, dtype=np.int64)
     for l in range(L - 1, -1, -1):  # noqa: E741 (the paper's letter)
         whole = size  # where plans that begin with this layer begin
         for i in range(min(l, 1), V if l > 0 or allow_idle else 1):
@@ -155,8 +169,8 @@ def _z_kernel(
                     for e in range(l + 1, L + 1):
                         params = arrays.params[e] - arrays.params[l]
                         f = (forward[r - 1, e] - forward[r - 1, l]) / r
-                        t = f + (backward[r - 1, e] - backward[r - 1, l]) / r
-                        synchronised = M * t
+                        t = f + (first_part[r - 1, e] - first_part[r - 1, l]) / r
+                        synchronised = M * (f + (backward[r - 1, e] - backward[r - 1, l]) / r)
                         if r > 1:
                             synchronised += transfer_time(2 * (r - 1) * params, r * speeds.within[i + r, r])
                         needed = arrays.copies * params + in_flight[x] * (arrays.stored[e] - arrays.stored[l]) / r
@@ -164,13 +178,13 @@ def _z_kernel(
                             break
                         if e == L:
                             if x == 0 and (i + r == V or allow_idle):
-                                n = _insert(front1, front2, link, n, M * t, synchronised, e)
+                                n = insert_pair(front1, front2, link, n, M * t, synchronised, e)
                         elif x >= step:
                             first = next_begin[e, i + r, r, x - step]
                             for p in range(first, first + next_count[e, i + r, r, x - step]):
                                 a, b = max(M * t, t + next1[p]), max(synchronised, f + next2[p])
                                 if a < ceiling and b < ceiling:
-                                    n = _insert(front1, front2, link, n, a, b, (next_point[p] + 1) * (L + 1) + e)
+                                    n = insert_pair(front1, front2, link, n, a, b, (next_point[p] + 1) * (L + 1) + e)
                     if size + n > len(z1):
                         z1, z2, links = _longer(z1), _longer(z2), np.concatenate((links, np.empty_like(links)))
                     begin[i, r, x], count[i, r, x] = size, n
@@ -191,7 +205,7 @@ def _z_kernel(
                         busy = M * (max(cf, cb) if arrays.full_duplex else cf + cb)
                         if busy < ceiling:
                             for p in range(begin[i, r, x], begin[i, r, x] + count[i, r, x]):
-                                n = _insert(front1, front2, link, n, max(busy, cf + cb + z1[p]), cf + z2[p], p)
+                                n = insert_pair(front1, front2, link, n, max(busy, cf + cb + z1[p]), cf + z2[p], p)
                     if next_size + n > len(next1):
                         next1, next2, next_point = _longer(next1), _longer(next2), _longer(next_point)
                     next_begin[l, i, q, x], next_count[l, i, q, x] = next_size, n

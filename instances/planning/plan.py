@@ -34,7 +34,10 @@ class Plan(Displayed):
     cuts : sequence of S + 1 integers
         Stage n (from 0) holds the layers ``cuts[n] … cuts[n + 1] - 1``.
     devices : sequence of S sequences of integers
-        Devices of each stage. A device runs at most one stage; some may be idle.
+        Devices of each stage; some may be idle. Stages may only share devices if they share all of them, on a network
+        whose cards are shared: their group runs these stages in turns.
+    recompute : tuple of bool, optional
+        Whether each stage keeps its input alone and runs forward again before its backward pass; by default none does.
 
     Raises
     ------
@@ -46,6 +49,7 @@ class Plan(Displayed):
     instance: TrainingInstance
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
+    recompute: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -63,7 +67,13 @@ class Plan(Displayed):
             raise InputError(f"The cuts {list(self.cuts)} must rise from 0 to {layers}, the number of layers.")
         if len(self.devices) != self.n_stages or not all(self.devices):
             raise InputError(f"There are {self.n_stages} stages; give each of them one device or more.")
-        used = [device for stage in self.devices for device in stage]
+        object.__setattr__(self, "recompute", tuple(self.recompute) or (False,) * self.n_stages)
+        if len(self.recompute) != self.n_stages:
+            raise InputError(f"There are {self.n_stages} stages but {len(self.recompute)} values of recompute.")
+        if any(self.recompute) and not self.instance.recomputation:
+            raise InputError("A stage recomputes, which the question does not allow; ask with recomputation.")
+        shared = self.instance.network is not None
+        used = [device for stage in (self.groups if shared else self.devices) for device in stage]
         for device in used:
             if not 0 <= device < devices:
                 raise InputError(f"Device {device} does not exist; devices run from 0 to {devices - 1}.")
@@ -86,6 +96,11 @@ class Plan(Displayed):
         return len(self.cuts) - 1
 
     @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """Devices that run the same stages, in the order of their first stages."""
+        return tuple(dict.fromkeys(self.devices))
+
+    @cached_property
     def replicas(self) -> IntArray:
         """(S,) number of devices of each stage, r_n."""
         return np.array([len(stage) for stage in self.devices])
@@ -97,8 +112,17 @@ class Plan(Displayed):
 
     @cached_property
     def backward_time(self) -> FloatArray:
-        """(S,) backward time of a microbatch, b_n [s]."""
-        return self._compute_time(self.instance.arrays.backward)
+        """(S,) backward time of a microbatch, b_n, with the forward pass that is run again for it [s]."""
+        return self._compute_time(self.instance.arrays.backward) + self._again
+
+    @cached_property
+    def input_time(self) -> FloatArray:
+        """(S,) part of `backward_time` that the stage before waits for if passes are split [s]."""
+        return self._compute_time(self.instance.input_sums) + self._again
+
+    @property
+    def _again(self) -> FloatArray:
+        return np.where(self.recompute, self.forward_time, 0.0)
 
     @property
     def stage_time(self) -> FloatArray:
@@ -116,6 +140,17 @@ class Plan(Displayed):
         return np.add.reduceat(self.instance.chain.stored, self.cuts[:-1])
 
     @cached_property
+    def input_bytes(self) -> FloatArray:
+        """(S,) what each stage keeps of a microbatch if it recomputes the rest, in all replicas together [bytes]."""
+        return self.instance.arrays.forward_bytes[list(self.cuts[:-1])]
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether this is one stage on all devices, which takes all samples of an iteration at once."""
+        instance = self.instance
+        return instance.samples is not None and len(self.devices[0]) == instance.cluster.n
+
+    @cached_property
     def allreduce_time(self) -> FloatArray:
         """(S,) time of each stage's AllReduce, A_n of equation (1), over its slowest link [s]; 0 without replicas."""
         links = self.instance.cluster.symmetric_bandwidth
@@ -124,17 +159,34 @@ class Plan(Displayed):
             if len(stage) > 1 and self.param_bytes[n] > 0:
                 slowest = min(links[v, w] for i, v in enumerate(stage) for w in stage[:i])
                 times[n] = _time(2 * (len(stage) - 1) * self.param_bytes[n], len(stage) * slowest)
-        return times
+        return np.maximum(times, self.loads[2 * self.n_stages - 2 :].max(axis=1, initial=0.0))
 
     @cached_property
     def forward_transfer_time(self) -> FloatArray:
         """(S - 1,) time to send the activations of a microbatch to the next stage, c^f_n [s]."""
-        return self._transfer_time(self.instance.chain.forward_bytes, self.instance.cluster.bandwidth)
+        times = self._transfer_time(self.instance.chain.forward_bytes, self.instance.cluster.bandwidth)
+        return np.maximum(times, self.loads[: self.n_stages - 1].max(axis=1, initial=0.0))
 
     @cached_property
     def backward_transfer_time(self) -> FloatArray:
         """(S - 1,) time to send the gradients of a microbatch back from the next stage, c^b_n [s]."""
-        return self._transfer_time(self.instance.chain.backward_bytes, self.instance.cluster.bandwidth.T)
+        times = self._transfer_time(self.instance.chain.backward_bytes, self.instance.cluster.bandwidth.T)
+        return np.maximum(times, self.loads[self.n_stages - 1 : 2 * self.n_stages - 2].max(axis=1, initial=0.0))
+
+    @cached_property
+    def loads(self) -> FloatArray:
+        """(3 S - 2, P) seconds that a transfer to each next stage, one back, and each AllReduce load each port."""
+        ports, chain, S = self.instance.ports, self.instance.chain, self.n_stages
+        if ports is None:
+            return np.zeros((3 * S - 2, 0))
+        rows = np.zeros((3 * S - 2, len(ports.rate)))
+        for n, (here, there) in enumerate(pairwise(self.devices)):
+            if here != there:
+                rows[n] = ports.transfer_load(chain.forward_bytes[self.cuts[n + 1] - 1], here, there)
+                rows[S - 1 + n] = ports.transfer_load(chain.backward_bytes[self.cuts[n + 1] - 1], there, here)
+        for n, stage in enumerate(self.devices):
+            rows[2 * S - 2 + n] = ports.allreduce_load(self.param_bytes[n], stage)
+        return rows
 
     @property
     def channel_time(self) -> FloatArray:
@@ -174,8 +226,9 @@ class Plan(Displayed):
 
     def memory_needed(self, in_flight: Sequence[int] | FloatArray | IntArray) -> FloatArray:
         """(S,) bytes on each device of each stage with `in_flight` microbatches between their passes there."""
-        fixed = self.instance.parameter_copies * self.param_bytes
-        return fixed + np.asarray(in_flight) * self.stored_bytes / self.replicas
+        fixed, kept = self.instance.parameter_copies * self.param_bytes, np.asarray(in_flight) * self.stored_bytes
+        again = np.asarray(in_flight) * self.input_bytes + self.stored_bytes
+        return fixed + np.where(self.recompute, again, kept) / self.replicas
 
     def check_memory(self, in_flight: Sequence[int] | FloatArray | IntArray) -> None:
         """Refuse this plan if a stage does not fit into the memory of its devices.
@@ -215,11 +268,14 @@ class Plan(Displayed):
     def _compute_time(self, sums: FloatArray) -> FloatArray:
         rows, cuts = sums[self.replicas - 1], np.array(self.cuts)
         stage = np.arange(self.n_stages)
-        return (rows[stage, cuts[1:]] - rows[stage, cuts[:-1]]) / self.replicas
+        times = (rows[stage, cuts[1:]] - rows[stage, cuts[:-1]]) / self.replicas
+        return times * self.instance.at_once if self.is_at_once else times
 
     def _transfer_time(self, sizes: FloatArray, bandwidth: FloatArray) -> FloatArray:
         times = np.zeros(self.n_stages - 1)
         for n, (here, there) in enumerate(pairwise(self.devices)):
+            if here == there:
+                continue
             slowest = bandwidth[np.ix_(here, there)].min()
             times[n] = _time(sizes[self.cuts[n + 1] - 1], len(here) * len(there) * slowest)
         return times

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +17,12 @@ from instances.graph.tensors import FloatArray, freeze
 from instances.planning.chain import LayerChain
 from instances.planning.cluster import Cluster
 from instances.planning.kernel_arrays import TrainingArrays
+from instances.planning.network import Network, Ports
 
-__all__ = ["TrainingInstance"]
+__all__ = ["ELEMENT_BYTES", "TrainingInstance"]
+
+#: Bytes of a number of each type.
+ELEMENT_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 _MOST_MICROBATCHES = 100_000
 
@@ -44,6 +48,18 @@ class TrainingInstance(Displayed):
     replica_share : (V,) or (L, V) floats, optional
         ``replica_share[..., r - 1]`` is the part of a layer's time that each of r replicas takes; 1/r by default
         (footnote 2 of the paper).
+    network : Network, optional
+        Network cards that servers share; by default, as in the paper, links share nothing.
+    samples : int, optional
+        Samples of a microbatch, q, if replicas only take whole ones: each of r replicas takes the part
+        ``ceil(q / r) / q`` of the time. One stage on all devices takes the samples of all microbatches at once.
+    recomputation : bool
+        Whether a stage that does not fit otherwise may keep its input alone and run forward again before its backward
+        pass.
+    dtype : str, optional
+        What the bytes of the chain are counted in, one of `ELEMENT_BYTES`; for people and for parameters in numbers.
+    sequence : int, optional
+        Tokens of a sample that the chain is priced for; for people.
 
     Raises
     ------
@@ -58,6 +74,11 @@ class TrainingInstance(Displayed):
     memory: float = math.inf
     parameter_copies: float = 4.0
     replica_share: FloatArray | None = None
+    network: Network | None = None
+    samples: int | None = None
+    recomputation: bool = False
+    dtype: str | None = None
+    sequence: int | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -75,21 +96,33 @@ class TrainingInstance(Displayed):
             raise InputError(f"parameter_copies is {self.parameter_copies}; it must be finite, 0 or more.")
         if self.replica_share is not None:
             object.__setattr__(self, "replica_share", _share(self.replica_share, self.chain.n, self.cluster.n))
+        self._check_shared()
+
+    def _check_shared(self) -> None:
+        if self.samples is not None and not (self.samples >= 1 and self.samples == int(self.samples)):
+            raise InputError(f"samples is {self.samples}; a microbatch has a whole number of them, 1 or more.")
+        if self.samples is not None and self.replica_share is not None:
+            raise InputError("Give samples or a replica_share, not both: whole samples say what a replica takes.")
+        if self.network is None and (self.samples is not None or self.recomputation):
+            raise InputError("The paper's network knows neither whole samples nor recomputation; give a network.")
+        if self.dtype is not None and self.dtype not in ELEMENT_BYTES:
+            raise InputError(f"There is no dtype '{self.dtype}'; choose one of {', '.join(ELEMENT_BYTES)}.")
+        if self.sequence is not None and self.sequence < 1:
+            raise InputError(f"sequence is {self.sequence}; it must be 1 or more.")
+        if self.network is not None:
+            self.network.ports(self.cluster)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.__dict__.pop("arrays", None)  # made anew, read-only: kernels are compiled for that
+        for name in ("arrays", "input_sums", "ports"):
+            self.__dict__.pop(name, None)  # made anew, read-only: kernels are compiled for that
         if self.replica_share is not None:
             freeze(self.replica_share)  # pickling forgets it
 
     @cached_property
     def arrays(self) -> TrainingArrays:
         """The question as plain arrays, with the sums that kernels and costs of plans ask for."""
-        chain, counts = self.chain, np.arange(1, self.cluster.n + 1)
-        factor = (
-            np.ones((1, self.cluster.n)) if self.replica_share is None else np.atleast_2d(self.replica_share) * counts
-        )
-        rows = np.broadcast_to(factor, (chain.n, self.cluster.n)).T
+        chain, rows = self.chain, self._factors
         return TrainingArrays(
             forward=_after_zero(np.cumsum(rows * chain.forward, axis=1)),
             backward=_after_zero(np.cumsum(rows * chain.backward, axis=1)),
@@ -103,6 +136,43 @@ class TrainingInstance(Displayed):
             memory=float(self.memory),
             copies=float(self.parameter_copies),
         )
+
+    @cached_property
+    def input_sums(self) -> FloatArray:
+        """(V, L + 1) sums as those of backward passes, of the part that yields gradients of inputs [s]."""
+        return _after_zero(np.cumsum(self._factors * self.chain.input_time, axis=1))
+
+    @cached_property
+    def _factors(self) -> FloatArray:
+        """(V, L) times a replica's share that r replicas of each layer take in all, 1 with even shares."""
+        counts = np.arange(1, self.cluster.n + 1)
+        factor = np.ones((1, self.cluster.n))
+        if self.samples is not None:
+            factor = np.atleast_2d(-(-self.samples // counts) * counts / self.samples)
+        elif self.replica_share is not None:
+            factor = np.atleast_2d(self.replica_share) * counts
+        return np.broadcast_to(factor, (self.chain.n, self.cluster.n)).T
+
+    @cached_property
+    def ports(self) -> Ports | None:
+        """The ports of the cluster, None where links share nothing."""
+        return None if self.network is None else self.network.ports(self.cluster)
+
+    @property
+    def at_once(self) -> float:
+        """Part of a microbatch's time that one stage on all V devices takes, over what r = V says elsewhere.
+
+        All its samples run at once: ``ceil(M q / V) / (M q)``. It is 1 with even shares.
+        """
+        if self.samples is None:
+            return 1.0
+        total, V = self.microbatches * self.samples, self.cluster.n
+        return -(-total // V) / total / (-(-self.samples // V) / self.samples)
+
+    @property
+    def in_paper(self) -> TrainingInstance:
+        """The same question as the paper asks it: links share nothing, shares are even."""
+        return replace(self, network=None, samples=None, recomputation=False)
 
     @property
     def label(self) -> str:
@@ -119,7 +189,10 @@ class TrainingInstance(Displayed):
         """Hash of everything that costs depend on."""
         share = b"" if self.replica_share is None else self.replica_share.tobytes()
         text = f"{self.chain.content_hash}{self.cluster.content_hash}{self.microbatches}{self.full_duplex}"
-        return hashlib.sha256(f"{text}{self.memory!r}{self.parameter_copies!r}".encode() + share).hexdigest()
+        text += f"{self.memory!r}{self.parameter_copies!r}"
+        if self.network is not None:
+            text += f"{self.network!r}{self.samples}{self.recomputation}"
+        return hashlib.sha256(text.encode() + share).hexdigest()
 
     def _title(self) -> str:
         return self.chain.name

@@ -12,6 +12,7 @@ from instances.graph.tensors import FloatArray
 from instances.json_files import CHAIN_FORMAT, CLUSTER_FORMAT, Value
 from instances.planning.chain import LayerChain
 from instances.planning.cluster import Cluster
+from instances.planning.network import Network
 from instances.planning.problem import TrainingInstance
 
 __all__ = [
@@ -25,9 +26,10 @@ __all__ = [
 
 _LAYER = ("forward", "backward")
 _BETWEEN = ("forward_bytes", "backward_bytes")
-_LAYER_OPTIONAL = ("name", "param_bytes", "stored_bytes", *_BETWEEN)
+_LAYER_OPTIONAL = ("name", "param_bytes", "stored_bytes", "input_backward", *_BETWEEN)
 _CLUSTER_OPTIONAL = ("name", "servers", "names", "bandwidth", "within", "between")
 _QUESTION = ("chain", "cluster", "microbatches", "full_duplex", "memory", "parameter_copies", "replica_share")
+_SHARED = ("network", "samples", "recomputation", "dtype", "sequence")
 
 
 def chain_document(chain: LayerChain) -> dict[str, Any]:
@@ -41,6 +43,8 @@ def chain_document(chain: LayerChain) -> dict[str, Any]:
         "forward_bytes": [*chain.forward_bytes.tolist(), 0.0],
         "backward_bytes": [*chain.backward_bytes.tolist(), 0.0],
     }
+    if chain.input_backward is not None:
+        columns["input_backward"] = chain.input_backward.tolist()
     layers = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     return {"format": CHAIN_FORMAT, "name": chain.name, "source": chain.source, "layers": layers}
 
@@ -49,8 +53,9 @@ def chain_from_document(document: Value, name: str = "chain") -> LayerChain:
     """Build a chain from its JSON document; `name` is for one that has none.
 
     Each entry of ``layers`` has ``forward`` and ``backward`` [s], and may have ``name``, ``param_bytes``,
-    ``stored_bytes``, and ``forward_bytes`` and ``backward_bytes`` between it and the next layer; sizes default to 0,
-    ``stored_bytes`` to the activations of the layer before.
+    ``stored_bytes``, ``input_backward``, and ``forward_bytes`` and ``backward_bytes`` between it and the next layer;
+    sizes default to 0, ``stored_bytes`` to the activations of the layer before, ``input_backward``, the part of
+    ``backward`` that yields gradients of inputs, to half of it.
 
     Raises
     ------
@@ -72,6 +77,12 @@ def chain_from_document(document: Value, name: str = "chain") -> LayerChain:
     for index, layer in enumerate(layers):
         if "stored_bytes" in layer:
             stored[index] = layer["stored_bytes"].number()
+    first = None
+    if any("input_backward" in layer for layer in layers):
+        first = column("backward") / 2
+        for index, layer in enumerate(layers):
+            if "input_backward" in layer:
+                first[index] = layer["input_backward"].number()
     try:
         return LayerChain(
             forward=column("forward"),
@@ -83,6 +94,7 @@ def chain_from_document(document: Value, name: str = "chain") -> LayerChain:
             names=tuple(layer["name"].text() if "name" in layer else str(index) for index, layer in enumerate(layers)),
             name=fields["name"].text() if "name" in fields else name,
             source=fields["source"].text() if "source" in fields else "",
+            input_backward=first,
         )
     except InputError as error:
         document.fail(str(error))
@@ -123,7 +135,7 @@ def cluster_from_document(document: Value, name: str = "cluster") -> Cluster:
 
 def question_document(instance: TrainingInstance) -> dict[str, Any]:
     """The question as a member of a plan file; no limit of memory and an even share of replicas are null."""
-    return {
+    document = {
         "chain": chain_document(instance.chain),
         "cluster": cluster_document(instance.cluster),
         "microbatches": instance.microbatches,
@@ -131,6 +143,16 @@ def question_document(instance: TrainingInstance) -> dict[str, Any]:
         "memory": instance.memory if math.isfinite(instance.memory) else None,
         "parameter_copies": instance.parameter_copies,
         "replica_share": None if instance.replica_share is None else instance.replica_share.tolist(),
+    }
+    if instance.network is None:
+        return document
+    rates = instance.network.rates
+    return document | {
+        "network": {"half": instance.network.half, "rates": None if rates is None else list(rates)},
+        "samples": instance.samples,
+        "recomputation": instance.recomputation,
+        "dtype": instance.dtype,
+        "sequence": instance.sequence,
     }
 
 
@@ -142,7 +164,7 @@ def question_from_document(document: Value) -> TrainingInstance:
     InputError
         If it is none; the message names the place.
     """
-    fields = document.members(_QUESTION)
+    fields = document.members(_QUESTION, _SHARED)
     memory, share = fields["memory"].optional_number(), fields["replica_share"]
     chain, cluster = chain_from_document(fields["chain"]), cluster_from_document(fields["cluster"])
     values: dict[str, Any] = {
@@ -153,9 +175,28 @@ def question_from_document(document: Value) -> TrainingInstance:
         "replica_share": None if share.data is None else _numbers(share),
     }
     try:
-        return TrainingInstance(chain, cluster, **values)
+        return TrainingInstance(chain, cluster, **values, **_shared(fields))
     except InputError as error:
         document.fail(str(error))
+
+
+def _shared(fields: dict[str, Value]) -> dict[str, Any]:
+    """Parameters of a question on shared network cards; none for the paper's network."""
+    if "network" not in fields:
+        return {}
+    network = fields["network"].members(("half", "rates"))
+    rates = None if network["rates"].data is None else tuple(network["rates"].numbers())
+    return {
+        "network": Network(network["half"].truth(), rates),
+        "samples": _whole(fields, "samples"),
+        "recomputation": "recomputation" in fields and fields["recomputation"].truth(),
+        "dtype": fields["dtype"].text() if "dtype" in fields and fields["dtype"].data is not None else None,
+        "sequence": _whole(fields, "sequence"),
+    }
+
+
+def _whole(fields: dict[str, Value], name: str) -> int | None:
+    return None if name not in fields or fields[name].data is None else fields[name].whole()
 
 
 def _numbers(value: Value) -> Any:

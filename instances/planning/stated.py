@@ -1,22 +1,41 @@
-"""Plans in files, ``mtpp-plan/1``, as raw records: what a file states, and nothing that is believed."""
+"""Plans in files, ``mtpp-plan/1`` and ``/2``, as raw records: what a file states, and nothing that is believed."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 from instances.certificate_file import PLANNING, Envelope, check_question, envelope
-from instances.json_files import PLAN_FORMAT, Value
+from instances.json_files import PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
 from instances.planning.problem import TrainingInstance
 from instances.planning.question_file import question_from_document
 
-__all__ = ["QUESTION", "SHOWN", "StatedPlan", "StatedStage", "plan_from_document"]
+__all__ = [
+    "MOMENTS",
+    "PROVENANCE",
+    "QUESTION",
+    "SHOWN",
+    "StatedPlan",
+    "StatedStage",
+    "StatedTimeline",
+    "plan_from_document",
+    "timeline_from_document",
+]
 
 #: Members of every plan file that are there for people.
 SHOWN = ("chain", "cluster", "key", "microbatches", "full_duplex", "memory", "stages")
 #: Members that make a certificate of a plan file.
 QUESTION = ("instance", "operations", "time", "bound", "ratio", "bounds")
 
+#: Kinds of operations in ``starts`` and ``ends`` of a timed plan.
+MOMENTS = ("forward", "backward", "weights", "send", "receive", "allreduce")
+#: Where a timed plan comes from.
+PROVENANCE = ("planner", "seed", "time_limit", "version")
+
+_TIMED = ("cuts", "devices", "recompute", "order_name", "order", "starts", "ends", "peak_bytes")
+_TIMED_SHOWN = ("chain", "cluster", "key")
+_PASS = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
 _STAGE = ("layers", "devices", "forward", "backward", "allreduce")
 
 
@@ -83,6 +102,76 @@ def plan_from_document(document: Value) -> StatedPlan:
             "memory": fields["memory"].optional_number(),
         },
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedTimeline(Envelope):
+    """A plan with all its times as a file states it."""
+
+    instance: TrainingInstance
+    cuts: tuple[int, ...]
+    devices: tuple[tuple[int, ...], ...]
+    recompute: tuple[bool, ...]
+    # Passes of each group of devices in their order: a stage, a letter of "FBIW", and a microbatch.
+    orders: tuple[tuple[tuple[int, str, int], ...], ...]
+    # Of each kind of operation one row a stage, or channel, with one time a microbatch; None for what there is not.
+    starts: dict[str, tuple[tuple[float | None, ...], ...]]
+    ends: dict[str, tuple[tuple[float | None, ...], ...]]
+    peaks: tuple[float, ...]  # bytes that a device of each group holds at most
+    copies: dict[str, object]  # what the file says once more of its question
+
+    answer_name: ClassVar[str] = "plan"
+    cost_name: ClassVar[str] = "time"
+
+    @property
+    def label(self) -> str:
+        """Chain, cluster and setting."""
+        return f"{self.instance.label}, key {self.instance.key}"
+
+
+def timeline_from_document(document: Value) -> StatedTimeline:
+    """The timed plan of a file with its question.
+
+    Raises
+    ------
+    InputError
+        As `plan_from_document`.
+    """
+    document.check_format(TIMED_PLAN_FORMAT)
+    check_question(document, ("instance", "time", "bound", "ratio", "bounds"), "plan")
+    certificate = tuple(name for name in QUESTION if name != "operations")
+    fields = document.members(("format", *_TIMED, *_TIMED_SHOWN, *certificate, *PROVENANCE))
+    instance = question_from_document(fields["instance"])
+    if instance.network is None:
+        fields["instance"].fail("a plan with all its times is one on shared network cards; its network is missing.")
+    fields["planner"].text(), fields["order_name"].text(), fields["version"].text()
+    fields["seed"].whole(), fields["time_limit"].optional_number()
+    return StatedTimeline(
+        **envelope(fields, "time", PLANNING),
+        instance=instance,
+        cuts=tuple(fields["cuts"].whole_numbers()),
+        devices=tuple(tuple(stage.whole_numbers()) for stage in fields["devices"].items()),
+        recompute=tuple(stage.truth() for stage in fields["recompute"].items()),
+        orders=tuple(tuple(_pass(cell) for cell in order.items()) for order in fields["order"].items()),
+        starts=_moments(fields["starts"]),
+        ends=_moments(fields["ends"]),
+        peaks=tuple(fields["peak_bytes"].numbers()),
+        copies={name: fields[name].text() for name in _TIMED_SHOWN},
+    )
+
+
+def _pass(cell: Value) -> tuple[int, str, int]:
+    match = _PASS.fullmatch(cell.text())
+    if match is None:
+        cell.fail("this is no pass such as 0F3, the forward pass of microbatch 3 in stage 0.")
+    return int(match[1]), match[2], int(match[3])
+
+
+def _moments(value: Value) -> dict[str, tuple[tuple[float | None, ...], ...]]:
+    return {
+        name: tuple(tuple(moment.optional_number() for moment in row.items()) for row in rows.items())
+        for name, rows in value.members(MOMENTS).items()
+    }
 
 
 def _stage(value: Value) -> StatedStage:

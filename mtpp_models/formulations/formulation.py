@@ -117,11 +117,12 @@ class Formulation:
         prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
         prepared_in = watch.passed
         results = _solve_in_turn(prepared, solver, controls)
-        known = [start] if start is not None and self.is_bound else []
+        known, rounded = [start] if start is not None and self.is_bound else [], False
         if self.exact:
             blocks = [result.superblock for result in results if result.superblock is not None]
             solutions = [_partition(instance, block[prepared.group], solver) for block in blocks]
             known += [solution for solution in solutions if solution is not None]
+            rounded = None in solutions  # what fits by the tolerances of the solver alone is no optimum
         bound = None
         if self.is_bound:
             proved, closed = _combined(prepared, results, simple(instance), solver.margin)
@@ -135,7 +136,7 @@ class Formulation:
                 cases = () if blameless else prepared.cases
                 raise contradiction(self.name, cases, prepared.data, solver.name, proved, least)
             options = {key: value for key, value in vars(controls.options).items() if key != "solver"}
-            bound = Bound(max(simple(instance), proved), name, closed, options)
+            bound = Bound(max(simple(instance), proved), name, closed and not rounded, options)
         return Result(
             method=name,
             instance=instance,

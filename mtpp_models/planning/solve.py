@@ -96,7 +96,7 @@ def solve_replication(
         raise InputError(f"The slack is {slack}; it must be 1 or more, and finite.")
     driver = find_solver(options.solver)
     places = np.asarray(order, dtype=np.int64).tolist()
-    speeds = speeds_along(instance.cluster, places)
+    speeds = speeds_along(instance.cluster, places, instance.ports)
     if len(places) < instance.cluster.n:
         raise InputError(f"The order names {len(places)} of {instance.cluster.n} devices; name all of them.")
     if start is None:

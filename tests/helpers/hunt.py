@@ -20,7 +20,7 @@ import sys
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,8 @@ from typing import Any
 from extremes import graph_of, random_case
 from hunting import GROUPS, Method, Question
 from planning_cases import PipelineCase, random_pipeline_case
+from ruled_oracle import RuledCase
+from ruled_questions import RuledQuestion, random_ruled_case
 from shrinking import minimised
 from subset_oracle import Case
 
@@ -40,6 +42,8 @@ __all__ = ["Fault", "Tally", "again", "hunt", "try_seeds", "write_fault"]
 
 # Seconds of a batch, after which methods of another group have their turn; faults kept of each method.
 _BATCH, _FAULTS = 2.0, 3
+# Methods that a question with constraints meets.
+_AT_ONCE = 4
 # Seconds for one answer, compiling included.
 _PATIENCE = 120
 _Task = tuple[str, list[str], int, float, str]
@@ -96,17 +100,23 @@ class Tally:
 
 
 def question_of(group: str, seed: int) -> Any:
-    """What the methods of a group are asked: a pipeline, or a graph on a platform."""
-    r = random.Random(seed)
-    return random_pipeline_case(r) if group == "planners" else Question(random_case(r), seed)
+    """What the methods of a group are asked: a pipeline, or a graph on a platform, maybe with rules."""
+    draw = {"planners": random_pipeline_case, "constraints": random_ruled_case}.get(group, random_case)
+    return _asked(draw(random.Random(seed)), seed)
 
 
-def try_seeds(group: str, methods: Iterable[Method], seeds: Iterable[int], seconds: float = math.inf) -> Tally:
+def _asked(case: Any, seed: int) -> Any:
+    if isinstance(case, RuledCase):
+        return RuledQuestion(case, seed)
+    return case if isinstance(case, PipelineCase) else Question(case, seed)
+
+
+def try_seeds(group: str, methods: Sequence[Method], seeds: Iterable[int], seconds: float = math.inf) -> Tally:
     """Try the methods on the question of each seed, until the time is up."""
     end, tally = time.monotonic() + seconds, Tally()
     for seed in seeds:
         question = question_of(group, seed)
-        for method in methods:
+        for method in _some(group, methods, seed):
             outcome = _outcome(method, question)
             if outcome is None:
                 tally.refused[method.name] += 1
@@ -121,6 +131,13 @@ def try_seeds(group: str, methods: Iterable[Method], seeds: Iterable[int], secon
         if time.monotonic() > end:
             break
     return tally
+
+
+def _some(group: str, methods: Sequence[Method], seed: int) -> Sequence[Method]:
+    """Of the many methods of constraints a few, so that there is time for more questions; else all."""
+    if group != "constraints" or len(methods) <= _AT_ONCE:
+        return methods
+    return random.Random(seed).sample(methods, _AT_ONCE)
 
 
 def _outcome(method: Method, question: Any) -> float | str | None:
@@ -157,8 +174,7 @@ def write_fault(fault: Fault, method: Method, folder: Path) -> Path:
 
     def fails(case: Any) -> bool:
         try:
-            question = case if isinstance(case, PipelineCase) else Question(case, fault.seed)
-            outcome = _outcome(method, question)
+            outcome = _outcome(method, _asked(case, fault.seed))
         except (IndexError, ValueError):  # no question at all
             return False
         return isinstance(outcome, str) and outcome.split(":")[0] == kind
@@ -178,11 +194,8 @@ def again(path: Path, solver: str) -> int:
     """Try what a file of `write_fault` says; 1 if it still fails, else 0."""
     written = json.loads(path.read_text())
     [method] = [m for m in GROUPS(solver)[written["group"]] if m.name == written["method"]]
-    if written["group"] == "planners":
-        question: Any = PipelineCase(**written["case"])
-    else:
-        question = Question(Case(**written["case"]), written["seed"])
-    outcome = _outcome(method, question)
+    kind = {"planners": PipelineCase, "constraints": RuledCase}.get(written["group"], Case)
+    outcome = _outcome(method, _asked(kind(**written["case"]), written["seed"]))
     print(f"{method.name}: {outcome}" if isinstance(outcome, str) else f"{method.name}: no fault any more")
     return int(isinstance(outcome, str))
 

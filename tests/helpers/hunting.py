@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -17,11 +18,14 @@ from planning_cases import check_planner
 from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
 from experiments.certificates.ladder import gather
-from heuristics import HEURISTICS, Limits
+from experiments.certificates.writing import certificate_document
+from experiments.verification.verify import verify
+from heuristics import HEURISTICS, Limits, search
 from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
+from instances.json_files import Value
 from instances.placement.placement import Placement
 from instances.results import PROOF_TOLERANCE
 from mtpp_models import MODELS, SolveOptions, solve
@@ -66,6 +70,16 @@ class Question:
         ends = sorted(r.randint(0, graph.n) for _ in range(min(k, graph.n) - 1))
         return Partition(self.instance, [sum(end <= position[v] for end in ends) for v in range(graph.n)])
 
+    @property
+    def known(self) -> Partition:
+        """The start, or else some partition, for what needs one."""
+        return self.start or Partition(self.instance, [0] * self.case.n)
+
+    @property
+    def always_answered(self) -> bool:
+        """Whether each search has to find a partition."""
+        return True
+
     @cached_property
     def optimum(self) -> float:
         """In floats."""
@@ -100,6 +114,9 @@ class Question:
             raise ViolationError(f"the bound {value!r} exceeds the optimum {float(exact)!r}")
         return float(value / exact - 1) if exact > 0 else 0.0
 
+    def check_allowed(self, partition: Partition) -> None:
+        """Whether it is an answer; without rules it could not have been made otherwise."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -116,6 +133,8 @@ def bound_method(name: str, prove: Callable[[Question], Result]) -> Method:
 
     def check(question: Question) -> float:
         result = prove(question)
+        if _is_impossible(question, result):
+            return 0.0
         if result.bound is None:
             raise ViolationError("there is no bound")
         excess = question.check_bound(result.bound.value)
@@ -126,6 +145,13 @@ def bound_method(name: str, prove: Callable[[Question], Result]) -> Method:
         return excess
 
     return Method(name, check)
+
+
+def _is_impossible(question: Question, result: Result) -> bool:
+    """Whether a result says that there is no answer, which brute force has to say as well."""
+    if result.impossible is not None and question.optimum < math.inf:
+        raise ViolationError(f"{result.impossible!r} is said, but there is a partition of {question.optimum!r}")
+    return result.impossible is not None
 
 
 def _check_claim(question: Question, result: Result) -> None:
@@ -149,7 +175,8 @@ def _check_claim(question: Question, result: Result) -> None:
 
 
 def _check_partition(question: Question, partition: Partition) -> None:
-    """Whether its cost is right, in fractions; feasible it is, or it could not have been made."""
+    """Whether it is an answer, and its cost is right, in fractions."""
+    question.check_allowed(partition)
     case, blocks, order = question.case, partition.block.tolist(), partition.order.tolist()
     if not question.doubtful:
         cost = max(block_costs(numbers(case, exact=False), blocks, order))
@@ -167,11 +194,16 @@ def _check_partition(question: Question, partition: Partition) -> None:
         raise ViolationError(f"the bottleneck {partition.bottleneck!r} is below the optimum {float(question.exact)!r}")
 
 
+def _check_found(question: Question, partition: Partition | None) -> None:
+    if partition is not None:
+        _check_partition(question, partition)
+    elif question.always_answered:
+        raise ViolationError("there is no partition")
+
+
 def _model(name: str, solver: str, *, relaxation: bool = False) -> Method:
     def prove(question: Question) -> Result:
-        start = question.start
-        if "+" in name and start is None:
-            start = Partition(question.instance, [0] * question.case.n)
+        start = question.known if "+" in name else question.start
         return solve(
             question.instance, name, SolveOptions(solver=solver, time_limit=None), start=start, relaxation=relaxation
         )
@@ -196,8 +228,9 @@ def _any_prices(question: Question) -> float:
 
 def _heuristic(name: str) -> Method:
     def check(question: Question) -> float:
-        rng = np.random.default_rng(question.seed)
-        _check_partition(question, HEURISTICS[name].run(question.instance, rng, _FEW))
+        result = search(question.instance, name, np.random.default_rng(question.seed), _FEW)
+        if not _is_impossible(question, result):
+            _check_found(question, result.partition)
         return 0.0
 
     return Method(name, check)
@@ -207,11 +240,15 @@ def _ladder(solver: str) -> Method:
     def check(question: Question) -> float:
         options = SolveOptions(solver=solver, time_limit=_LADDER_SECONDS, seed=question.seed % 2**31)
         answers = gather(question.instance, options, start=question.start)
-        excess = max(question.check_bound(answer.bound.value) for answer in answers if answer.bound is not None)
         best = combine(*answers)
-        if best.partition is None:
-            raise ViolationError("there is no partition")
-        _check_partition(question, best.partition)
+        if _is_impossible(question, best):
+            return 0.0
+        excess = max(question.check_bound(answer.bound.value) for answer in answers if answer.bound is not None)
+        _check_found(question, best.partition)
+        document = json.loads(json.dumps(certificate_document(answers)))
+        faults = verify(Value(document, "certificate"), time_limit=_LADDER_SECONDS).faults
+        if faults:
+            raise ViolationError(f"the certificate is refused: {faults[0]}")
         return excess
 
     return Method("ladder", check)
@@ -236,23 +273,28 @@ def _placer(name: str) -> Method:
 
 def _groups(solver: str) -> dict[str, list[Method]]:
     algorithms = [name for name, model in MODELS.items() if isinstance(model, Algorithm)]
-    fast = [_model(name, solver) for name in algorithms if name != "priced"]
+    fast = [_model(name, solver) for name in algorithms if name not in ("priced", "priced-quick")]
     models = [name for name in MODELS if name not in algorithms]
     strong = ["exact+all", "coarse-2+all", "coarse-4+all"]
     placers = [name for name in PLACERS if name not in ("metis", "scotch", "placeto")]
-    return {
+    groups = {
         "bounds": [*fast, Method("any-prices", _any_prices)],
-        "priced": [_model("priced", solver)],
+        "priced": [_model("priced", solver), _model("priced-quick", solver)],
         "models": [
             *(_model(name, solver) for name in (*models, *strong)),
             *(_model(name, solver, relaxation=True) for name in (*models, *strong)),
         ],
         "ladder": [_ladder(solver)],
         "heuristics": [_heuristic(name) for name in HEURISTICS],
+    }
+    ruled = [method for methods in groups.values() for method in methods if method.name != "any-prices"]
+    return groups | {
+        "constraints": [replace(method, name=f"constrained-{method.name}") for method in ruled],
         "planners": [Method(name, lambda case, name=name: check_planner(name, case)) for name in PLANNERS],
         "placers": [_placer(name) for name in placers],
     }
 
 
-#: The methods of each group, for a solver; planners are asked about pipelines, all others about `Question`.
+#: The methods of each group, for a solver; planners are asked about pipelines, constraints about questions with rules,
+#: all others about `Question`.
 GROUPS = _groups

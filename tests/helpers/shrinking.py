@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from planning_cases import PipelineCase
+from ruled_oracle import RuledCase
 from subset_oracle import Case
 
 __all__ = ["minimised"]
@@ -29,6 +30,8 @@ def _smaller(case: Any) -> Iterator[Any]:
     if isinstance(case, PipelineCase):
         yield from case.smaller()
         return
+    if isinstance(case, RuledCase):
+        yield from case.fewer_rules()
     change = lambda **fields: dataclasses.replace(case, **fields)  # noqa: E731
     if case.n > 1:
         yield from (_without(case, v) for v in range(case.n))
@@ -72,6 +75,7 @@ def _without(case: Case, v: int) -> Case:
         params=case.params[:v] + case.params[v + 1 :],
         tensors=[(u - (u > v), size, renamed(readers)) for u, size, readers in case.tensors if u != v],
         shared=[(size, renamed(users)) for size, users in case.shared],
+        **(case.rules_without(v) if isinstance(case, RuledCase) else {}),
     )
 
 

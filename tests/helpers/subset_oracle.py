@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Case", "block_costs", "least_block_around", "numbers", "optimum"]
+__all__ = ["Case", "block_costs", "least_block_around", "numbers", "optimum", "peak"]
 
 
 @dataclass(frozen=True)
@@ -139,19 +139,19 @@ def block_costs(times: _Numbers, blocks: Sequence[int], order: Sequence[int]) ->
     costs = []
     for b in range(case.k):
         nodes = [v for v in order if blocks[v] == b]
-        peak = times.kind(case.buffer) if case.buffer is not None else _peak(times, nodes)
-        costs.append(times.cost(sum(1 << v for v in nodes), peak))
+        live = times.kind(case.buffer) if case.buffer is not None else peak(times, nodes)
+        costs.append(times.cost(sum(1 << v for v in nodes), live))
     return costs
 
 
-def _peak(times: _Numbers, nodes: list[int]) -> Any:
+def peak(times: _Numbers, nodes: list[int]) -> Any:
     """Most bytes alive at a step: from the producer, or the first reader, to the last reader in the block."""
-    peak = times.zero
+    most = times.zero
     for step in range(len(nodes)):
         live = times.zero
         for u, size, readers in times.case.tensors:
             touched = [i for i, v in enumerate(nodes) if v == u or v in readers]
             if touched and touched[0] <= step <= touched[-1]:
                 live += times.kind(size)
-        peak = max(peak, live)
-    return peak
+        most = max(most, live)
+    return most

@@ -20,7 +20,7 @@ from mtpp_models import MODELS, solve
 from mtpp_models.formulations.parts import ablation
 from mtpp_models.simple import simple, work_bound
 
-WITHOUT_SOLVER = ("simple", "pinned", "pigeonhole", "ideals", "priced")
+WITHOUT_SOLVER = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
 STRENGTHENED = (*ablation("exact")[1:], "coarse-2+all")
 
 

@@ -13,19 +13,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 from brute_force import best_partition
+from brute_force import optimum as optimum_by_partitions
 from extremes import build, random_case
 from hunt import again, question_of, try_seeds, write_fault
 from hunting import GROUPS, Method, Question, bound_method
 from hypothesis import given, settings
+from ruled_questions import RuledQuestion, random_ruled_case
+from shrinking import minimised
 from strategies import extreme_cases
 from subset_oracle import Case, numbers, optimum
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
+from instances.partitioning.fitting import fits_nowhere
 from instances.placement.problem import PlacementInstance
 from mtpp_models import MODELS, solve
 
 # Questions that each group is asked here, after its methods.
-_FEW = {"bounds": 150, "priced": 12, "models": 12, "ladder": 8, "heuristics": 25, "planners": 60, "placers": 60}
+_FEW = {
+    "bounds": 150,
+    "priced": 12,
+    "models": 12,
+    "ladder": 8,
+    "heuristics": 25,
+    "constraints": 12,
+    "planners": 60,
+    "placers": 60,
+}
 METHODS = [(group, method) for group, methods in GROUPS("highs").items() for method in methods]
 
 
@@ -63,6 +76,39 @@ def test_the_oracle_agrees_with_all_partitions(case: Case) -> None:
     if not question.doubtful:
         assert value == pytest.approx(question.optimum, rel=1e-9, abs=1e-300)
         assert value == pytest.approx(float(optimum(numbers(case, exact=True))), rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_oracle_of_rules_agrees_with_all_partitions(exact: bool) -> None:
+    """Where a buffer stands for the peaks, which otherwise depend on the order."""
+    for seed in range(150):
+        case = random_ruled_case(random.Random(seed))
+        question = RuledQuestion(replace(case, buffer=case.buffer or 0.0), seed)
+        try:
+            value = optimum_by_partitions(question.instance)
+        except InputError:
+            continue
+        if value == math.inf:
+            assert not question.allowed
+        elif not question.doubtful:
+            assert value == pytest.approx(float(question.exact if exact else question.optimum), rel=1e-9, abs=1e-300)
+
+
+def test_bug_hard_memory_near_the_largest_number_overflowed() -> None:
+    """What rounding may lose was added to the memory."""
+    graph = ComputationGraph.from_edges([], [1.5, 1.0], [0.0, 0.5], [0.5, 0.5])
+    for k in (1, 2, 3):
+        with np.errstate(over="raise"):
+            assert fits_nowhere(Instance(graph, Platform(k, 1.0, 1e308, fit=True))) is None
+
+
+def test_bug_what_fits_by_the_tolerance_of_a_solver_was_called_the_optimum() -> None:
+    """A buffer fills the memory, and parameters are a trillionth more."""
+    graph = ComputationGraph.from_edges([], [8.0], [0.0], [1e-3])
+    result = solve(Instance(graph, Platform(1, 1.0, 1e12, 1e12, fit=True)), "exact")
+    assert result.partition is None
+    assert result.bound is not None
+    assert not result.bound.optimal
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -172,6 +218,23 @@ def test_the_hunter_finds_a_planted_fault(tmp_path: Path) -> None:
     assert len(written["case"]["work"]) == 1
     assert len(written["graph"]["nodes"]) == 1
     assert again(path, "highs") == 0  # the method of that name is right
+
+
+def test_the_hunter_finds_a_broken_rule() -> None:
+    """Of a model that leaves constraints out."""
+    method = bound_method("careless", lambda question: solve(question.instance.without_constraints(), "ideals"))
+    tally = try_seeds("constraints", [method], range(60))
+    assert any("breaks a rule" in fault.message for fault in tally.found)
+
+
+def test_a_case_with_rules_is_made_small() -> None:
+    """Nodes that are left out move up in the rules, too."""
+    for seed in range(40):
+        case = random_ruled_case(random.Random(seed))
+        if case.windows:
+            small = minimised(case, lambda case: bool(case.windows))
+            assert (small.n, len(small.windows), small.windows[0][0]) == (1, 1, 0)
+            assert (small.together, small.uncut, small.at_least, small.fit) == ([], [], [], False)
 
 
 def test_the_hunter_counts_what_it_tries(tmp_path: Path) -> None:

@@ -30,8 +30,9 @@ __all__ = ["IN", "OUT", "BlockQuestion", "constant_of", "linear_costs", "relax"]
 #: Nodes that are in the block, and out of it.
 IN, OUT = 1, 2
 
-# Steps towards the best multiplier, and when it counts as found.
-_STEPS, _FOUND = 12, 1e-6
+# Steps towards the best multiplier, where nodes are still free and where none is, and when it counts as found. With
+# few steps there are more nodes in the tree and fewer cuts in all.
+_STEPS, _LAST_STEPS, _FOUND = 3, 12, 1e-6
 # Where all sets are worth too little, the multiplier becomes this much larger, up to this many goals: products of a
 # price and a multiplier must be exact to a unit.
 _JUMP, _HIGHEST = 4.0, 2.0**8
@@ -92,7 +93,7 @@ def relax(
     few[:] = state == IN
     many[:] = state != OUT
     few_cost, few_worth, many_cost, many_worth = 0.0, -1.0, np.inf, -1.0
-    for _ in range(_STEPS):
+    for _ in range(_STEPS if (state == 0).any() else _LAST_STEPS):
         supplied = _balance(state, question, case, multiplier, residual, drain)
         fixed = math.floor(multiplier * (1.0 - _SHORT)) + constant - supplied
         if fixed >= UNIT:

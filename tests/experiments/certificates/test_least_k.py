@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 
 import pytest
 from brute_force import optimum
@@ -73,3 +74,30 @@ def test_a_search_alone_leaves_fewer_blocks_open(prove: bool) -> None:
     least = find_least_k(Instance(graph, Platform(1, 1.0)), 3.75, SolveOptions(time_limit=20), prove=prove)
     assert (least.k, least.open) == (3, [] if prove else [2])
     assert ("is open" in least.sentence()) == (not prove)
+
+
+def test_bug_windows_behind_as_many_blocks_as_nodes_were_called_impossible() -> None:
+    """The one node has to be in the fourth block."""
+    graph = ComputationGraph.from_edges([], [1.0])
+    least = find_least_k(Instance(graph, Platform(4, 1.0), windows={0: 3}), 2.0, SolveOptions(time_limit=20))
+    assert (least.k, least.open) == (4, [])
+
+
+@pytest.mark.parametrize("after", range(1, 12))
+def test_ctrl_c_at_each_step_keeps_what_is_known(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes while the question for another number of blocks is made."""
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2), (2, 3)], [2.0, 2.0, 2.0, 1.0], [0.0] * 4)
+    question, asked, ask = Instance(graph, Platform(2, 1.0), windows={3: 1}), 0, Instance.with_k
+
+    def interrupted(self: Instance, k: int) -> Instance:
+        nonlocal asked
+        asked += 1
+        if asked == after:
+            signal.raise_signal(signal.SIGINT)
+        return ask(self, k)
+
+    monkeypatch.setattr(Instance, "with_k", interrupted)
+    least = find_least_k(question, 3.75, SolveOptions(time_limit=20))
+    assert least.interrupted == (asked >= after)
+    assert least.sentence()
+    assert least.k in (None, 3, 4)

@@ -16,6 +16,7 @@ import pytest
 from command_line import columns, graph_file, mtpp
 
 import experiments
+from experiments.certificates.plan_certificate import MILPS
 from experiments.cli.main import main
 from heuristics import HEURISTICS
 from instances import ComputationGraph, Instance, Platform
@@ -32,7 +33,7 @@ from mtpp_models.placement.registry import PLACEMENT_MODELS
     ("what", "names"),
     [
         ("heuristics", HEURISTICS),
-        ("models", MODELS | PLACEMENT_MODELS),
+        ("models", {**MODELS, **PLACEMENT_MODELS, **MILPS}),
         ("solvers", SOLVERS),
         ("suites", SUITES),
         ("architectures", ARCHITECTURES),

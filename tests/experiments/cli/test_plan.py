@@ -13,7 +13,7 @@ from command_line import mtpp
 from matplotlib.collections import PatchCollection
 
 from experiments.certificates.plan_certificate import certify_plan
-from experiments.cli.plan import load_cluster
+from experiments.cli.plan_question import load_cluster
 from experiments.plots.plans import plan_figure, plot_schedule, plot_stages
 from heuristics.planning import PLANNERS
 from instances import FalseCertificateError, InputError
@@ -47,7 +47,7 @@ def files(folder: Path) -> Path:
 def test_every_planner_prints_stages_time_and_bound(
     planner: str, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert mtpp(f"plan chain.json --cluster cluster.json --microbatches 4 --planner {planner}") == 0
+    assert mtpp(f"plan chain.json --cluster cluster.json --network paper --microbatches 4 --planner {planner}") == 0
     out = capsys.readouterr().out
     time = PLANNERS[planner].run(tiny(), np.random.default_rng(0)).time
     assert value(out, "iteration") == pytest.approx(time, rel=1e-5)
@@ -62,7 +62,7 @@ def test_every_planner_prints_stages_time_and_bound(
 
 def test_plan_is_written_and_drawn(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file holds the plan that was printed; the pictures are there."""
-    command = "plan chain.json --cluster cluster.json --microbatches 4 --planner spp --full-duplex"
+    command = "plan chain.json --cluster cluster.json --network paper --microbatches 4 --planner spp --full-duplex"
     assert mtpp(f"{command} --out plan.json --plot plan.svg") == 0
     out = capsys.readouterr().out
     plan = read_plan("plan.json", replace(tiny(), full_duplex=True))
@@ -74,7 +74,9 @@ def test_plan_is_written_and_drawn(files: Path, capsys: pytest.CaptureFixture[st
 def test_guarantees_are_printed_for_spp(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Lemma 1 and 2, and in half duplex Theorem 1, with their slack."""
     for option, names in (("", ["Lemma 1", "Lemma 2", "Theorem 1"]), (" --full-duplex", ["Lemma 1", "Lemma 2"])):
-        assert mtpp(f"plan chain.json --cluster cluster.json --microbatches 4 --planner spp{option}") == 0
+        assert (
+            mtpp(f"plan chain.json --cluster cluster.json --network paper --microbatches 4 --planner spp{option}") == 0
+        )
         out = capsys.readouterr().out
         assert re.findall(r"^(Lemma \d|Theorem \d): .* holds, slack", out, re.MULTILINE) == names
 

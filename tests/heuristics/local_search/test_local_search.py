@@ -13,7 +13,7 @@ from strategies import partitions
 from heuristics import HEURISTICS, Limits
 from heuristics.local_search.annealing import anneal_partition
 from heuristics.local_search.local_search import local_search
-from heuristics.local_search.state import State, start_state, times_after
+from heuristics.local_search.state import PartitionState, start_state, times_after
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.random_graphs import TOYS, layered, regal_style
@@ -22,7 +22,7 @@ from instances.suites import SUITES
 
 def annealed(
     start: Partition, moves: int, seed: int, hot: float = 1.0, cold: float = 0.01
-) -> tuple[State, float, np.ndarray]:
+) -> tuple[PartitionState, float, np.ndarray]:
     """State, best bottleneck and best blocks after a walk."""
     instance = start.instance
     arrays = KernelArrays.of(instance)

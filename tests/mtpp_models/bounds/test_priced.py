@@ -142,13 +142,51 @@ def test_small_prices_count_together() -> None:
     assert not searched_tree(instance, prices, 1.5 * optimum)[0]
 
 
+@settings(max_examples=400)
+@given(st.data())
+def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) -> None:
+    """Goals that rise and fall, and prices that change, in one tree: against all convex sets, as from the root."""
+    instance = data.draw(instances(max_nodes=5) | heavy_overflows())
+    prices = data.draw(prices_for(instance.graph.n))
+    first = cheapest(instance, prices, 1e-12)
+    assume(0 < first < math.inf)
+    tree = BlockTree(instance, prices, first)
+    for _ in range(4):
+        if data.draw(st.booleans()):
+            tree.explore(Deadline.after(60.0))
+        if data.draw(st.booleans()):
+            prices = data.draw(prices_for(instance.graph.n))
+            tree.reprice(prices)
+        value = cheapest(instance, prices, 1e-12)
+        goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.0, 1.01, 2.0]))
+        assume(0 < goal < math.inf)
+        tree.aim(goal)
+        proved, block = tree.explore(Deadline.after(60.0))
+        assert proved == searched_tree(instance, prices, goal)[0]
+        assert goal <= value * (1 + 1e-9) or not proved
+        assert proved == (block is None)
+
+
+def test_leaves_that_are_lost_are_explored_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for so few that some are lost, the tree begins anew and proves the same."""
+    instance = Instance(regal_style("erdos-renyi", 30, seed=2), Platform(3, 1.0))
+    work, floor = instance.graph.work, float(instance.graph.work.sum()) / 3
+    monkeypatch.setattr("mtpp_models.bounds.priced.branch_and_bound._MOST_DECISIONS", 1)
+    tree = BlockTree(instance, work, floor)
+    goals = [floor * factor for factor in (1.05, 1.1, 1.15, 1.1, 1.2, 1.3)]
+    for goal in goals:
+        tree.aim(goal)
+        assert tree.explore(Deadline.after(60.0))[0] == searched_tree(instance, work, goal)[0]
+
+
+@pytest.mark.parametrize("model", ["priced", "priced-quick"])
 @pytest.mark.parametrize("start", ["none", "optimal"])
 @settings(max_examples=40)
 @given(instance=instances(max_nodes=5) | heavy_overflows())
-def test_no_bound_is_above_the_optimum(start: str, instance: Instance) -> None:
+def test_no_bound_is_above_the_optimum(model: str, start: str, instance: Instance) -> None:
     """Overflow, more blocks than nodes, one block, weights of any size."""
     best = best_partition(instance)
-    result = solve(instance, "priced", SolveOptions(time_limit=0.1), start=best if start == "optimal" else None)
+    result = solve(instance, model, SolveOptions(time_limit=0.1), start=best if start == "optimal" else None)
     assert result.bound is not None
     assert result.bound.value <= best_partition(instance.modelled()).bottleneck * (1 + 1e-9)
     assert (result.partition is None) == (start == "none")

@@ -1,0 +1,174 @@
+"""Pairs of nodes that may become one without a cycle, compiled by numba."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray
+
+__all__ = ["join_by_degree", "join_by_reach"]
+
+_Words = NDArray[np.uint64]
+
+
+@compiled
+def join_by_reach(
+    source: IntArray, reader: IntArray, order: IntArray, size: FloatArray, most: FloatArray, kind: IntArray, target: int
+) -> IntArray:
+    """Join the ends of edges one after another where no path leads from one to the other through a third cluster.
+
+    Parameters
+    ----------
+    source, reader : (m,) integers
+        Distinct edges.
+    order : (n,) integers
+        A topological order.
+    size : (q, n) floats
+        What is summed over a cluster.
+    most : (q,) floats
+        Up to here a sum may grow.
+    kind : (n,) integers
+        Only nodes of one kind are joined.
+    target : int
+        Stop at so many clusters.
+
+    Returns
+    -------
+    (n,) integers
+        A node of the cluster of each node.
+    """
+    n = len(order)
+    after, before = _reach(source, reader, order)
+    cluster, total = np.arange(n), size.copy()
+    left = n
+    for e in range(len(source)):
+        if left <= target:
+            break
+        a, b = _root(source[e], cluster), _root(reader[e], cluster)
+        if a == b or kind[a] != kind[b] or not _is_room(a, b, total, most) or _meet(after[a], before[b]):
+            continue
+        _join(a, b, after, before)
+        cluster[b] = a
+        total[:, a] += total[:, b]
+        left -= 1
+    for v in range(n):
+        cluster[v] = _root(v, cluster)
+    return cluster
+
+
+@compiled
+def join_by_degree(
+    source: IntArray, reader: IntArray, size: FloatArray, most: FloatArray, kind: IntArray, target: int
+) -> IntArray:
+    """Join nodes with the only node that they read from, in the order of the edges.
+
+    What a cluster reads comes in at one node, from which an edge path leads to all others of it; so there is no cycle.
+    Parameters are those of `join_by_reach`; for nodes that only one node reads, turn the edges round.
+    """
+    n = size.shape[1]
+    degree, cluster, total = np.zeros(n, dtype=np.int64), np.arange(n), size.copy()
+    for v in reader:
+        degree[v] += 1
+    left = n
+    for e in range(len(source)):
+        if left <= target:
+            break
+        if degree[reader[e]] != 1:
+            continue
+        a, b = _root(source[e], cluster), _root(reader[e], cluster)
+        if kind[a] != kind[b] or not _is_room(a, b, total, most):
+            continue
+        cluster[b] = a
+        total[:, a] += total[:, b]
+        left -= 1
+    for v in range(n):
+        cluster[v] = _root(v, cluster)
+    return cluster
+
+
+@compiled
+def _reach(source: IntArray, reader: IntArray, order: IntArray) -> tuple[_Words, _Words]:
+    """(n, w) bits of the nodes after and before each node."""
+    n = len(order)
+    words = (n + 63) // 64
+    after, before = np.zeros((n, words), dtype=np.uint64), np.zeros((n, words), dtype=np.uint64)
+    start = np.zeros(n + 1, dtype=np.int64)
+    for u in source:
+        start[u + 1] += 1
+    start = np.cumsum(start)
+    fill, successor = start[:-1].copy(), np.empty(len(source), dtype=np.int64)
+    for e in range(len(source)):
+        successor[fill[source[e]]] = reader[e]
+        fill[source[e]] += 1
+    for i in range(n - 1, -1, -1):
+        u = order[i]
+        for e in range(start[u], start[u + 1]):
+            _unite(after[u], after[successor[e]])
+            _set(after[u], successor[e])
+    for u in order:
+        for e in range(start[u], start[u + 1]):
+            _unite(before[successor[e]], before[u])
+            _set(before[successor[e]], u)
+    return after, before
+
+
+@compiled(allocates=False)
+def _join(a: int, b: int, after: _Words, before: _Words) -> None:
+    """Let `a` stand for both, and nothing for `b`."""
+    _unite(after[a], after[b])
+    _unite(before[a], before[b])
+    for rows, others in ((after, before), (before, after)):
+        for v in (a, b):
+            _clear(rows[a], v)
+        for w in range(rows.shape[1]):
+            bits = rows[a, w]
+            i = 64 * w
+            while bits != np.uint64(0):
+                if bits & np.uint64(1):
+                    _unite(others[i], others[a])
+                    _set(others[i], a)
+                    _clear(others[i], b)
+                bits >>= np.uint64(1)
+                i += 1
+
+
+@compiled(allocates=False)
+def _root(v: int, cluster: IntArray) -> int:
+    while cluster[v] != v:
+        cluster[v] = cluster[cluster[v]]
+        v = cluster[v]
+    return v
+
+
+@compiled(allocates=False)
+def _is_room(a: int, b: int, total: FloatArray, most: FloatArray) -> bool:
+    room = True
+    for i in range(len(most)):
+        room = room and total[i, a] + total[i, b] <= most[i]
+    return room
+
+
+@compiled(allocates=False)
+def _meet(one: _Words, other: _Words) -> bool:
+    w = 0
+    while w < len(one) and not one[w] & other[w]:
+        w += 1
+    return w < len(one)
+
+
+@compiled(allocates=False)
+def _unite(one: _Words, other: _Words) -> None:
+    for w in range(len(one)):
+        one[w] |= other[w]
+
+
+@compiled(allocates=False)
+def _set(bits: _Words, v: int) -> None:
+    bits[v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+
+
+@compiled(allocates=False)
+def _clear(bits: _Words, v: int) -> None:
+    bits[v >> 6] &= ~(np.uint64(1) << np.uint64(v & 63))

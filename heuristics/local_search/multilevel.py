@@ -1,0 +1,225 @@
+r"""Multilevel search: cut a coarse copy of the graph, and refine the cut while the nodes come back.
+
+Edges whose ends are dear to separate are joined one after another, unless that closes a cycle or makes a node that is
+too heavy for a block. The question that is left after a few levels has some dozens of nodes, and annealing solves it in
+milliseconds. Back in the finer questions a short walk at low temperature is enough. A move on a coarse level takes a
+whole part of the graph to another block, which single moves do not reach: every step of the way would cost more.
+
+Each cycle draws how heavy a joined node may be, and noise for the ratings of the edges, so no two are the same.
+
+References
+----------
+Herrmann, Özkaya, Uçar, Kaya, Çatalyürek: Multilevel algorithms for acyclic partitioning of directed acyclic graphs.
+SIAM Journal on Scientific Computing 41 (2019), whose scheme it is, with reachability in place of levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from heuristics.limits import Limits
+from heuristics.local_search.coarsening import join_by_degree, join_by_reach
+from heuristics.local_search.walks import Budget, Walker, best_of
+from heuristics.orders.at_once import at_once
+from heuristics.orders.kahn import kahn
+from heuristics.orders.slicing import slice_order
+from instances import Instance, Partition
+from instances.errors import NothingFoundError
+from instances.graph.tensors import FloatArray, IntArray, sums_by
+from instances.partitioning.reductions import Contraction, merge
+
+__all__ = ["clusters", "cycle", "multilevel"]
+
+#: Each level has so many times fewer nodes than the one before, down to so many a block, and at least.
+_SHRINK, _NODES_PER_BLOCK, _FEWEST = 2.5, 6, 24
+#: A level that leaves more than this part of the nodes is not worth it.
+_LEAST_SHRINK = 0.95
+#: A joined node has at most a 2nd, 4th or 8th of the work of a block.
+_PARTS = (2, 4, 8)
+#: Spread of the noise on ratings.
+_NOISE = 0.5
+#: Up to here paths through third nodes are looked at; above, only the degrees of nodes.
+_REACH_NODES = 5_000
+#: Walks on the coarsest level: how many, and moves for each node and block.
+_STARTS, _COARSEST_MOVES = 3, 60
+#: Walks on the levels above, and on the graph itself: moves a node, the most, and the heat.
+_LEVEL_MOVES, _MOST_LEVEL_MOVES, _LEVEL_HEAT = 200, 80_000, 0.1
+_LAST_MOVES, _MOST_LAST_MOVES, _LAST_HEAT = 400, 200_000, 0.25
+#: Heat of the walk on the coarsest level of a cycle that begins from a partition.
+_KEPT_HEAT = 0.25
+
+
+def multilevel(
+    instance: Instance,
+    rng: np.random.Generator,
+    limits: Limits | None = None,
+    *,
+    start: Partition | None = None,
+    moves: int | None = None,
+) -> Partition:
+    """Cycles of coarsening and refining, each from a new coarse cut.
+
+    Parameters
+    ----------
+    instance : Instance
+    rng : numpy.random.Generator
+    limits : Limits, optional
+        Checked every few milliseconds; an evaluation is a move that is tried.
+    start : Partition, optional
+        By default the best of one block, equal pieces and the slicing of the Kahn order of equal priorities.
+    moves : int, optional
+        By default 10 million, or where time or evaluations are limited as many as that allows.
+
+    Returns
+    -------
+    Partition
+        No worse than `start`.
+    """
+    limits = limits or Limits()
+    budget, best = Budget(limits, moves), start or at_once(instance, limits)
+    if not Walker.can_walk(instance):
+        return best
+    while not budget.spent(best.bottleneck):
+        best = best_of((best, cycle(instance, rng, budget, best)))
+    return best
+
+
+def cycle(
+    instance: Instance,
+    rng: np.random.Generator,
+    budget: Budget,
+    best: Partition,
+    others: Sequence[Partition] | None = None,
+) -> Partition:
+    """One cycle.
+
+    Parameters
+    ----------
+    instance : Instance
+    rng : numpy.random.Generator
+    budget : Budget
+    best : Partition
+        Where the coarsest question has no slicing that obeys, the cycle begins from it.
+    others : sequence of Partition, optional
+        If given, the cycle begins from `best`, and only nodes are joined that share a block in it and in each of these.
+    """
+    if others is None:
+        found, levels = _first_cut(_coarsen(instance, rng, budget, []), rng, budget, best)
+    else:
+        levels = _coarsen(instance, rng, budget, [best.block, *(other.block for other in others)])
+        found = _walk_on(levels, rng, budget, best)
+    for level in reversed(levels):
+        found = level.expand(found)
+        n, walker = found.instance.graph.n, Walker(found.instance, rng, budget)
+        if level is not levels[0]:
+            found = walker.slice(walker.walk(found, min(_LEVEL_MOVES * n, _MOST_LEVEL_MOVES), heat=_LEVEL_HEAT))
+    walker, n = Walker(instance, rng, budget), instance.graph.n
+    return walker.slice(walker.walk(found, min(_LAST_MOVES * n, _MOST_LAST_MOVES), heat=_LAST_HEAT))
+
+
+def _coarsen(
+    instance: Instance, rng: np.random.Generator, budget: Budget, apart: Sequence[IntArray]
+) -> list[Contraction]:
+    """Levels from fine to coarse; nodes with other windows, or other numbers in `apart`, are not joined."""
+    levels: list[Contraction] = []
+    marks = np.stack((instance.rules.first, instance.rules.last, *apart))
+    kind = np.unique(marks, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
+    most = _heaviest(instance) / rng.choice(_PARTS)
+    weighted = bool(rng.integers(2))
+    fewest = max(_NODES_PER_BLOCK * instance.k, _FEWEST)
+    while (n := instance.graph.n) > fewest and not budget.limits.deadline.passed:
+        cluster = clusters(instance, rng, most, weighted, kind, max(fewest, int(n / _SHRINK)))
+        _, group = np.unique(cluster, return_inverse=True)
+        if group.max() + 1 > _LEAST_SHRINK * n:
+            break
+        levels.append(merge(instance, group.astype(np.int64)))
+        instance, kind = levels[-1].instance, kind[levels[-1].anchor]
+    return levels
+
+
+def _heaviest(instance: Instance) -> FloatArray:
+    """(2,) share of a block in the work, and what may be held."""
+    return np.array([instance.graph.work.sum() / instance.k, instance.platform.memory])
+
+
+def clusters(
+    instance: Instance,
+    rng: np.random.Generator,
+    most: FloatArray,
+    weighted: bool,
+    kind: IntArray,
+    target: int,
+    reach_nodes: int = _REACH_NODES,
+) -> IntArray:
+    """Join the ends of edges, dear ones first.
+
+    Parameters
+    ----------
+    instance : Instance
+    rng : numpy.random.Generator
+        Of the noise on the ratings.
+    most : (2,) floats
+        Work and held bytes of a cluster.
+    weighted : bool
+        Whether edges between light nodes come first.
+    kind : (n,) integers
+        Only nodes of one kind are joined.
+    target : int
+        Stop at so many clusters.
+    reach_nodes : int
+        Above, only the degrees of nodes are looked at.
+
+    Returns
+    -------
+    (n,) integers
+        A node of the cluster that each node is in.
+    """
+    graph, n = instance.graph, instance.graph.n
+    keys, where = np.unique(graph.edges @ np.array([n, 1]), return_inverse=True)
+    source, reader = np.divmod(keys, n)
+    share = instance.tensor_time / np.maximum(1, np.diff(graph.tensors.start))
+    rating = sums_by(where, share[graph.edge_tensor], len(keys)) * rng.lognormal(0.0, _NOISE, len(keys))
+    if weighted:
+        work = graph.work + graph.work.mean() / 100
+        rating /= np.sqrt(work[source] * work[reader]) + (graph.work.sum() == 0)
+    falling = np.argsort(-rating, kind="stable")
+    source, reader = source[falling], reader[falling]
+    size = np.stack((graph.work, graph.held_bytes))
+    if n <= reach_nodes:
+        return join_by_reach(source, reader, graph.topological_order, size, most, kind, target)
+    if rng.integers(2):
+        source, reader = reader, source
+    return join_by_degree(source, reader, size, most, kind, target)
+
+
+def _first_cut(
+    levels: list[Contraction], rng: np.random.Generator, budget: Budget, best: Partition
+) -> tuple[Partition, list[Contraction]]:
+    """Best of a few walks on the coarsest question that can be sliced; and the levels above it."""
+    while levels:
+        instance = levels[-1].instance
+        n, k, found = instance.graph.n, instance.k, []
+        walker = Walker(instance, rng, budget)
+        with suppress(NothingFoundError):
+            for _ in range(_STARTS):
+                start = slice_order(instance, kahn(instance.graph, rng.random(n)))
+                found.append(walker.walk(start, _COARSEST_MOVES * n * k))
+                if budget.spent(found[-1].bottleneck):
+                    break
+        if found:
+            return walker.slice(best_of(found)), levels
+        levels = levels[:-1]
+    return best, levels
+
+
+def _walk_on(levels: list[Contraction], rng: np.random.Generator, budget: Budget, best: Partition) -> Partition:
+    """The best of a walk on the coarsest question from what a partition is there."""
+    for level in levels:
+        best = level.restrict(best)
+    if not levels:
+        return best
+    walker = Walker(best.instance, rng, budget)
+    return walker.slice(walker.walk(best, _COARSEST_MOVES * best.instance.graph.n * best.instance.k, heat=_KEPT_HEAT))

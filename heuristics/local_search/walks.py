@@ -1,0 +1,140 @@
+"""Walks under annealing and slicings of one question, as long as moves and time allow."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+
+import numpy as np
+
+from heuristics.limits import Limits
+from heuristics.local_search.annealing import anneal_partition
+from heuristics.local_search.state import start_state
+from heuristics.orders.kahn import kahn
+from heuristics.orders.kernels import decode
+from heuristics.orders.slicing import TABLE_NODES, slice_order
+from instances import Instance, Partition
+from instances.deadline import CLOCK
+from instances.errors import NothingFoundError
+from instances.partitioning.kernel_arrays import KernelArrays
+
+__all__ = ["Budget", "Walker", "best_of"]
+
+#: Moves where neither time nor evaluations are limited.
+_MOVES = 10_000_000
+#: A walk of heat 1 cools down from at most `_HOT` to at most `_COLD`.
+_HOT, _COLD = 10.0, 0.02
+#: After a walk so many random orders of its blocks are sliced, of large graphs fewer.
+_ORDERS, _SLICED_NODES = 30, 10_000
+#: Moves between two looks at the limits, and before the first of them.
+_CHUNK, _FIRST_CHUNK = 62_500, 2_000
+#: The table of readers, an entry for each tensor and block, has up to 2 GiB.
+_LARGEST_TABLE = 2**29
+
+
+class Budget:
+    """What several walks together may take: moves, and what the limits say.
+
+    Parameters
+    ----------
+    limits : Limits
+        An evaluation is a move.
+    moves : int, optional
+        By default 10 million, or where time or evaluations are limited as many as that allows.
+    """
+
+    def __init__(self, limits: Limits, moves: int | None = None) -> None:
+        most = sys.maxsize if limits.evaluations or limits.deadline.left < math.inf else _MOVES
+        self.limits, self.left = limits, limits.allow(most if moves is None else moves)
+        self._taken, self._ended = 0, False
+
+    def spent(self, bottleneck: float) -> bool:
+        """Whether to stop with a partition that is so good; once it is so, it stays so."""
+        self._ended = self._ended or self.left <= 0 or bottleneck <= 0 or self.limits.reached(bottleneck)
+        return self._ended
+
+    def take(self, moves: int) -> None:
+        """Note that so many moves were tried."""
+        self.left, self._taken = self.left - moves, self._taken + moves
+
+    @property
+    def clock(self) -> float:
+        """What was taken so far: seconds, or where evaluations or nothing are limited moves, which repeat."""
+        deadline = self.limits.deadline.end
+        return CLOCK.now() if deadline < math.inf and self.limits.evaluations is None else float(self._taken)
+
+    def size(self, planned: int, done: int, speed: float, stretch: int) -> int:
+        """Moves of a walk of which some are done: as planned, or all that are left if below `stretch` times as many."""
+        left = self.left
+        if speed * self.limits.deadline.left < math.inf:
+            left = min(left, max(1, int(speed * self.limits.deadline.left)))
+        return done + left if done + left < stretch * planned else planned
+
+
+class Walker:
+    """Walks and slicings of partitions of one instance."""
+
+    def __init__(self, instance: Instance, rng: np.random.Generator, budget: Budget) -> None:
+        n, k = instance.graph.n, instance.k
+        self.instance, self._rng, self._budget = instance, rng, budget
+        self._arrays, self._before = KernelArrays.of(instance), instance.graph.predecessors
+        scale = 16 * k / n  # the sixteenth power of a block grows by this part with an average node
+        self._hot, self._cold = min(_HOT, scale), _COLD * min(1.0, scale)
+        # A peak takes as long as its block.
+        self._chunk = max(1, _CHUNK // (1 + n // k)) if self._arrays.needs_peaks else _CHUNK
+        self._next = min(self._chunk, _FIRST_CHUNK)
+        self._speed = math.inf
+
+    @staticmethod
+    def can_walk(instance: Instance) -> bool:
+        """Whether the tables fit into 2 GiB."""
+        return len(instance.graph.tensors.bytes) * instance.k <= _LARGEST_TABLE
+
+    def walk(self, start: Partition, planned: int, *, heat: float = 1.0, stretch: int = 1) -> Partition:
+        """The best partition of a walk from `start`, whose temperature falls from `heat` times the usual one.
+
+        Parameters
+        ----------
+        start : Partition
+        planned : int
+            Number of moves; fewer if the budget ends before.
+        heat : float
+        stretch : int
+            Take all that is left of the budget if it is below so many times what is planned.
+        """
+        budget, hot = self._budget, max(self._cold, heat * self._hot)
+        state = start_state(start.block, start.order, self.instance.k, self._arrays)
+        begin, done = CLOCK.now(), 0
+        size = budget.size(planned, 0, self._speed, stretch)
+        while done < size and not budget.spent(float(state.best[0])):
+            chunk = min(self._next, size - done)
+            first, last = (hot * (self._cold / hot) ** (at / size) for at in (done, done + chunk))
+            anneal_partition(state, self._arrays, *self._before, chunk, first, last, int(self._rng.integers(2**31)))
+            done, self._next = done + chunk, self._chunk
+            budget.take(chunk)
+            self._speed = done / max(1e-9, CLOCK.now() - begin)
+            size = budget.size(planned, done, self._speed, stretch)
+        return Partition(self.instance, state.best_rank[state.best_block], start.order)
+
+    def slice(self, partition: Partition) -> Partition:
+        """The best of the partition and the slicings of some orders that list its blocks one by one."""
+        found, n = [partition], len(partition.block)
+        if n <= TABLE_NODES:
+            arrays, block = self._arrays, partition.block
+            nodes = (
+                _SLICED_NODES // 20 if arrays.needs_peaks else _SLICED_NODES
+            )  # the peaks of all segments take longer
+            priorities = self._rng.random((max(1, min(_ORDERS, nodes // n)), n)) - block
+            values = decode(priorities, self.instance.k, arrays)
+            position = np.argsort(partition.order)
+            for priority in (-(block * n + position), priorities[values.argmin()]):
+                with suppress(NothingFoundError):
+                    found.append(slice_order(self.instance, kahn(self.instance.graph, priority)))
+        return best_of(found)
+
+
+def best_of(partitions: Iterable[Partition]) -> Partition:
+    """The first of those that nobody prefers another one to."""
+    return min(partitions, key=lambda partition: partition.preference)

@@ -1,0 +1,151 @@
+r"""Lower bounds from prices that are guessed: no search for prices, cheap trees, rising goals.
+
+Any prices give a bound, see `mtpp_models.bounds.priced.priced`. Those of this module are work and a part of what a node
+moves,
+
+.. math:: \mathrm{price}(v) = \mathrm{work}(v) + \alpha\, h(v), \qquad
+    h(v) = \sum_{t \text{ of } v} \tau_t + \sum_{t \text{ read by } v} \frac{\tau_t}{\mathrm{readers}_t},
+
+with :math:`\tau_t` the time of a tensor that somebody reads. Which :math:`\alpha` is best depends on the graph, so all
+of a few are tried. A goal that is proved makes way for a higher one. A block that costs less than the goal is worth too
+much: its nodes become cheaper, and the tree begins anew. So graphs get a bound within seconds for which a search for
+the best prices takes minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from instances import Bound, Instance, Partition, Result
+from instances.deadline import Deadline, Stopwatch
+from instances.graph.tensors import FloatArray
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.simple import one_block, simple
+from mtpp_models.solvers.interface import Controls, Progress
+
+__all__ = ["PRICED_QUICK", "priced_quick"]
+
+PRICED_QUICK = "priced-quick"
+
+# Parts of what a node moves that count in its price; of the time that is left, what each is tried for, and the two best
+# again.
+_PARTS, _TRIAL, _AGAIN = (1.0, 0.5, 0.25, 0.0), 0.06, 0.12
+# How far a goal lies above the bound: at first, at most, and after a goal that failed.
+_STEP, _LARGEST_STEP, _SMALL_STEP = 0.1, 0.3, 0.03
+# After a proof that took no longer than this part of its time, the next step is so much larger; no step is smaller.
+_EASY, _GROWTH, _LEAST_STEP = 0.1, 1.5, 0.002
+# Of the time that is left, what one goal may take, and seconds that are too short for any.
+_FOR_A_GOAL, _SHORTEST = 0.4, 0.02
+# What the nodes of a block that costs too little keep of their prices, how many such blocks a goal is worth, and how
+# many goals in a row may fail by them.
+_KEPT, _CORRECTIONS, _FAILURES = 0.93, 150, 4
+# Where nothing above 0 is known, the first goal is this part of the bottleneck.
+_FIRST = 1e-3
+
+
+def priced_quick(start: Partition, controls: Controls) -> Result:
+    """Prove what guessed prices are worth; the bound's witness holds the prices, unless it is *simple*.
+
+    Without a time limit, the same start gives the same bound.
+    """
+    return QuickPrices()(start, controls)
+
+
+class QuickPrices:
+    """`priced_quick` that remembers: asked again about the same question, it goes on where it was."""
+
+    def __init__(self) -> None:
+        self._question: str | None = None
+        self._climbs: list[_Climb] = []
+
+    def __call__(self, start: Partition, controls: Controls) -> Result:
+        """As `priced_quick`."""
+        instance, floor, deadline = start.instance, simple(start.instance), controls.deadline
+        # All nodes together are worth their share as well.
+        most = min(start.bottleneck, one_block(instance).bottleneck)
+        if self._question != instance.key:
+            self._question = instance.key
+            self._climbs = [_Climb(instance, guessed_prices(instance, part)) for part in _PARTS]
+        best, watch = max(self._climbs, key=lambda climb: climb.value), Stopwatch()
+
+        def go_on(climbs: Iterable[_Climb], share: float) -> None:
+            nonlocal best
+            for climb in climbs:
+                until = deadline.share(share)
+                for proved in climb.goals(max(floor, best.value), most, until):
+                    best = climb
+                    controls.report(Progress(PRICED_QUICK, watch.passed, None, proved, None))
+
+        if best.proved is None:
+            go_on(self._climbs, _TRIAL)
+            go_on(self._best(2), _AGAIN)
+        go_on(self._best(len(_PARTS)), 1.0)
+        value = max(floor, best.value)
+        closed = value >= most * (1 - PROOF_TOLERANCE) or not deadline.passed
+        witness = {} if best.proved is None else {"prices": best.proved.tolist(), "seed": controls.options.seed}
+        return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
+
+    def _best(self, count: int) -> list[_Climb]:
+        """Those that have proved most, by now; of equal ones the first."""
+        return sorted(self._climbs, key=lambda climb: -climb.value)[:count]
+
+
+def guessed_prices(instance: Instance, part: float) -> FloatArray:
+    """(n,) work and a part of what each node moves, and what it holds where blocks surely overflow; not all 0."""
+    graph, platform = instance.graph, instance.platform
+    producer, consumers = graph.tensors.producer, graph.tensors.consumers
+    readers = np.diff(graph.tensors.start)
+    time = np.where(readers > 0, instance.tensor_time, 0.0)
+    sent = np.bincount(producer, time, graph.n)
+    received = np.bincount(consumers, (time / np.maximum(readers, 1))[graph.edge_tensor], graph.n)
+    prices: FloatArray = graph.work + part * (sent + received)
+    if instance.has_overflow and graph.held_total > instance.k * platform.memory:
+        prices = prices + graph.held_bytes / platform.bandwidth
+    return prices if 0 < prices.sum() < np.inf else np.ones(graph.n)
+
+
+@dataclass
+class _Climb:
+    """Goals that rise as long as a tree proves them."""
+
+    instance: Instance
+    prices: FloatArray  # (n,); they fall with each block that is worth too much
+    value: float = 0.0  # the last goal that was proved
+    proved: FloatArray | None = None  # the prices that it was proved with
+    step: float = _STEP  # how far the next goal lies above the bound
+    failures: int = 0  # in a row, by blocks that prices did not get rid of
+    tree: BlockTree | None = None
+
+    def goals(self, value: float, most: float, deadline: Deadline) -> Iterator[float]:
+        """Yield each goal that is proved, above `value` and up to `most`, as long as they rise and there is time."""
+        while value < most and self.failures < _FAILURES and not deadline.passed and deadline.left > _SHORTEST:
+            goal = min(most, max(value * (1 + self.step), _FIRST * most))
+            share, watch = deadline.share(_FOR_A_GOAL), Stopwatch()
+            if self._prove(goal, share):
+                if watch.passed < _EASY * (watch.passed + share.left):
+                    self.step = min(_LARGEST_STEP, _GROWTH * self.step)
+                self.value = value = goal
+                yield value
+            else:
+                self.step = max(_LEAST_STEP, min(_SMALL_STEP, self.step / 2))
+
+    def _prove(self, goal: float, deadline: Deadline) -> bool:
+        """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""
+        # Pairs that no block below the goal holds because of the work between them alone: they take no time.
+        pairs = Deadline.after(0.0)
+        self.tree = self.tree or BlockTree(self.instance, self.prices, goal, pairs)
+        self.tree.aim(goal, pairs)
+        for _ in range(_CORRECTIONS):
+            done, block = self.tree.explore(deadline)
+            if done or block is None:
+                self.failures = 0
+                self.proved = self.prices if done else self.proved
+                return done
+            self.prices = np.where(block, _KEPT * self.prices, self.prices)
+            self.tree.reprice(self.prices)
+        self.failures += 1
+        return False

@@ -1,0 +1,102 @@
+"""Lower bounds on the time of an iteration, each named by the plans that it covers.
+
+=========  ====================================================================
+fixed      a device runs one stage, backward passes are in one piece
+split      a device runs one stage, backward passes may be split
+any        all plans, with interleaved stages too
+=========  ====================================================================
+
+Devices, replicas, cuts and schedules are free in all of them. Replicas of a stage do alike at once; servers that run
+pipelines of their own (HetPipe) are not covered.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from instances import Bound, InputError
+from instances.planning import Plan, Timeline, TrainingInstance
+from instances.planning.link_speeds import fastest_speeds
+from instances.planning.makespan_bound import least_z
+from mtpp_models.planning.run_bound import least_z_on_servers
+
+__all__ = ["CLASSES", "bounds_by_coverage", "class_of", "port_bound"]
+
+#: What each class of plans is, the narrowest first.
+CLASSES = {
+    "fixed": "any plan with one stage a device and backward passes in one piece",
+    "split": "any plan with one stage a device, backward passes split or not",
+    "any": "any plan, interleaved or not",
+}
+
+#: States of the program that knows servers; more take too long, and it is left out.
+_MOST_STATES = 3_000_000
+
+
+def bounds_by_coverage(instance: TrainingInstance, ceiling: float = math.inf) -> dict[str, Bound]:
+    """Bounds on the time on shared network cards, by class of plans; a bound of a wider class holds for a narrower one.
+
+    Parameters
+    ----------
+    instance : TrainingInstance
+        With a network.
+    ceiling : float
+        Bounds of the classes are at most that; a time of the class makes it faster [s].
+
+    Raises
+    ------
+    InputError
+        If no plan fits into memory.
+    """
+    work = Bound(_work(instance), "work-any")
+    fixed = _least(instance, ceiling, split=False)
+    if math.isinf(fixed):
+        raise InputError("No plan fits into the memory of the devices; give more memory, devices or microbatches.")
+    split = min(_least(instance, min(ceiling, fixed), split=True), fixed)
+    return {
+        "fixed": Bound(max(fixed, work.value), "z-fixed"),
+        "split": Bound(max(split, work.value), "z-split"),
+        "any": work,
+    }
+
+
+def class_of(timeline: Timeline) -> str:
+    """The narrowest class that holds a plan with its order."""
+    if timeline.interleaved:
+        return "any"
+    return "split" if timeline.split else "fixed"
+
+
+def port_bound(plan: Plan) -> float:
+    """Time that the busiest port is loaded in an iteration of this plan, whatever its order [s]."""
+    M, S = plan.instance.microbatches, plan.n_stages
+    loads = M * plan.loads[: 2 * S - 2].sum(axis=0) + plan.loads[2 * S - 2 :].sum(axis=0)
+    return float(loads.max(initial=0.0))
+
+
+def _least(instance: TrainingInstance, ceiling: float, *, split: bool) -> float:
+    cluster, chain = instance.cluster, instance.chain
+    states = chain.n * cluster.n**2 * (max(cluster.servers) + 1)
+    if len(cluster.servers) > 1 and states <= _MOST_STATES:
+        value = least_z_on_servers(instance, ceiling, split=split)
+    else:
+        value = least_z(instance, fastest_speeds(cluster), ceiling, allow_idle=True, split=split)
+    return value if instance.samples is None else min(value, _at_once(instance))
+
+
+def _at_once(instance: TrainingInstance) -> float:
+    """Bound of the one plan that takes all samples at once, which rounds them up less."""
+    try:
+        return Plan(instance, (0, instance.chain.n), (tuple(range(instance.cluster.n)),)).makespan_bound
+    except InputError:
+        return math.inf
+
+
+def _work(instance: TrainingInstance) -> float:
+    """An even share of all work, which whole samples or uneven shares only add to [s]."""
+    rows = np.diff(instance.arrays.forward + instance.arrays.backward, axis=1).min(axis=0)
+    if instance.samples is not None:
+        rows = instance.chain.forward + instance.chain.backward
+    return float(instance.microbatches * rows.sum() / instance.cluster.n)

@@ -1,0 +1,166 @@
+"""Coarsening makes no cycle, and multilevel search escapes where moves of single nodes do not."""
+
+from __future__ import annotations
+
+import threading
+
+import networkx as nx
+import numpy as np
+import pytest
+from brute_force import obeys
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import graphs, questions
+
+from heuristics import HEURISTICS, Limits
+from heuristics.local_search.coarsening import join_by_degree, join_by_reach
+from heuristics.local_search.multilevel import multilevel
+from heuristics.orders.at_once import equal_pieces
+from heuristics.orders.kahn import kahn
+from heuristics.orders.slicing import slice_order
+from heuristics.search import search
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.deadline import Deadline
+from instances.graph.merging import merge_graph
+from instances.random_graphs import TOYS, layered, regal_style
+
+NO_TIME = Limits(Deadline.after(0))
+
+
+@st.composite
+def edge_lists(draw: st.DrawFn) -> tuple[ComputationGraph, np.ndarray, np.ndarray]:
+    """A graph, and its distinct edges in any order."""
+    graph = draw(graphs(max_nodes=9))
+    edges = draw(st.permutations(sorted({(int(u), int(v)) for u, v in graph.edges})))
+    return (graph, *np.array(edges, dtype=np.int64).reshape(-1, 2).T)
+
+
+def joined(cluster: np.ndarray) -> tuple[np.ndarray, int]:
+    group = np.unique(cluster, return_inverse=True)[1].astype(np.int64)
+    return group, int(group.max()) + 1
+
+
+@settings(max_examples=300)
+@given(edge_lists(), st.integers(1, 9), st.integers(1, 2), st.floats(1.0, 5.0))
+def test_what_is_joined_is_connected_has_room_and_makes_no_cycle(
+    case: tuple[ComputationGraph, np.ndarray, np.ndarray], target: int, kinds: int, most: float
+) -> None:
+    graph, source, reader = case
+    n, size = graph.n, np.ones((1, graph.n))
+    kind, limit = np.arange(n) % kinds, np.array([most])
+    found = [
+        join_by_reach(source, reader, graph.topological_order, size, limit, kind, target),
+        join_by_degree(source, reader, size, limit, kind, target),
+        join_by_degree(reader, source, size, limit, kind, target),
+    ]
+    for cluster in found:
+        group, count = joined(cluster)
+        assert count >= min(n, target)
+        assert np.bincount(group).max() <= most
+        assert all(kind[v] == kind[cluster[v]] for v in range(n))
+        merge_graph(graph, group)  # refuses cycles
+        pairs = nx.Graph([(int(u), int(v)) for u, v in zip(source, reader, strict=True) if group[u] == group[v]])
+        pairs.add_nodes_from(range(n))
+        assert nx.number_connected_components(pairs) == count
+
+
+@settings(max_examples=100)
+@given(edge_lists())
+def test_with_room_for_all_what_is_connected_becomes_one_node(
+    case: tuple[ComputationGraph, np.ndarray, np.ndarray],
+) -> None:
+    """Some edge of a graph without cycles is the only path between its ends, so each level is smaller."""
+    graph, source, reader = case
+    components = nx.number_connected_components(nx.Graph(graph.to_networkx()))
+    while graph.n > components:
+        size, kind, order = np.ones((1, graph.n)), np.zeros(graph.n, dtype=np.int64), graph.topological_order
+        group, count = joined(join_by_reach(source, reader, order, size, np.array([np.inf]), kind, 1))
+        assert count < graph.n
+        graph, _ = merge_graph(graph, group)
+        source, reader = np.unique(graph.edges, axis=0).T
+
+
+def trivial(instance: Instance) -> list[Partition]:
+    """One block, equal pieces, and a slicing, as far as they obey."""
+    found = [slice_order(instance, kahn(instance.graph, np.zeros(instance.graph.n)))]
+    if not instance.constraints:
+        found += [equal_pieces(instance, instance.graph.topological_order), Partition(instance, [0] * instance.graph.n)]
+    return found
+
+
+@pytest.mark.parametrize("name", ["multilevel", "portfolio"])
+@pytest.mark.parametrize("memory", [np.inf, 40.0])
+@pytest.mark.parametrize("n", [1, 2, 20, 300])
+def test_never_worse_than_what_takes_no_time(name: str, n: int, memory: float) -> None:
+    graph = layered(max(8, n), 3 * n, seed=n) if n > 2 else ComputationGraph.from_edges([], np.ones(n))
+    for k in (1, 2, n):
+        instance = Instance(graph, Platform(k, 0.1, memory))
+        stopped = threading.Event()
+        stopped.set()
+        for limits in (NO_TIME, Limits(evaluations=1), Limits(Deadline(interrupted=stopped))):
+            found = HEURISTICS[name].run(instance, np.random.default_rng(0), limits)
+            assert found.bottleneck <= min(other.bottleneck for other in trivial(instance)) * (1 + 1e-12)
+
+
+@settings(max_examples=60)
+@given(questions(), st.integers(0, 9), st.sampled_from([1, 300, 3000]))
+def test_same_seed_and_evaluations_same_answer(instance: Instance, seed: int, moves: int) -> None:
+    one, other = (
+        search(instance, "multilevel", np.random.default_rng(seed), Limits(evaluations=moves)).partition
+        for _ in range(2)
+    )
+    if one is None or other is None:  # nothing was found that obeys and fits
+        assert one is other
+        return
+    assert one.block.tolist() == other.block.tolist()
+    assert obeys(instance.graph, instance.constraints, tuple(one.block.tolist()), instance.k)
+
+
+@pytest.mark.parametrize("toy", TOYS)
+def test_toys_are_solved(toy: str) -> None:
+    instance, optimum = TOYS[toy]()
+    assert multilevel(instance, np.random.default_rng(0), moves=20_000).bottleneck == pytest.approx(optimum)
+
+
+def chains_of_heavy_edges(chains: int = 8, length: int = 12) -> Instance:
+    """Chains whose edges cost more than a block; moves out of one block cost far more than they save."""
+    edges, sizes = [], []
+    for c in range(chains):
+        edges += [(c * length + i, c * length + i + 1) for i in range(length - 1)]
+        sizes += [100.0] * (length - 1) + [0.0]
+    return Instance(ComputationGraph.from_edges(edges, np.ones(chains * length), sizes), Platform(4, 1.0))
+
+
+def test_parts_of_the_graph_move_as_one() -> None:
+    instance = chains_of_heavy_edges()
+    start = Partition(instance, np.zeros(instance.graph.n))
+    assert multilevel(instance, np.random.default_rng(0), start=start, moves=1_000_000).bottleneck == 24.0
+
+
+def test_fixed_stages_memory_and_least_numbers_are_kept() -> None:
+    graph = layered(120, 300, seed=1)
+    free = Instance(graph, Platform(4, 1.0, memory=graph.held_total / 3, activation_buffer=0.0, fit=True))
+    order = graph.topological_order
+    instance = Instance(
+        graph,
+        free.platform,
+        windows={int(order[0]): 0, int(order[40]): (0, 1), int(order[-1]): 3},
+        together=[[int(order[50]), int(order[51])]],
+        at_least=[(5, range(120))],
+    )
+    found = HEURISTICS["multilevel"].run(instance, np.random.default_rng(0), Limits(evaluations=200_000))
+    assert found.fits
+    assert obeys(graph, instance.constraints, tuple(found.block.tolist()), 4)
+
+
+def test_a_large_graph_is_coarsened_by_degree() -> None:
+    graph = layered(6_000, 9_000, seed=0)
+    instance = Instance(graph, Platform(8, 1.0))
+    found = multilevel(instance, np.random.default_rng(0), moves=600_000)
+    assert found.bottleneck < min(other.bottleneck for other in trivial(instance))
+
+
+def test_peaks_count() -> None:
+    instance = Instance(regal_style("erdos-renyi", 50, seed=0), Platform(4, 1.0, memory=400.0))
+    found = multilevel(instance, np.random.default_rng(0), moves=100_000)
+    assert found.bottleneck < min(other.bottleneck for other in trivial(instance))

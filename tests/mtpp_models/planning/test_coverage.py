@@ -1,0 +1,140 @@
+"""Bounds on shared network cards against every plan on every choice of devices, in many orders."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from shared_plans import random_question
+
+from heuristics.planning.arrays import Log
+from heuristics.planning.execution import steady
+from heuristics.planning.fluid import run
+from heuristics.planning.interleaving import interleaved_plans
+from heuristics.planning.orders import PassLists, encoded, execute_orders, portfolio, warmed_up, zero_bubble
+from instances import InputError
+from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
+from instances.planning.flows import Flows
+from instances.planning.network import Network, Ports
+from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, port_bound
+from mtpp_models.planning.run_bound import least_loads
+
+_CLOSE = 1 + 1e-9
+
+
+def every_plan(instance: TrainingInstance) -> Iterator[Plan]:
+    """All cuts and all ways to give each device a stage or none."""
+    layers, devices = instance.chain.n, instance.cluster.n
+    for stages in range(1, min(layers, devices) + 1):
+        for stage_of in itertools.product(range(stages + 1), repeat=devices):
+            if set(range(stages)) <= set(stage_of):
+                groups = tuple(tuple(v for v in range(devices) if stage_of[v] == n) for n in range(stages))
+                for inner in itertools.combinations(range(1, layers), stages - 1):
+                    yield Plan(instance, (0, *inner, layers), groups)
+
+
+def tiny_question(rng: np.random.Generator) -> TrainingInstance:
+    while True:
+        instance = random_question(rng, ties=bool(rng.integers(2)), devices=4)
+        if instance.chain.n <= 3 and instance.microbatches <= 4:
+            return instance
+
+
+def time_of(flows: Flows, orders: PassLists, microbatches: int) -> float:
+    log = Log.of(len(flows.group), microbatches)
+    return run(flows, encoded(orders, microbatches), microbatches, log, math.inf)
+
+
+def check_question(instance: TrainingInstance) -> int:
+    """Compare all; return the number of comparisons."""
+    bounds, count, M = bounds_by_coverage(instance), 0, instance.microbatches
+    for plan in every_plan(instance):
+        flows, S = Flows.of(plan), plan.n_stages
+        unsplit = [warmed_up(steady(S, M, distance), M) for distance in (1, M)]
+        split = [zero_bubble(plan, distance, M)[0] for distance in (1, M)]
+        for name, orders in (("fixed", unsplit), ("split", split)):
+            least = min(time_of(flows, one, M) for one in orders) * _CLOSE
+            covering = list(CLASSES)[list(CLASSES).index(name) :]
+            assert max(bounds[wider].value for wider in covering) <= least
+            assert port_bound(plan) <= least
+            count += len(orders)
+    for plan, orders in interleaved_plans(instance, [np.arange(instance.cluster.n)]):
+        assert bounds["any"].value <= time_of(Flows.of(plan), orders, M) * _CLOSE
+        count += 1
+    return count
+
+
+def test_no_plan_is_faster_than_its_bounds() -> None:
+    rng = np.random.default_rng(0)
+    assert sum(check_question(tiny_question(rng)) for _ in range(8)) > 500
+
+
+def test_least_loads_by_trying_all_choices() -> None:
+    """Of q senders and r receivers among the devices of servers of unequal size and cards."""
+    for half in (False, True):
+        cluster = Cluster.of_servers([3, 2, 1], within=8.0, between=1.0)
+        ports = Network(half=half, rates=(4.0, 2.0, 1.0)).ports(cluster)
+        least = least_loads(np.array(cluster.servers), ports)
+        for q, r in itertools.product(range(1, 6), repeat=2):
+            loads = [
+                ports.transfer_load(1.0, senders, receivers).max()
+                for senders in itertools.combinations(range(6), q)
+                for receivers in itertools.combinations(sorted(set(range(6)) - set(senders)), r)
+            ]
+            assert least[q, r] == pytest.approx(min((x for x in loads if x > 0), default=math.inf))
+
+
+def test_bounds_of_wider_classes_are_weaker() -> None:
+    """With large layers a bound for unsplit passes is above what split ones reach."""
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        instance = random_question(rng, ties=False)
+        bounds = [bound.value for bound in bounds_by_coverage(instance).values()]
+        assert bounds == sorted(bounds, reverse=True)
+        capped = bounds_by_coverage(instance, ceiling=bounds[0] * 0.9)
+        assert all(capped[name].value <= value for name, value in zip(CLASSES, bounds, strict=True))
+
+
+def test_zero_bubble_beats_the_bound_that_does_not_cover_it() -> None:
+    """Why bounds are named: split passes end before any unsplit plan could."""
+    chain = LayerChain([2] * 3, [4] * 3, [1] * 2, [1] * 2, [1000] * 3)
+    instance = TrainingInstance(chain, Cluster.of_servers([1] * 3, 1.0, 100.0), 8, network=Network())
+    plan = Plan(instance, (0, 1, 2, 3), ((0,), (1,), (2,)))
+    least = min((execute_orders(plan, orders) for _, orders in portfolio(plan)), key=lambda one: one.makespan)
+    bounds = bounds_by_coverage(instance)
+    assert least.split
+    assert bounds["split"].value <= least.makespan < bounds["fixed"].value
+
+
+def test_memory_that_nothing_fits_is_refused() -> None:
+    chain = LayerChain([1], [1], [], [], [10])
+    instance = TrainingInstance(chain, Cluster.of_servers([1, 1], 1.0, 1.0), 2, memory=39.0, network=Network())
+    with pytest.raises(InputError, match="fits into the memory"):
+        bounds_by_coverage(instance)
+
+
+def test_a_port_is_loaded_by_what_passes_it() -> None:
+    """Two senders in one server, two receivers in another: all bytes leave through one card and come in at one."""
+    ports = Network().ports(Cluster.of_servers([2, 2], within=8.0, between=2.0))
+    assert isinstance(ports, Ports)
+    assert ports.transfer_load(6.0, (0, 1), (2, 3)).tolist() == [3, 0, 0, 3]
+    assert ports.transfer_load(6.0, (0, 2), (1, 3)).tolist() == [0.75] * 4
+    assert ports.allreduce_load(6.0, (0, 1)).tolist() == [0] * 4
+    assert ports.allreduce_load(6.0, (0, 1, 2)).tolist() == [4] * 4
+    half = Network(half=True).ports(Cluster.of_servers([2, 2], within=8.0, between=2.0))
+    assert half.allreduce_load(6.0, (0, 1, 2)).tolist() == [8] * 2
+
+
+def test_whole_samples_change_shares_only() -> None:
+    """Five samples on two replicas take three fifths of the time; all samples at once are rounded once."""
+    chain = LayerChain([4, 4], [8, 8], [1], [1], [0, 0])
+    instance = TrainingInstance(chain, Cluster.of_servers([2], 1.0), 3, network=Network(), samples=5)
+    assert Plan(instance, (0, 1, 2), ((0,), (1,))).forward_time.tolist() == [4, 4]
+    at_once = Plan(instance, (0, 2), ((0, 1),))
+    assert at_once.forward_time[0] == pytest.approx(8 * 8 / 15)
+    three = replace(instance, cluster=Cluster.of_servers([3], 1.0))
+    assert Plan(three, (0, 2), ((0, 1),)).forward_time[0] == pytest.approx(8 * 3 / 5)
