@@ -46,6 +46,12 @@ def test_bounds_are_proved_again(seed: int) -> None:
         assert float(found.proved) == pytest.approx(found.claim.value, rel=3e-9)
 
 
+@pytest.mark.parametrize("seed", [100140, 100159, 101402, 103046])
+def test_bug_true_bounds_were_called_false(seed: int) -> None:
+    """Windows and shares of the work lost their parts of a unit; described devices of equal speed had no intervals."""
+    assert not check(placement_certificate(all_results(random_question(np.random.default_rng(seed))))).faults
+
+
 @pytest.fixture(params=[("nmt", 8000, 4), ("nmt", 8001, 4), ("cifar10", 8000, 2), ("nmt", 8000, 2)], ids=str)
 def document(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Of real graphs, on which each method is the best once."""
