@@ -45,6 +45,8 @@ _MOVES = 20_000
 _CHUNK = 1_000_000
 #: Nodes up to which the policy is a start, and seconds from which it is one for larger graphs.
 _POLICY_NODES, _POLICY_SECONDS = 500, 30.0
+#: Nodes up to which m-SCT, which solves a linear program, is a start.
+_SCT_NODES = 5000
 #: Part of the time that greedy may take, and seconds that it takes for a node, another node and a device.
 _GREEDY_PART, _GREEDY_SECONDS = 0.15, 25e-9
 _STARTS: dict[str, Search[PlacementInstance, Placement]] = {
@@ -117,6 +119,8 @@ class _Search:
                 return n * n * k * _GREEDY_SECONDS <= _GREEDY_PART * self.seconds
             case "metis":  # which complains on stdout of more parts than nodes
                 return k < n
+            case "m-sct":
+                return n <= _SCT_NODES
             case "placeto":
                 return n <= _POLICY_NODES or self.seconds >= _POLICY_SECONDS
         return True
