@@ -188,11 +188,14 @@ def clusters(
     falling = np.argsort(-rating, kind="stable")
     source, reader = source[falling], reader[falling]
     size = np.stack((graph.work, graph.held_bytes))
+    # Copies of one type each, so that kernels are compiled once.
+    most, kind = np.array(most, dtype=np.float64), np.array(kind, dtype=np.int64)
     if n <= reach_nodes:
-        return join_by_reach(source, reader, graph.topological_order, size, most, kind, target)
+        order = np.array(graph.topological_order, dtype=np.int64)
+        return join_by_reach(source, reader, order, size, most, kind, int(target))
     if rng.integers(2):
         source, reader = reader, source
-    return join_by_degree(source, reader, size, most, kind, target)
+    return join_by_degree(source, reader, size, most, kind, int(target))
 
 
 def _first_cut(

@@ -113,7 +113,7 @@ VERBS = {
     "partition path.json -k 2 --bandwidth 1 --method kahn": "mtpp-partition/1",
     "bound path.json -k 2 --bandwidth 1 --model simple": "mtpp-certificate/1",
     "certify path.json -k 2 --bandwidth 1": "mtpp-certificate/1",
-    "plan chain.json --cluster 1x2 --bandwidth 1 --microbatches 2": "mtpp-plan/1",
+    "plan chain.json --cluster 1x2 --bandwidth 1 --microbatches 2": "mtpp-plan/2",
     "place path.json -k 2 --bandwidth 1 --method single": "mtpp-placement/1",
     "import path.json": "mtpp-graph/1",
 }

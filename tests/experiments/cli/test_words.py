@@ -63,8 +63,9 @@ def test_typer_takes_such_a_verb() -> None:
          "time_limit out plot json quiet"),
         ("place", "graph devices bandwidth memory unequal dim training reader input_work time_unit peak_flops "
          "memory_bandwidth groups method seed time_limit certify solver threads out plot json quiet"),
-        ("plan", "chain cluster microbatches bandwidth memory parameter_copies full_duplex dim input_work time_unit "
-         "peak_flops memory_bandwidth planner seed out plot json quiet"),
+        ("plan", "chain cluster microbatches bandwidth memory network nic dtype sequence optimizer_bytes "
+         "parameter_copies samples recompute full_duplex dim input_work time_unit peak_flops memory_bandwidth planner "
+         "effort orders time_limit seed out plot export json quiet"),
         ("import", "graph out dim level training reader input_work time_unit peak_flops memory_bandwidth cost json "
          "quiet"),
         ("verify", "certificates ideals rerun time_limit graph dim level training peak_flops memory_bandwidth json "

@@ -37,7 +37,9 @@ def test_a_bound_that_is_too_high_is_named(method: str, factor: float, tmp_path:
     assert any(fault.startswith(place) for fault in check(forged, tmp_path).faults)
 
 
-@pytest.mark.parametrize("method", [name for name in MODELS if name in {"simple", *CHECKERS} - {"priced"}])
+@pytest.mark.parametrize(
+    "method", [name for name in MODELS if name in {"simple", *CHECKERS} - {"priced", "priced-quick"}]
+)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(instance=instances(max_nodes=6, huge_ratio=False))
 def test_what_a_bound_rests_on_proves_it_again(method: str, instance: Instance, tmp_path: Path) -> None:

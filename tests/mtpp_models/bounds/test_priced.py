@@ -162,7 +162,8 @@ def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) ->
         assume(0 < goal < math.inf)
         tree.aim(goal)
         proved, block = tree.explore(Deadline.after(60.0))
-        assert proved == searched_tree(instance, prices, goal)[0]
+        if goal != value:  # there, rounding decides: both answers are true
+            assert proved == searched_tree(instance, prices, goal)[0]
         assert goal <= value * (1 + 1e-9) or not proved
         assert proved == (block is None)
 
