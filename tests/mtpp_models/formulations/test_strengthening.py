@@ -18,7 +18,7 @@ from experiments.certificates.rerun import rerun
 from experiments.certificates.writing import certificate_document
 from experiments.verification.verify import verify
 from heuristics import HEURISTICS
-from instances import ComputationGraph, InputError, Instance, Partition, Platform, combine
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, Tensors, combine
 from instances.deadline import Deadline
 from instances.json_files import read_json, write_json
 from instances.random_graphs import TOYS, regal_style
@@ -308,3 +308,15 @@ def test_a_certificate_of_a_strengthened_model_can_be_proved_again(tmp_path: obj
     [check] = verdict.checks
     assert check.claim.method == "exact+all-joins"
     assert check.confirmed
+
+
+def test_presolve_of_highs_cuts_off_no_optimum() -> None:
+    """It did on this model, with 20 columns, where nothing but the cutoff bounded the bottleneck."""
+    tensors = Tensors(np.array([0, 3, 3, 4]), np.array([0.0, 3.0, 8.0, 0.0]), np.array([0, 0, 2, 3, 7]),
+                      np.array([0, 1, 0, 0, 1, 2, 3]))  # fmt: skip
+    graph = ComputationGraph(np.array([0.0, 7.928818, 8.648808, 0.0, 1.072865]), np.zeros(5), tensors)
+    start = Partition(Instance(graph, Platform(3, 0.25)), [2, 2, 1, 1, 0], [4, 2, 3, 0, 1])
+    result = solve(start.instance, "exact+cutoff", start=start)
+    assert result.cost == pytest.approx(8.648808)
+    assert result.bound is not None
+    assert result.bound.value <= 8.648808 * (1 + 1e-9)
