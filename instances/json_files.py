@@ -30,6 +30,7 @@ __all__ = [
     "Value",
     "check_readable",
     "check_writable",
+    "finite_or_none",
     "json_text",
     "parse_json",
     "read_json",
@@ -228,13 +229,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_json(path: str | Path) -> Value:
-    """Content of a JSON file.
-
-    Raises
-    ------
-    InputError
-        As `read_text` and `parse_json`.
-    """
+    """Content of a JSON file; an `InputError` says what `read_text` or `parse_json` refuses."""
     return parse_json(read_text(path), str(path))
 
 
@@ -312,6 +307,11 @@ def json_text(document: Mapping[str, Any] | Sequence[Any], *, ascii_only: bool =
     if isinstance(document, Mapping):
         return "{\n" + ",\n".join(f" {json.dumps(name)}: {lines(item)}" for name, item in document.items()) + "\n}\n"
     return "[\n" + ",\n".join(f" {one_line(item)}" for item in document) + "\n]\n"
+
+
+def finite_or_none(number: float) -> float | None:
+    """A number as files have it: null where it is infinite, which `Value.optional_number` reads."""
+    return number if math.isfinite(number) else None
 
 
 def _reason(error: Exception) -> str:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from instances import InputError, Instance, Partition
-from instances.partitioning.fitting import held_alone, surely_above, total_held
+from instances.graph.memory import held_alone
+from instances.partitioning.fitting import surely_above, total_held
 
 __all__ = ["as_answer", "one_block", "simple", "work_bound"]
 
@@ -45,7 +46,7 @@ def simple(instance: Instance) -> float:
     if not (instance.has_overflow and instance.needs_peaks):
         return work_bound(instance)
     work, k, needs, platform = instance.graph.work, instance.k, instance.needs, instance.platform
-    alone = work + surely_above(instance, held_alone(instance) + needs, platform.memory) / platform.bandwidth
+    alone = work + surely_above(instance, held_alone(instance.graph) + needs, platform.memory) / platform.bandwidth
     together = surely_above(instance, total_held(instance) + needs.max(), k * platform.memory) / platform.bandwidth
     return max(float(alone.max()), float(work.sum() + together) / k)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from instances import Instance
 from instances.deadline import Deadline
+from instances.graph.layers import depths
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
@@ -102,9 +103,4 @@ def choose(arms: Sequence[Arm]) -> Arm:
 def _level_width(instance: Instance) -> int:
     """Most nodes with a longest path of equal length from the sources; there are 2 to the power of them ideals."""
     graph = instance.graph
-    depth = np.zeros(graph.n, dtype=np.int64)
-    start, after = graph.successors
-    for v in graph.topological_order.tolist():
-        behind = after[start[v] : start[v + 1]]
-        depth[behind] = np.maximum(depth[behind], depth[v] + 1)
-    return int(np.bincount(depth).max())
+    return int(np.bincount(depths(graph.topological_order, *graph.predecessors)).max())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from experiments.versions import package_version
 from instances import InputError, Result, combine
 from instances.certificate_file import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
-from instances.json_files import CERTIFICATE_FORMAT
+from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
 from instances.partitioning.partition_file import partition_document, rules_document
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
@@ -42,8 +41,8 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
         "instance": {
             "name": best.instance.name,
             "k": platform.k,
-            "bandwidth": _finite(platform.bandwidth),
-            "memory": _finite(platform.memory),
+            "bandwidth": finite_or_none(platform.bandwidth),
+            "memory": finite_or_none(platform.memory),
             "activation_buffer": platform.activation_buffer,
             **rules_document(best.instance),
             "graph_hash": graph.content_hash,
@@ -129,7 +128,7 @@ def _claims(answers: Sequence[Result[Any, Any]], problem: str) -> dict[str, Any]
         _check_names(answer, problem)
     return {
         "bound": None if best.bound is None else best.bound.value,
-        "ratio": None if best.ratio is None else _finite(best.ratio),
+        "ratio": None if best.ratio is None else finite_or_none(best.ratio),
         "bounds": [bound_document(answer, problem) for answer in answers if answer.bound is not None],
     }
 
@@ -143,7 +142,3 @@ def _check_names(answer: Result[Any, Any], problem: str) -> None:
         raise InputError(f"A certificate cannot hold a bound of {answer.bound.method!r}; name a model of the registry.")
     if solver and solver not in SOLVER_NAMES:
         raise InputError(f"A certificate cannot hold a bound of {solver!r}; solvers are {', '.join(SOLVER_NAMES)}.")
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -43,6 +43,10 @@ Memory = Annotated[
         metavar="BYTES", help="Fast memory of a block: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]"
     ),
 ]
+DeviceMemory = Annotated[
+    str | None,
+    of_question(metavar="BYTES", help="Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]"),
+]
 ActivationBuffer = Annotated[
     str | None, of_question(metavar="BYTES", help="Part of --memory that is kept for activations.")
 ]

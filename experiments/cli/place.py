@@ -49,12 +49,7 @@ class PlacementQuestion:
             "7.6e9 for a family, else 25GB/s]",
         ),
     ] = None
-    memory: Annotated[
-        str | None,
-        options.of_question(
-            metavar="BYTES", help="Memory of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]"
-        ),
-    ] = None
+    memory: options.DeviceMemory = None
     unequal: Annotated[
         Path | None,
         options.of_question(

@@ -55,12 +55,7 @@ class PlanningQuestion:
             "a bare number is in bytes per second.",
         ),
     ] = None
-    memory: Annotated[
-        str | None,
-        options.of_question(
-            metavar="BYTES", help="Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]"
-        ),
-    ] = None
+    memory: options.DeviceMemory = None
     network: Annotated[
         str,
         options.of_question(

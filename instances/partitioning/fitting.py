@@ -7,11 +7,12 @@ from typing import TypeVar
 import numpy as np
 
 from instances.errors import printable
+from instances.graph.memory import held_alone
 from instances.graph.tensors import FloatArray
 from instances.partitioning.problem import Instance
 from instances.partitioning.reductions import contract_groups
 
-__all__ = ["fits_nowhere", "held_alone", "needs_of", "room", "surely_above", "total_held"]
+__all__ = ["fits_nowhere", "needs_of", "room", "surely_above", "total_held"]
 
 # Sums of bytes that are not exact may be off by this part of their largest term.
 _ROUNDING = 1e-12
@@ -30,14 +31,6 @@ def room(instance: Instance) -> float:
 def needs_of(instance: Instance) -> FloatArray:
     """(n,) bytes that the peak of a block with the node has at the least; 0 where a buffer stands for it."""
     return instance.needs if instance.needs_peaks else np.zeros(instance.graph.n)
-
-
-def held_alone(instance: Instance) -> FloatArray:
-    """(n,) bytes of parameters of a block that holds the node, shared ones included."""
-    held = instance.graph.held_bytes.copy()
-    for parameter in instance.graph.parameters:
-        held[list(set(parameter.users))] += parameter.bytes
-    return held
 
 
 def total_held(instance: Instance) -> float:
@@ -71,7 +64,7 @@ def fits_nowhere(instance: Instance) -> str | None:
     merged = contract_groups(instance)
     instance = merged.instance
     k, m = instance.k, room(instance)
-    held, needs = held_alone(instance), needs_of(instance)
+    held, needs = held_alone(instance.graph), needs_of(instance)
     what = "parameters" if instance.platform.activation_buffer is None else "parameters beside the buffers"
     total = total_held(instance)
     if surely_above(instance, total + needs.max(), max(m, k * m)) > 0:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
-from instances.json_files import PARTITION_FORMAT, Value, read_json, write_json
+from instances.json_files import PARTITION_FORMAT, Value, finite_or_none, read_json, write_json
 from instances.partitioning.constraints_file import constraints_document, stated_constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
@@ -37,11 +36,13 @@ def partition_document(partition: Partition) -> dict[str, Any]:
         "k": instance.k,
         "block": partition.block.tolist(),
         "order": partition.order.tolist(),
-        "bandwidth": _finite(platform.bandwidth),
-        "memory": _finite(platform.memory),
+        "bandwidth": finite_or_none(platform.bandwidth),
+        "memory": finite_or_none(platform.memory),
         "activation_buffer": platform.activation_buffer,
         **rules_document(instance),
-        "bottleneck": _finite(partition.bottleneck),  # infinite where the memory is a hard limit that is exceeded
+        "bottleneck": finite_or_none(
+            partition.bottleneck
+        ),  # infinite where the memory is a hard limit that is exceeded
         "stages": names,
         "costs": [stage.document() for stage in stages(partition)],
         "crossing": [tensor.document() for tensor in crossings(partition)],
@@ -114,7 +115,3 @@ def partition_from_document(document: Value, instance: Instance) -> Partition:
         return Partition(instance, block, order)
     except InputError as error:
         document.fail(str(error))
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

@@ -15,6 +15,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
+from instances.graph.memory import touched_bytes
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraint_words import Windows, Word
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
@@ -173,12 +174,7 @@ class Instance(Displayed):
     @cached_property
     def needs(self) -> FloatArray:
         """(n,) bytes that are live while a node runs, all that it reads and writes; of merged nodes the most of one."""
-        if self.need is not None:
-            return self.need
-        tensors = self.graph.tensors
-        live = np.bincount(tensors.producer, tensors.bytes, self.graph.n)
-        live += np.bincount(tensors.consumers, tensors.bytes[self.graph.edge_tensor], self.graph.n)
-        return live.astype(np.float64)
+        return touched_bytes(self.graph) if self.need is None else self.need
 
     @cached_property
     def tensor_time(self) -> FloatArray:

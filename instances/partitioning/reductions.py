@@ -29,6 +29,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from instances.graph.graph import ComputationGraph
+from instances.graph.memory import held_alone
 from instances.graph.merging import merge_graph
 from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
@@ -231,13 +232,10 @@ def _fits(instance: Instance) -> bool:
 def _bytes_at_stake(graph: ComputationGraph) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Bytes that each node holds, of its tensors that are read, and of those that it reads alone."""
     tensors = graph.tensors
-    held = graph.held_bytes.copy()
-    for parameter in graph.parameters:
-        held[list(parameter.users)] += parameter.bytes
     readers = np.diff(tensors.start)
     alone = readers[graph.edge_tensor] == 1
     return (
-        held,
+        held_alone(graph),
         sums_by(tensors.producer, tensors.bytes * (readers > 0), graph.n),
         sums_by(tensors.consumers, tensors.bytes[graph.edge_tensor] * alone, graph.n),
     )

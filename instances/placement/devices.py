@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
-from instances.json_files import Value, read_json
+from instances.json_files import Value, finite_or_none, read_json
 
 __all__ = ["DEVICES_FORMAT", "UnequalDevices", "devices_from_members", "read_devices"]
 
@@ -74,13 +74,9 @@ class UnequalDevices:
         """As members of a file; what is infinite is null."""
         return {
             "speeds": list(self.speeds),
-            "memories": [_finite(x) for x in self.memories],
-            "rates": [[_finite(x) for x in row] for row in self.rates],
+            "memories": [finite_or_none(x) for x in self.memories],
+            "rates": [[finite_or_none(x) for x in row] for row in self.rates],
         }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def read_devices(path: str | Path, bandwidth: float, memory: float) -> UnequalDevices:

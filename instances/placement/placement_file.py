@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 from instances.errors import InputError
-from instances.json_files import PLACEMENT_FORMAT, read_json, write_json
+from instances.json_files import PLACEMENT_FORMAT, finite_or_none, read_json, write_json
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -39,7 +38,7 @@ def placement_document(placement: Placement) -> dict[str, Any]:
         "devices": instance.devices,
         "device": placement.device.tolist(),
         **sequences,
-        **{name: value if math.isfinite(value) else None for name, value in limits.items()},
+        **{name: finite_or_none(value) for name, value in limits.items()},
         "step_time": placement.step_time,
         "peak_memory": placement.peak_memory.tolist(),
         "nodes": nodes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.tensors import FloatArray
 from instances.placement.problem import PlacementInstance
 
@@ -38,11 +39,5 @@ def why_no_room(instance: PlacementInstance) -> str | None:
 
 def _while_running(instance: PlacementInstance) -> FloatArray:
     """(n,) bytes on the device of each node while it runs; what it holds alone where it takes no time."""
-    graph, tensors = instance.graph, instance.graph.tensors
-    start, read = graph.inputs
-    moving = np.bincount(tensors.producer, tensors.bytes, graph.n)
-    moving += np.bincount(np.repeat(np.arange(graph.n), np.diff(start)), tensors.bytes[read], graph.n)
-    needed = graph.held_bytes + np.where(graph.work > 0, moving, 0.0)
-    for parameter in graph.parameters:
-        needed[list(parameter.users)] += parameter.bytes
-    return needed
+    graph = instance.graph
+    return held_alone(graph) + np.where(graph.work > 0, touched_bytes(graph), 0.0)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from instances.certificate_file import PLACEMENT, Envelope, check_question, envelope
 from instances.errors import InputError
 from instances.graph.graph_file import graph_document, graph_from_document
-from instances.json_files import PLACEMENT_FORMAT, Value
+from instances.json_files import PLACEMENT_FORMAT, Value, finite_or_none
 from instances.placement.devices import devices_from_members
 from instances.placement.problem import PlacementInstance
 
@@ -62,8 +62,8 @@ def question_document(instance: PlacementInstance) -> dict[str, Any]:
     return {
         "graph": graph_document(instance.graph),
         "devices": instance.devices,
-        "bandwidth": instance.bandwidth if math.isfinite(instance.bandwidth) else None,
-        "memory": instance.memory if math.isfinite(instance.memory) else None,
+        "bandwidth": finite_or_none(instance.bandwidth),
+        "memory": finite_or_none(instance.memory),
         "node_gap": instance.node_gap,
         "transfer_gap": instance.transfer_gap,
         "broadcast": instance.broadcast,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
-from instances.json_files import CHAIN_FORMAT, PLAN_FORMAT, parse_json, read_json, read_text, write_json
+from instances.json_files import CHAIN_FORMAT, PLAN_FORMAT, finite_or_none, parse_json, read_json, read_text, write_json
 from instances.planning.chain import LayerChain
 from instances.planning.cluster import Cluster
 from instances.planning.from_graph import collapse
@@ -152,7 +151,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "key": instance.key,
         "microbatches": instance.microbatches,
         "full_duplex": instance.full_duplex,
-        "memory": instance.memory if math.isfinite(instance.memory) else None,
+        "memory": finite_or_none(instance.memory),
         "cuts": list(plan.cuts),
         "devices": [list(stage) for stage in plan.devices],
         "stages": stages,

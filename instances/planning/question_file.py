@@ -9,7 +9,7 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
-from instances.json_files import CHAIN_FORMAT, CLUSTER_FORMAT, Value
+from instances.json_files import CHAIN_FORMAT, CLUSTER_FORMAT, Value, finite_or_none
 from instances.planning.chain import LayerChain
 from instances.planning.cluster import Cluster
 from instances.planning.network import Network
@@ -140,7 +140,7 @@ def question_document(instance: TrainingInstance) -> dict[str, Any]:
         "cluster": cluster_document(instance.cluster),
         "microbatches": instance.microbatches,
         "full_duplex": instance.full_duplex,
-        "memory": instance.memory if math.isfinite(instance.memory) else None,
+        "memory": finite_or_none(instance.memory),
         "parameter_copies": instance.parameter_copies,
         "replica_share": None if instance.replica_share is None else instance.replica_share.tolist(),
     }

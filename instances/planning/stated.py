@@ -51,16 +51,12 @@ class StatedStage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatedPlan(Envelope):
-    """A plan as a file states it: a question, stages, and claims that nobody has checked yet."""
+class _StatedStages(Envelope):
+    """What all files of plans state: a question, stages, and claims that nobody has checked yet."""
 
     instance: TrainingInstance
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
-    # In which order each stage and each channel works: "f" is forward, "b" backward.
-    stage_orders: tuple[str, ...]
-    channel_orders: tuple[str, ...]
-    stages: tuple[StatedStage, ...]
     copies: dict[str, object]  # what the file says once more of its question
 
     answer_name: ClassVar[str] = "plan"
@@ -70,6 +66,16 @@ class StatedPlan(Envelope):
     def label(self) -> str:
         """Chain, cluster and setting."""
         return f"{self.instance.label}, key {self.instance.key}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedPlan(_StatedStages):
+    """A plan as a file states it."""
+
+    # In which order each stage and each channel works: "f" is forward, "b" backward.
+    stage_orders: tuple[str, ...]
+    channel_orders: tuple[str, ...]
+    stages: tuple[StatedStage, ...]
 
 
 def plan_from_document(document: Value) -> StatedPlan:
@@ -105,12 +111,9 @@ def plan_from_document(document: Value) -> StatedPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatedTimeline(Envelope):
+class StatedTimeline(_StatedStages):
     """A plan with all its times as a file states it."""
 
-    instance: TrainingInstance
-    cuts: tuple[int, ...]
-    devices: tuple[tuple[int, ...], ...]
     recompute: tuple[bool, ...]
     # Passes of each group of devices in their order: a stage, a letter of "FBIW", and a microbatch.
     orders: tuple[tuple[tuple[int, str, int], ...], ...]
@@ -118,15 +121,6 @@ class StatedTimeline(Envelope):
     starts: dict[str, tuple[tuple[float | None, ...], ...]]
     ends: dict[str, tuple[tuple[float | None, ...], ...]]
     peaks: tuple[float, ...]  # bytes that a device of each group holds at most
-    copies: dict[str, object]  # what the file says once more of its question
-
-    answer_name: ClassVar[str] = "plan"
-    cost_name: ClassVar[str] = "time"
-
-    @property
-    def label(self) -> str:
-        """Chain, cluster and setting."""
-        return f"{self.instance.label}, key {self.instance.key}"
 
 
 def timeline_from_document(document: Value) -> StatedTimeline:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from experiments.runs.log import Run
 from experiments.versions import package_version
 from heuristics import HEURISTICS, search
 from instances import InputError, Instance, Partition
+from instances.json_files import finite_or_none
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.registry import find_model
 
@@ -52,8 +52,8 @@ class PartitionJob(Job):
         platform, options = self.instance.platform, None if self.is_search else self.options
         fields = {
             "graph": self.instance.graph.content_hash,
-            "bandwidth": _finite(platform.bandwidth),
-            "memory": _finite(platform.memory),
+            "bandwidth": finite_or_none(platform.bandwidth),
+            "memory": finite_or_none(platform.memory),
             "activation_buffer": platform.activation_buffer,
             "k": platform.k,
             "method": self.method,
@@ -74,7 +74,7 @@ class PartitionJob(Job):
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""
-        graph = self.instance.graph
+        graph, ratio = self.instance.graph, self.instance.communication_over_work
         blank = dict.fromkeys(("bottleneck", "bound", "optimal", "solver_version", "block", "order"))
         return {
             **self.identity,
@@ -83,7 +83,7 @@ class PartitionJob(Job):
             "kind": "heuristic" if self.is_search else "model",
             "n": graph.n,
             "m": graph.m,
-            "communication_over_work": _finite(self.instance.communication_over_work),
+            "communication_over_work": None if ratio is None else finite_or_none(ratio),
             "time_unit": graph.time_unit,
             "seconds": seconds,
             "error": error,
@@ -184,7 +184,3 @@ def _describe(partition: Partition) -> Run:
     if partition.instance.needs_peaks:  # else the order costs nothing
         answer["order"] = partition.order.tolist()
     return answer
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
