@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 from command_line import PATH
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 # The same examples in every run and no deadline; `pytest --hypothesis-profile default` looks for new ones.
 settings.load_profile("ci")
+# For those who ask only whether a test fails.
+settings.register_profile("first failure", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
+
+# A shell lets what runs behind it ignore Ctrl-C, and processes hand that on; tests of Ctrl-C need it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.local_search.multilevel import cycle
-from heuristics.local_search.walks import Budget, Walker, best_of
+from heuristics.local_search.walks import ORDER_MOVES, Budget, Walker, best_of
 from heuristics.orders.brkga import BRKGAParameters, Population
 from heuristics.orders.kahn import kahn
 from heuristics.orders.kernels import decode
@@ -35,9 +35,9 @@ _FIRST_WALK = 250_000
 _COOL = (0.1, 0.25, 0.5)
 #: So many partitions are kept to be crossed with the best one.
 _POOL = 8
-#: Genetic search takes part if a quarter of the time is likely to be enough for so many orders. An order takes
-#: about so many seconds for each pair of nodes, and a move so many.
-_FEWEST_ORDERS, _ORDER_SECONDS, _MOVE_SECONDS = 1000, 5e-9, 1e-7
+#: Genetic search takes part if a quarter of the time is likely to be enough for so many orders; a move takes about so
+#: many seconds.
+_FEWEST_ORDERS, _MOVE_SECONDS = 1000, 1e-7
 #: Levels are made if that is likely to take less than a quarter of the time: about so many seconds a node.
 _LEVEL_SECONDS = 1e-4
 
@@ -130,8 +130,7 @@ class _Searches:
         found = [_Arm(self._cool, _LEAST_OF_WALKS), _Arm(self._hot, _LEAST_OF_WALKS)]
         if n * _LEVEL_SECONDS <= left / 4:
             found = [_Arm(self._fresh, _LEAST), _Arm(self._kept, _LEAST), _Arm(self._crossed, _LEAST), *found]
-        seconds = min(left, self._budget.left * _MOVE_SECONDS)
-        orders = seconds / 4 / (_ORDER_SECONDS * n**2)
+        orders = min(left / _MOVE_SECONDS, self._budget.left) / 4 / (ORDER_MOVES * n**2)
         if n <= TABLE_NODES and self._instance.k > 1 and not self._instance.needs_peaks and orders >= _FEWEST_ORDERS:
             found.append(_Arm(self._genetic, _LEAST_OF_ORDERS))
         return found
@@ -171,7 +170,7 @@ class _Searches:
             self._population = Population(self._fitness, n, self._rng, parameters, count)
         else:
             count = self._population.advance(parameters.population)
-        self._budget.take(count * max(1, int(_ORDER_SECONDS / _MOVE_SECONDS * n**2)))
+        self._budget.take(count * max(1, int(ORDER_MOVES * n**2)))
         return slice_order(self._instance, kahn(self._instance.graph, self._population.best))
 
     def _fitness(self, keys: FloatArray) -> FloatArray:

@@ -20,14 +20,17 @@ from instances.deadline import CLOCK
 from instances.errors import NothingFoundError
 from instances.partitioning.kernel_arrays import KernelArrays
 
-__all__ = ["Budget", "Walker", "best_of"]
+__all__ = ["ORDER_MOVES", "Budget", "Walker", "best_of"]
 
 #: Moves where neither time nor evaluations are limited.
 _MOVES = 10_000_000
 #: A walk of heat 1 cools down from at most `_HOT` to at most `_COLD`.
 _HOT, _COLD = 10.0, 0.02
-#: After a walk so many random orders of its blocks are sliced, of large graphs fewer.
-_ORDERS, _SLICED_NODES = 30, 10_000
+#: Slicing an order of n nodes takes as long as this times n² moves.
+ORDER_MOVES = 0.05
+#: After a walk so many random orders of its blocks are sliced: fewer of large graphs, and never so many that they take
+#: more than this part of the time of the walk.
+_ORDERS, _SLICED_NODES, _SLICED_PART = 30, 10_000, 0.1
 #: Moves between two looks at the limits, and before the first of them.
 _CHUNK, _FIRST_CHUNK = 62_500, 2_000
 #: The table of readers, an entry for each tensor and block, has up to 2 GiB.
@@ -85,7 +88,7 @@ class Walker:
         # A peak takes as long as its block.
         self._chunk = max(1, _CHUNK // (1 + n // k)) if self._arrays.needs_peaks else _CHUNK
         self._next = min(self._chunk, _FIRST_CHUNK)
-        self._speed = math.inf
+        self._speed, self._walked = math.inf, 0
 
     @staticmethod
     def can_walk(instance: Instance) -> bool:
@@ -116,17 +119,17 @@ class Walker:
             budget.take(chunk)
             self._speed = done / max(1e-9, CLOCK.now() - begin)
             size = budget.size(planned, done, self._speed, stretch)
+        self._walked = done
         return Partition(self.instance, state.best_rank[state.best_block], start.order)
 
     def slice(self, partition: Partition) -> Partition:
-        """The best of the partition and the slicings of some orders that list its blocks one by one."""
+        """The best of the partition, from the last walk, and the slicings of orders that list its blocks one by one."""
         found, n = [partition], len(partition.block)
         if n <= TABLE_NODES:
             arrays, block = self._arrays, partition.block
-            nodes = (
-                _SLICED_NODES // 20 if arrays.needs_peaks else _SLICED_NODES
-            )  # the peaks of all segments take longer
-            priorities = self._rng.random((max(1, min(_ORDERS, nodes // n)), n)) - block
+            nodes = _SLICED_NODES // 20 if arrays.needs_peaks else _SLICED_NODES  # peaks of all segments take longer
+            orders = min(_ORDERS, nodes // n, int(_SLICED_PART * self._walked / (ORDER_MOVES * n**2)))
+            priorities = self._rng.random((max(1, orders), n)) - block
             values = decode(priorities, self.instance.k, arrays)
             position = np.argsort(partition.order)
             for priority in (-(block * n + position), priorities[values.argmin()]):
