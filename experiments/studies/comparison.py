@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.progress import RunBar
+from experiments.runs.progress import RunBar
 from experiments.runs.engine import run_jobs
 from experiments.runs.log import Run, RunLog
 from experiments.runs.workers import local_workers, this_process

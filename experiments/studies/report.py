@@ -11,7 +11,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 
 from experiments.plots.style import save_figure
-from experiments.progress import RunBar
+from experiments.runs.progress import RunBar
 from experiments.runs.engine import run_jobs
 from experiments.runs.job import Job
 from experiments.runs.log import Run, RunLog
