@@ -1,0 +1,184 @@
+"""The process of one stage: it waits for its inputs, computes, says so, and never touches a tensor that it is not told.
+
+It hears on stdin, a line of JSON each, first what it is to be (`StageJob.document`), then how many requests to run, and
+answers on stdout in the same way: that it is ready, that it is done, or what is wrong. When stdin ends, it ends. Tensors
+lie in shared memory. A byte in a pipe says that one is there, or that its room is free again; a pipe that is closed says
+that the process at its other end has gone. Of the files of a stage nothing runs but operators of onnxruntime.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.pipelines.memory import Ring, SharedMemory
+from experiments.pipelines.records import ELEMENTS
+from instances.deadline import CLOCK
+
+__all__ = ["GONE", "main"]
+
+#: Exit code when a neighbour has gone.
+GONE = 3
+
+Call = Callable[[], None]
+
+# What makes other numbers of them than the operators of the model do, or other operators than were priced.
+_FUSIONS = (
+    "CommonSubexpressionElimination ConvActivationFusion ConvAddFusion ConvBNFusion ConvMulFusion DivMulFusion "
+    "DoubleQDQPairsRemover EnsureUniqueDQForNodeUnit FuseReluClip GatherSliceToSplitFusion GatherToSliceFusion "
+    "GemmSumFusion GemmTransposeFusion MatMulAddFusion MatmulBNFusion MatMul_BatchNormalization_Fusion NotWhereFusion "
+    "Pad_Fusion PadFusion QDQPropagationTransformer ReshapeFusion TransposeOptimizer WeightBiasQuantization"
+)
+
+
+class _NeighbourGoneError(Exception):
+    """A pipe is closed."""
+
+
+def main() -> None:
+    """Be a stage until stdin ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started this has heard it too, and ends it
+    orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(orders,), daemon=True).start()
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints says nothing that counts
+
+    def say(**words: Any) -> None:
+        answers.write(json.dumps(words) + "\n")
+        answers.flush()
+
+    try:
+        stage = _Stage(orders.get())
+        say(ready=True)
+        while True:
+            stage.run(orders.get()["run"])
+            say(done=True)
+    except _NeighbourGoneError:
+        os._exit(GONE)
+    except MemoryError:
+        say(error="it needs more memory than it may take")
+    except Exception as error:  # onnxruntime has no base class of its errors
+        say(error=" ".join(str(error).split())[:300] or type(error).__name__)
+    os._exit(1)
+
+
+def _listen(orders: queue.SimpleQueue[Any]) -> None:
+    for line in sys.stdin:
+        orders.put(json.loads(line))
+    os._exit(GONE)
+
+
+class _Stage:
+    """What a job says, ready to run."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        if job["core"] is not None:
+            os.sched_setaffinity(0, {job["core"]})
+        if job["memory_limit"] is not None:
+            with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
+                import resource
+
+                resource.setrlimit(resource.RLIMIT_DATA, (job["memory_limit"], job["memory_limit"]))
+        memory = SharedMemory(job["descriptor"], job["bytes"])
+        self._events = memory.floats(job["events"], job["requests"])
+        # Pipes, of each neighbour one that says that work can begin, and one to say that it is done.
+        self._waits: list[int] = job["waits"]
+        self._tells: list[int] = job["tells"]
+        inputs, outputs = (list(map(Ring.from_document, job[side])) for side in ("inputs", "outputs"))
+        make = {"session": _session_calls, "copy": _copy_calls}[job["kind"]]
+        self._calls = make(job, memory, inputs, outputs)
+
+    def run(self, requests: int) -> None:
+        """Work on requests, one after the other."""
+        clock, events, calls, period = CLOCK.now, self._events, self._calls, len(self._calls)
+        for i in range(requests):
+            for pipe in self._waits:
+                if not os.read(pipe, 1):
+                    raise _NeighbourGoneError
+            events[i, 0] = clock()
+            calls[i % period]()
+            events[i, 1] = clock()
+            try:
+                for pipe in self._tells:
+                    os.write(pipe, b"+")
+            except BrokenPipeError:
+                raise _NeighbourGoneError from None
+
+
+def _period(rings: Sequence[Ring]) -> int:
+    """After how many requests all slots are the same again."""
+    return math.lcm(*(ring.slots for ring in rings))
+
+
+def _session_calls(
+    job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
+) -> list[Call]:
+    """Calls of the operators of a stage, whose tensors stay where they are."""
+    import onnxruntime
+
+    content = Path(job["model"]).read_bytes()
+    if job["stranger"]:
+        _check_weight_files(content, job["weights"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", job["folder"])
+    if not job["fusion"]:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    session = onnxruntime.InferenceSession(
+        content,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=None if job["fusion"] else _FUSIONS.split(),
+    )
+    calls: list[Call] = []
+    for i in range(_period((*inputs, *outputs))):
+        binding = session.io_binding()
+        for bind, rings in ((binding.bind_input, inputs), (binding.bind_output, outputs)):
+            for ring in rings:
+                element = ELEMENTS[ring.tensor.type][0]
+                bind(ring.tensor.name, "cpu", 0, element, ring.tensor.shape, memory.address(ring, i))
+        calls.append(partial(session.run_with_iobinding, binding))
+    return calls
+
+
+def _check_weight_files(content: bytes, weights: str | None) -> None:
+    """Refuse a stage that names another file for its weights than the manifest does."""
+    import onnx
+
+    from instances.readers.onnx.external_weights import weight_files
+
+    for name in weight_files(onnx.load_model_from_string(content)):
+        if name != weights:
+            raise ValueError(f"its weights are said to lie in '{name}', which the manifest does not name")
+
+
+def _copy_calls(
+    job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
+) -> list[Call]:
+    """Calls that fill all outputs from memory of this process, and copy all inputs into it: what a link costs."""
+    own = {ring: np.ones(ring.tensor.bytes, np.uint8) for ring in (*inputs, *outputs)}
+
+    def copy(request: int) -> None:
+        for ring in inputs:
+            np.copyto(own[ring], memory.slot(ring, request))
+        for ring in outputs:
+            np.copyto(memory.slot(ring, request), own[ring])
+
+    return [partial(copy, i) for i in range(_period((*inputs, *outputs)))]
+
+
+if __name__ == "__main__":
+    main()
