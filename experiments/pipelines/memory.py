@@ -22,6 +22,8 @@ __all__ = ["Layout", "Ring", "SharedMemory", "available_memory"]
 
 # Where tensors begin [bytes].
 _ALIGNED = 64
+# What a stage notes of a request [bytes].
+_EVENT = 24
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Layout:
     made : dict of (int, str) to Ring
         What a stage gives, by its number and the tensor's name.
     events : list of int
-        Where the (requests, 2) floats of each stage begin: when it began and ended with each request.
+        Where the (requests, 3) floats of each stage begin: when it began and ended with each request, and the
+        processor's seconds in between.
     bytes : int
     """
 
@@ -78,7 +81,7 @@ class Layout:
                     self.given[received.tensor.name] = self._ring(received.tensor, samples)
             for sent in outputs:
                 self.made[number, sent.tensor.name] = self._ring(sent.tensor, slots)
-        self.events = [self._room(requests * 16) for _ in stages]
+        self.events = [self._room(requests * _EVENT) for _ in stages]
 
     def source(self, received: Received) -> Ring:
         """Where a stage reads from."""
@@ -123,8 +126,8 @@ class SharedMemory:
         return int(self._bytes.ctypes.data) + ring.offset + request % ring.slots * ring.stride
 
     def floats(self, offset: int, rows: int) -> NDArray[np.float64]:
-        """(rows, 2) floats."""
-        return self._bytes[offset : offset + rows * 16].view(np.float64).reshape(rows, 2)
+        """(rows, 3) floats."""
+        return self._bytes[offset : offset + rows * _EVENT].view(np.float64).reshape(rows, 3)
 
     def close(self) -> None:
         """Close the descriptor; the memory is gone when nothing of it is used."""

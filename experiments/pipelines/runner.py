@@ -150,8 +150,8 @@ class Pipeline:
 
         Returns
         -------
-        (stages, requests, 2) floats
-            When each began and ended with each request, by `CLOCK`.
+        (stages, requests, 3) floats
+            When each began and ended with each request by `CLOCK`, and the processor's seconds in between.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class Pipeline:
             "tells": tells,
         }
         command, environment = module_command("experiments.pipelines.stage_process")
-        self._complaints.append(tempfile.TemporaryFile())
+        self._complaints.append(tempfile.TemporaryFile())  # noqa: SIM115  closed with the pipeline
         process = subprocess.Popen(
             command,
             env=environment,

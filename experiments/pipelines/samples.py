@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.pipelines.manifest import file_record
 from experiments.pipelines.records import ELEMENTS, Received, Samples, Sent, TensorRecord
-from experiments.pipelines.runner import Pipeline, StageError, StageJob
+from experiments.pipelines.runner import Pipeline, StageJob
 
 __all__ = ["difference", "example", "record_samples"]
 

@@ -1,9 +1,9 @@
 """The process of one stage: it waits for its inputs, computes, says so, and never touches a tensor that it is not told.
 
-It hears on stdin, a line of JSON each, first what it is to be (`StageJob.document`), then how many requests to run, and
+It hears on stdin, a line of JSON each: first what it is to be (`StageJob.document`), then how many requests to run. It
 answers on stdout in the same way: that it is ready, that it is done, or what is wrong. When stdin ends, it ends. Tensors
-lie in shared memory. A byte in a pipe says that one is there, or that its room is free again; a pipe that is closed says
-that the process at its other end has gone. Of the files of a stage nothing runs but operators of onnxruntime.
+lie in shared memory. A byte in a pipe says that one is there, or that its room is free again; a closed pipe says that
+the process at its other end has gone. Of the files of a stage nothing runs but operators of onnxruntime.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -107,9 +108,11 @@ class _Stage:
             for pipe in self._waits:
                 if not os.read(pipe, 1):
                     raise _NeighbourGoneError
+            used = time.thread_time()
             events[i, 0] = clock()
             calls[i % period]()
             events[i, 1] = clock()
+            events[i, 2] = time.thread_time() - used
             try:
                 for pipe in self._tells:
                     os.write(pipe, b"+")

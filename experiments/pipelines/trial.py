@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.pipelines.manifest import read_manifest
 from experiments.pipelines.memory import available_memory
 from experiments.pipelines.records import Manifest, TensorRecord
-from experiments.pipelines.runner import Pipeline, StageError, StageJob
+from experiments.pipelines.runner import Pipeline, StageJob
 from experiments.pipelines.samples import difference, fill, tolerance
 from instances.errors import InputError
 
@@ -41,8 +44,8 @@ class Trial:
     Parameters
     ----------
     manifest : Manifest
-    events : (stages, requests, 2) floats
-        When each stage began and ended with each request [s].
+    events : (stages, requests, 3) floats
+        When each stage began and ended with each request, and the processor's time in between [s].
     cores : sequence of int or None
         The core of each stage.
     agreement : Agreement or None
@@ -82,6 +85,11 @@ class Trial:
         return np.median(self.events[:, :, 1] - self.events[:, :, 0], axis=1).tolist()
 
     @property
+    def processor(self) -> list[float]:
+        """Median processor time of each stage for a request [s]; less than it computes if others have its core too."""
+        return np.median(self.events[:, :, 2], axis=1).tolist()
+
+    @property
     def busy(self) -> list[float]:
         """Share of the time from its first request to its last in which each stage computes."""
         span = self.events[:, -1, 1] - self.events[:, 0, 0]
@@ -98,7 +106,10 @@ class Trial:
         agreement = None if self.agreement is None else dict(vars(self.agreement))
         if agreement is not None and not np.isfinite(agreement["worst"]):
             agreement["worst"] = None
-        rows = zip(self.manifest.stages, self.cores, self.computing, self.busy, strict=True)
+        names = ("block", "core", "predicted", "computing", "processor", "busy")
+        predicted = [stage.time for stage in self.manifest.stages]
+        blocks = [stage.block for stage in self.manifest.stages]
+        rows = zip(blocks, self.cores, predicted, self.computing, self.processor, self.busy, strict=True)
         return {
             "model": self.manifest.model,
             "requests": self.events.shape[1],
@@ -107,16 +118,12 @@ class Trial:
             "predicted": self.manifest.bottleneck,
             "over_predicted": self.over_predicted,
             "outputs": agreement,
-            "stages": [
-                {"block": stage.block, "core": core, "predicted": stage.time, "computing": time, "busy": share}
-                for stage, core, time, share in rows
-            ],
+            "stages": [dict(zip(names, row, strict=True)) for row in rows],
         }
 
 
 def try_stages(
-    manifest: Manifest,
-    folder: Path,
+    folder: str | Path,
     *,
     requests: int = 200,
     queue: int = 2,
@@ -127,10 +134,8 @@ def try_stages(
 
     Parameters
     ----------
-    manifest : Manifest
-        As `read_manifest` gives it.
-    folder : Path
-        Where the files lie.
+    folder : str or path
+        As `mtpp split` writes it.
     requests, queue, timeout, fusion
         As for `Pipeline`.
 
@@ -139,8 +144,13 @@ def try_stages(
     StageError
         If a stage dies, hangs or fails.
     InputError
-        If there is not the memory for it.
+        If onnxruntime is not installed, a file is not as the manifest says, or there is not the memory for it.
     """
+    if find_spec("onnxruntime") is None or find_spec("onnx") is None:
+        raise InputError("running stages needs onnxruntime; install mtpp[onnx].")
+    folder = Path(os.path.realpath(folder))
+    manifest = read_manifest(folder)
+    _check_memory(manifest, folder, queue + len(manifest.stages))
     jobs = [_job(manifest, number, folder) for number in range(len(manifest.stages))]
     samples = None if manifest.samples is None else manifest.samples
     count, seed = (1, 0) if samples is None else (samples.count, samples.seed)
@@ -157,14 +167,8 @@ def try_stages(
     return Trial(manifest, events, pipeline.cores, _agreement(found) if samples is not None else None)
 
 
-def check_memory(manifest: Manifest, folder: Path, slots: int = 4) -> None:
-    """Refuse what has no room in the memory of this machine.
-
-    Raises
-    ------
-    InputError
-        If the stages need more than there is.
-    """
+def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
+    """Refuse what has no room in the memory of this machine."""
     there = available_memory()
     sizes = [_model_bytes(manifest, number, folder) for number in range(len(manifest.stages))]
     queues = slots * sum(sent.tensor.bytes for stage in manifest.stages for sent in stage.outputs)
@@ -223,7 +227,9 @@ def _compare(pipeline: Pipeline, manifest: Manifest, file: Path, requests: int, 
             wanted = expected[request % count, begin : begin + tensor.bytes]
             begin += tensor.bytes
             if stage is not None:
-                apart = difference(tensor, pipeline.memory.slot(pipeline.layout.made[stage, tensor.name], request), wanted)
+                apart = difference(
+                    tensor, pipeline.memory.slot(pipeline.layout.made[stage, tensor.name], request), wanted
+                )
                 worst, exact = max(worst, apart), exact and apart == 0
                 name = tensor.name if apart > tolerance(tensor) else name
         found.append(Agreement(1, int(exact), worst, name))

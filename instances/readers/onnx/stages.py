@@ -207,7 +207,7 @@ class _Cutter:
             value = np.array(np.prod(known.shape, dtype=np.int64), np.int64)
         else:
             ends = {attribute.name: attribute.i for attribute in node.attribute}
-            value = np.array(known.shape[ends.get("start", 0) : ends.get("end", None)], np.int64)
+            value = np.array(known.shape[ends.get("start", 0) : ends.get("end")], np.int64)
         return onnx.numpy_helper.from_array(value, node.output[0])
 
     def _spec(self, name: str) -> TensorSpec:
