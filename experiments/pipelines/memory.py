@@ -5,48 +5,18 @@ It has no name, so nothing is left of it when the last process ends, however it 
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from experiments.pipelines.records import ELEMENTS, Received, Sent, TensorRecord
+from experiments.pipelines.stage_process import EVENT_BYTES, Ring, SharedMemory
 
-from experiments.pipelines.records import Received, Sent, TensorRecord
-
-__all__ = ["Layout", "Ring", "SharedMemory", "available_memory"]
+__all__ = ["Layout", "available_memory", "new_memory"]
 
 # Where tensors begin [bytes].
 _ALIGNED = 64
-# What a stage notes of a request [bytes].
-_EVENT = 24
-
-
-@dataclass(frozen=True)
-class Ring:
-    """Room for several values of one tensor; request i has the slot i modulo `slots`."""
-
-    tensor: TensorRecord
-    offset: int
-    stride: int
-    slots: int
-
-    def document(self) -> dict[str, Any]:
-        """What a stage is told of it."""
-        tensor = self.tensor
-        place = {"offset": self.offset, "stride": self.stride, "slots": self.slots}
-        return {"name": tensor.name, "type": tensor.type, "shape": tensor.shape, **place}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Ring:
-        """What `document` says."""
-        told = dict(document)
-        tensor = TensorRecord(told.pop("name"), told.pop("type"), tuple(told.pop("shape")))
-        return cls(tensor, **told)
 
 
 class Layout:
@@ -81,7 +51,7 @@ class Layout:
                     self.given[received.tensor.name] = self._ring(received.tensor, samples)
             for sent in outputs:
                 self.made[number, sent.tensor.name] = self._ring(sent.tensor, slots)
-        self.events = [self._room(requests * _EVENT) for _ in stages]
+        self.events = [self._room(requests * EVENT_BYTES) for _ in stages]
 
     def source(self, received: Received) -> Ring:
         """Where a stage reads from."""
@@ -90,7 +60,15 @@ class Layout:
 
     def _ring(self, tensor: TensorRecord, slots: int) -> Ring:
         stride = -(-max(tensor.bytes, 1) // _ALIGNED) * _ALIGNED
-        return Ring(tensor, self._room(stride * slots), stride, slots)
+        return Ring(
+            name=tensor.name,
+            element=ELEMENTS[tensor.type][0],
+            shape=tensor.shape,
+            bytes=tensor.bytes,
+            offset=self._room(stride * slots),
+            stride=stride,
+            slots=slots,
+        )
 
     def _room(self, size: int) -> int:
         offset = self.bytes
@@ -98,40 +76,15 @@ class Layout:
         return offset
 
 
-class SharedMemory:
-    """A piece of memory that other processes map by its file descriptor."""
-
-    def __init__(self, descriptor: int, size: int) -> None:
-        self.descriptor, self.size = descriptor, size
-        self._bytes = np.frombuffer(mmap.mmap(descriptor, max(size, 1)), np.uint8)
-
-    @classmethod
-    def create(cls, size: int) -> SharedMemory:
-        """New memory, all zero; on Linux without any file, elsewhere a file that is deleted already."""
-        if hasattr(os, "memfd_create"):
-            descriptor = os.memfd_create("mtpp")
-        else:
-            with tempfile.TemporaryFile() as file:
-                descriptor = os.dup(file.fileno())
-        os.ftruncate(descriptor, max(size, 1))
-        return cls(descriptor, size)
-
-    def slot(self, ring: Ring, request: int) -> NDArray[np.uint8]:
-        """The bytes of the slot of a request."""
-        begin = ring.offset + request % ring.slots * ring.stride
-        return self._bytes[begin : begin + ring.tensor.bytes]
-
-    def address(self, ring: Ring, request: int) -> int:
-        """Where the slot of a request is in the memory of this process."""
-        return int(self._bytes.ctypes.data) + ring.offset + request % ring.slots * ring.stride
-
-    def floats(self, offset: int, rows: int) -> NDArray[np.float64]:
-        """(rows, 3) floats."""
-        return self._bytes[offset : offset + rows * _EVENT].view(np.float64).reshape(rows, 3)
-
-    def close(self) -> None:
-        """Close the descriptor; the memory is gone when nothing of it is used."""
-        os.close(self.descriptor)
+def new_memory(size: int) -> SharedMemory:
+    """New memory, all zero; on Linux without any file, elsewhere in a file that is deleted already."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("mtpp")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, max(size, 1))
+    return SharedMemory(descriptor, size)
 
 
 def available_memory() -> int | None:

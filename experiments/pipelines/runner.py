@@ -7,8 +7,10 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +19,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.pipelines.memory import Layout, SharedMemory
+from experiments.pipelines import stage_process
+from experiments.pipelines.memory import Layout, new_memory
 from experiments.pipelines.records import Received, Sent
 from experiments.pipelines.stage_process import GONE
 from instances.deadline import Deadline
@@ -29,6 +32,8 @@ __all__ = ["Pipeline", "StageError", "StageJob"]
 _GRACE = 1.0
 # Seconds between looks whether stages go on.
 _LOOK = 0.5
+# Seconds that a process may take to start and to load its model, beside the timeout.
+_LOADING = 30.0
 
 
 class StageError(Exception):
@@ -44,8 +49,6 @@ class StageJob:
     outputs: tuple[Sent, ...]
     model: Path | None = None  # the ONNX file to run; None copies tensors, to measure links
     folder: Path | None = None  # where its weights lie, if not beside it
-    weights: str | None = None  # the file of weights that a stranger's model may name
-    stranger: bool = True  # whether the model may name other files
     memory_limit: int | None = None  # bytes that it may take
 
     def document(self) -> dict[str, Any]:
@@ -54,8 +57,6 @@ class StageJob:
             "kind": "copy" if self.model is None else "session",
             "model": str(self.model),
             "folder": str(self.folder or (self.model and self.model.parent)),
-            "weights": self.weights,
-            "stranger": self.stranger,
             "memory_limit": self.memory_limit,
         }
 
@@ -102,7 +103,7 @@ class Pipeline:
         self._complaints: list[IO[bytes]] = []
 
     def __enter__(self) -> Pipeline:
-        self.memory = SharedMemory.create(self.layout.bytes)
+        self.memory = new_memory(self.layout.bytes)
         return self
 
     def __exit__(
@@ -114,7 +115,8 @@ class Pipeline:
             process.wait()
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    stream.close()
+                    with suppress(BrokenPipeError):  # what was not heard
+                        stream.close()
         for file in self._complaints:
             file.close()
         self.memory.close()
@@ -143,7 +145,7 @@ class Pipeline:
         finally:
             for pipe in (pipe for pipes in (*waits, *tells) for pipe in pipes):
                 os.close(pipe)
-        self._await("ready")
+        self._await("ready", self.timeout + _LOADING)
 
     def run(self, requests: int) -> NDArray[np.float64]:
         """Let all stages work on so many requests, as fast as they can.
@@ -158,12 +160,12 @@ class Pipeline:
         StageError
             If one dies, hangs or fails.
         """
-        events = [self.memory.floats(offset, requests) for offset in self.layout.events]
+        events = [self.memory.events(offset, requests) for offset in self.layout.events]
         for rows in events:
             rows[:] = 0
         for process in self._processes:
             self._tell(process, {"run": requests})
-        self._await("done", events)
+        self._await("done", self.timeout, events)
         return np.array(events)
 
     def _start(self, number: int, waits: list[int], tells: list[int]) -> None:
@@ -181,10 +183,10 @@ class Pipeline:
             "waits": waits,
             "tells": tells,
         }
-        command, environment = module_command("experiments.pipelines.stage_process")
+        environment = module_command("")[1]
         self._complaints.append(tempfile.TemporaryFile())  # noqa: SIM115  closed with the pipeline
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-P", stage_process.__file__],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -197,29 +199,27 @@ class Pipeline:
     @staticmethod
     def _tell(process: subprocess.Popen[bytes], words: dict[str, Any]) -> None:
         assert process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):  # it has died; its last words are read later
             process.stdin.write(json.dumps(words).encode() + b"\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has died; its last words are read below
 
-    def _await(self, word: str, events: Sequence[NDArray[np.float64]] = ()) -> None:
-        """Wait until every stage says a word."""
+    def _await(self, word: str, timeout: float, events: Sequence[NDArray[np.float64]] = ()) -> None:
+        """Wait until every stage says a word, as long as they go on."""
         with selectors.DefaultSelector() as selector:
             for number, process in enumerate(self._processes):
                 assert process.stdout is not None
                 selector.register(process.stdout, selectors.EVENT_READ, number)
-            deadline, progress = Deadline.after(self.timeout), -1
+            deadline, progress = Deadline.after(timeout), -1
             while selector.get_map():
                 for key, _ in selector.select(min(_LOOK, deadline.left)):
                     said = self._heard(key.data)
                     if word not in said:
                         self._fail(key.data, said)
                     selector.unregister(key.fileobj)
-                    deadline = Deadline.after(self.timeout)
+                    deadline = Deadline.after(timeout)
                 done = sum(int(np.count_nonzero(rows[:, 1])) for rows in events)
                 if done > progress:
-                    progress, deadline = done, Deadline.after(self.timeout)
+                    progress, deadline = done, Deadline.after(timeout)
                 if deadline.passed:
                     raise StageError(self._hanging([key.data for key in selector.get_map().values()], events))
 

@@ -92,7 +92,6 @@ def record_samples(
             outputs=tuple(Sent(tensor, ()) for tensor in outputs),
             model=file,
             folder=Path(os.path.realpath(folder)),
-            stranger=False,
         )
         with Pipeline([job], queue=count, samples=count, requests=count, timeout=timeout) as pipeline:
             fill(pipeline, inputs, seed, count)

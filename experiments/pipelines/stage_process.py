@@ -1,9 +1,11 @@
-"""The process of one stage: it waits for its inputs, computes, says so, and never touches a tensor that it is not told.
+"""The program of one stage, a process of its own: it waits for its inputs, computes, and says so.
 
 It hears on stdin, a line of JSON each: first what it is to be (`StageJob.document`), then how many requests to run. It
-answers on stdout in the same way: that it is ready, that it is done, or what is wrong. When stdin ends, it ends. Tensors
-lie in shared memory. A byte in a pipe says that one is there, or that its room is free again; a closed pipe says that
-the process at its other end has gone. Of the files of a stage nothing runs but operators of onnxruntime.
+answers on stdout in the same way: that it is ready, that it is done, or what is wrong. When stdin ends, it ends.
+Tensors lie in shared memory. A byte in a pipe says that one is there, or that its room is free again; a closed pipe
+says that the process at its other end has gone. Of the files of a stage nothing runs but operators of onnxruntime.
+
+It is run as a file and imports nothing of this project, so that it starts at once and holds little memory.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import mmap
 import os
 import queue
 import signal
@@ -18,20 +21,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.pipelines.memory import Ring, SharedMemory
-from experiments.pipelines.records import ELEMENTS
-from instances.deadline import CLOCK
-
-__all__ = ["GONE", "main"]
+__all__ = ["EVENT_BYTES", "GONE", "Ring", "SharedMemory", "main"]
 
 #: Exit code when a neighbour has gone.
 GONE = 3
+#: What a stage notes of a request: when it began and ended, and the processor's seconds in between.
+EVENT_BYTES = 24
 
 Call = Callable[[], None]
 
@@ -42,6 +45,49 @@ _FUSIONS = (
     "GemmSumFusion GemmTransposeFusion MatMulAddFusion MatmulBNFusion MatMul_BatchNormalization_Fusion NotWhereFusion "
     "Pad_Fusion PadFusion QDQPropagationTransformer ReshapeFusion TransposeOptimizer WeightBiasQuantization"
 )
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Room for several values of one tensor; request i has the slot i modulo `slots`."""
+
+    name: str
+    element: int  # number of its type in ONNX
+    shape: tuple[int, ...]
+    bytes: int  # of a value
+    offset: int  # of the first slot
+    stride: int  # from one slot to the next
+    slots: int
+
+    def document(self) -> dict[str, Any]:
+        """What a stage is told of it."""
+        return asdict(self)
+
+
+class SharedMemory:
+    """A piece of memory that several processes map by its file descriptor."""
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor, self.size = descriptor, size
+        self._bytes = np.frombuffer(mmap.mmap(descriptor, max(size, 1)), np.uint8)
+
+    def slot(self, ring: Ring, request: int) -> NDArray[np.uint8]:
+        """The bytes of the slot of a request."""
+        begin = ring.offset + request % ring.slots * ring.stride
+        return self._bytes[begin : begin + ring.bytes]
+
+    def address(self, ring: Ring, request: int) -> int:
+        """Where the slot of a request is in the memory of this process."""
+        return int(self._bytes.ctypes.data) + ring.offset + request % ring.slots * ring.stride
+
+    def events(self, offset: int, requests: int) -> NDArray[np.float64]:
+        """(requests, 3) floats of a stage."""
+        return self._bytes[offset : offset + requests * EVENT_BYTES].view(np.float64).reshape(requests, 3)
+
+    def close(self) -> None:
+        """Close the descriptor; the memory is gone when nothing of it is used."""
+        os.close(self.descriptor)
+        self._bytes = np.zeros(0, np.uint8)
 
 
 class _NeighbourGoneError(Exception):
@@ -93,17 +139,17 @@ class _Stage:
 
                 resource.setrlimit(resource.RLIMIT_DATA, (job["memory_limit"], job["memory_limit"]))
         memory = SharedMemory(job["descriptor"], job["bytes"])
-        self._events = memory.floats(job["events"], job["requests"])
+        self._events = memory.events(job["events"], job["requests"])
         # Pipes, of each neighbour one that says that work can begin, and one to say that it is done.
         self._waits: list[int] = job["waits"]
         self._tells: list[int] = job["tells"]
-        inputs, outputs = (list(map(Ring.from_document, job[side])) for side in ("inputs", "outputs"))
+        inputs, outputs = ([Ring(**ring) for ring in job[side]] for side in ("inputs", "outputs"))
         make = {"session": _session_calls, "copy": _copy_calls}[job["kind"]]
         self._calls = make(job, memory, inputs, outputs)
 
     def run(self, requests: int) -> None:
-        """Work on requests, one after the other."""
-        clock, events, calls, period = CLOCK.now, self._events, self._calls, len(self._calls)
+        """Work on requests, one after the other; the clock is that of all processes, and here it never stands still."""
+        clock, events, calls, period = time.monotonic, self._events, self._calls, len(self._calls)
         for i in range(requests):
             for pipe in self._waits:
                 if not os.read(pipe, 1):
@@ -132,8 +178,6 @@ def _session_calls(
     import onnxruntime
 
     content = Path(job["model"]).read_bytes()
-    if job["stranger"]:
-        _check_weight_files(content, job["weights"])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
@@ -151,34 +195,22 @@ def _session_calls(
         binding = session.io_binding()
         for bind, rings in ((binding.bind_input, inputs), (binding.bind_output, outputs)):
             for ring in rings:
-                element = ELEMENTS[ring.tensor.type][0]
-                bind(ring.tensor.name, "cpu", 0, element, ring.tensor.shape, memory.address(ring, i))
+                bind(ring.name, "cpu", 0, ring.element, ring.shape, memory.address(ring, i))
         calls.append(partial(session.run_with_iobinding, binding))
     return calls
-
-
-def _check_weight_files(content: bytes, weights: str | None) -> None:
-    """Refuse a stage that names another file for its weights than the manifest does."""
-    import onnx
-
-    from instances.readers.onnx.external_weights import weight_files
-
-    for name in weight_files(onnx.load_model_from_string(content)):
-        if name != weights:
-            raise ValueError(f"its weights are said to lie in '{name}', which the manifest does not name")
 
 
 def _copy_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
     """Calls that fill all outputs from memory of this process, and copy all inputs into it: what a link costs."""
-    own = {ring: np.ones(ring.tensor.bytes, np.uint8) for ring in (*inputs, *outputs)}
+    own = {ring.name: np.ones(ring.bytes, np.uint8) for ring in (*inputs, *outputs)}
 
     def copy(request: int) -> None:
         for ring in inputs:
-            np.copyto(own[ring], memory.slot(ring, request))
+            np.copyto(own[ring.name], memory.slot(ring, request))
         for ring in outputs:
-            np.copyto(memory.slot(ring, request), own[ring])
+            np.copyto(memory.slot(ring, request), own[ring.name])
 
     return [partial(copy, i) for i in range(_period((*inputs, *outputs)))]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from experiments.pipelines.manifest import read_manifest
 from experiments.pipelines.memory import available_memory
-from experiments.pipelines.records import Manifest, TensorRecord
+from experiments.pipelines.records import FileRecord, Manifest, TensorRecord
 from experiments.pipelines.runner import Pipeline, StageJob
 from experiments.pipelines.samples import difference, fill, tolerance
 from instances.errors import InputError
@@ -151,6 +151,8 @@ def try_stages(
     folder = Path(os.path.realpath(folder))
     manifest = read_manifest(folder)
     _check_memory(manifest, folder, queue + len(manifest.stages))
+    for stage in manifest.stages:
+        _check_weight_files(folder / stage.file.file, stage.weights)
     jobs = [_job(manifest, number, folder) for number in range(len(manifest.stages))]
     samples = None if manifest.samples is None else manifest.samples
     count, seed = (1, 0) if samples is None else (samples.count, samples.seed)
@@ -180,6 +182,16 @@ def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
         )
 
 
+def _check_weight_files(path: Path, weights: FileRecord | None) -> None:
+    """Refuse a stage that names another file for its weights than the manifest does."""
+    from instances.readers.onnx.external_weights import weight_files
+    from instances.readers.onnx.model_file import load_model
+
+    for name in weight_files(load_model(path)):
+        if weights is None or name != weights.file:
+            raise InputError(f"{path}: its weights are said to lie in '{name}', which the manifest does not name.")
+
+
 def _model_bytes(manifest: Manifest, number: int, folder: Path) -> int:
     stage = manifest.stages[number]
     files = [stage.file, *([] if stage.weights is None else [stage.weights])]
@@ -188,14 +200,14 @@ def _model_bytes(manifest: Manifest, number: int, folder: Path) -> int:
 
 def _job(manifest: Manifest, number: int, folder: Path) -> StageJob:
     stage = manifest.stages[number]
-    tensors = sum(item.tensor.bytes for item in (*stage.inputs, *stage.outputs))
+    records = [*(item.tensor for item in stage.inputs), *(item.tensor for item in stage.outputs)]
+    tensors = sum(tensor.bytes for tensor in records)
     own = _COPIES * (_model_bytes(manifest, number, folder) + tensors + int(min(stage.peak_bytes, 2**40)))
     return StageJob(
         label=f"stage {number} ({stage.file.file})",
         inputs=stage.inputs,
         outputs=stage.outputs,
         model=folder / stage.file.file,
-        weights=None if stage.weights is None else stage.weights.file,
         memory_limit=_PROCESS + own,
     )
 

@@ -14,7 +14,7 @@ from instances.json_files import check_readable
 from instances.readers.onnx.live_nodes import tensor_type
 from instances.readers.onnx.model_file import all_graphs
 
-__all__ = ["copy_weights", "weight_files"]
+__all__ = ["check_weights", "copy_weights", "weight_files"]
 
 # Files are mapped into memory by pages [bytes].
 _PAGE = 4096
@@ -24,6 +24,12 @@ _PIECE = 2**20
 def weight_files(model: ModelProto) -> set[str]:
     """The files that a model names for its weights, as it names them."""
     return {_entries(tensor).get("location", "") for tensor in _external_tensors(model)}
+
+
+def check_weights(model: ModelProto, folder: str | Path) -> None:
+    """Refuse a model whose weights are not in `folder`, as `copy_weights` does."""
+    for tensor in _external_tensors(model):
+        _source(tensor, Path(folder))
 
 
 def copy_weights(model: ModelProto, folder: str | Path, target: Path) -> bool:

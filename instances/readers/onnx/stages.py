@@ -19,6 +19,7 @@ from onnx import ModelProto, NodeProto, TensorProto
 
 from instances.errors import InputError
 from instances.partitioning.partition import Partition
+from instances.readers.onnx.external_weights import check_weights
 from instances.readers.onnx.graph import node_names, typed_scope
 from instances.readers.onnx.live_nodes import Scope
 from instances.readers.onnx.model_file import captured, inputs_of, load_model, set_dims
@@ -68,13 +69,14 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
     Raises
     ------
     InputError
-        If the file is not a valid model, the partition is of another one, or the shape of a tensor that must be known
-        is not.
+        If the file is not a valid model or its weights do not lie beside it, the partition is of another one, or the
+        shape of a tensor that must be known is not.
     """
     scope, _ = typed_scope(path, dims)
     model = load_model(path)
     set_dims(model, dims, path)
     try:
+        check_weights(model, Path(path).parent)
         return _Cutter(model, scope, partition).cut()
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
