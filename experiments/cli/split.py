@@ -17,17 +17,23 @@ from experiments.cli.printing import Printing
 from experiments.cli.units import parse_dims
 from experiments.cli.words import Without, takes_words
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, combine
+from instances.architectures import ARCHITECTURES
+from instances.deadline import Deadline
 from instances.errors import InputWarning
+from instances.interrupts import catch_interrupt
+from instances.json_files import check_readable
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import read_constraints
+from instances.readers.onnx import recognises_onnx
 
 if TYPE_CHECKING:
-    from mtpp_models import SolverNotAvailableError
+    from mtpp_models import SolveOptions, SolverNotAvailableError
 
 __all__ = ["split"]
 
 _MEASURED = "measured"
+_HEAD = 16
 _FOR_ONNX = Without({"level", "training", "reader", "communication", "input_work", "time_unit"})
 
 
@@ -104,6 +110,12 @@ def split(
     samples: Annotated[
         bool, options.of_files("--samples/--no-samples", help="Run the whole model once, to compare outputs with.")
     ] = True,
+    method: Annotated[
+        str | None,
+        options.of_search(
+            metavar="NAME", help="Search by this alone (mtpp list heuristics), and prove next to nothing."
+        ),
+    ] = None,
     solving: Solving,
     printing: Printing,
 ) -> int:
@@ -116,18 +128,17 @@ def split(
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out}: it is there and not an empty folder; give another name.")
-    if question.model.suffix == ".pt2":
-        raise InputError(
-            f"{question.model}: the weights of a .pt2 are read by code that may run what is in it; split a program "
-            "that you trust from Python: instances.readers.pytorch.stages.split."
-        )
+    _check_model(question.model)
     settings = solving.options()
     instance, given = question.start()
     faults: list[SolverNotAvailableError] = []
     with printing.working(instance.label) as live:
-        from experiments.certificates.ladder import gather
+        if method is None:
+            from experiments.certificates.ladder import gather
 
-        answers = gather(instance, settings, start=given, on_progress=live.show, on_fault=faults.append)
+            answers = gather(instance, settings, start=given, on_progress=live.show, on_fault=faults.append)
+        else:
+            answers = _quickly(instance, given, method, settings)
     if given is not None:
         answers = [replace(answer, answer=None) for answer in answers] + [Result("given", instance, given)]
     best = combine(*answers)
@@ -149,11 +160,41 @@ def split(
     return INTERRUPTED if best.interrupted else NO_SOLVER if faults else DONE
 
 
+def _quickly(instance: Instance, given: Partition | None, method: str, settings: SolveOptions) -> list[Result]:
+    """The answer of one search, or the partition that is given, and the bound *simple*."""
+    import numpy as np
+
+    from heuristics import Limits, search
+    from mtpp_models import solve
+
+    found = Result("given", instance, given)
+    if given is None:
+        with catch_interrupt() as interrupted:
+            limits = Limits(Deadline.after(settings.time_limit, interrupted))
+            found = search(instance, method, np.random.default_rng(settings.seed), limits)
+    return [found, solve(instance, "simple", settings, start=found.partition)]
+
+
 def measured_bandwidth() -> float:
     """Bytes per second between processes of this machine."""
     from experiments.pipelines.links import measure_link
 
     return measure_link().bandwidth
+
+
+def _check_model(path: Path) -> None:
+    """Refuse what is no ONNX model before it is read."""
+    if path.suffix == ".pt2":
+        raise InputError(
+            f"{path}: the weights of a .pt2 are read by code that may run what is in it; split a program that you "
+            "trust from Python: instances.readers.pytorch.stages.split."
+        )
+    if not path.exists() and str(path) in ARCHITECTURES:
+        raise InputError(f"{path}: an architecture has no weights; stages are made of an ONNX model.")
+    check_readable(path)
+    with path.open("rb") as file:
+        if path.suffix != ".onnx" and not recognises_onnx(file.read(_HEAD)):
+            raise InputError(f"{path}: this is no ONNX model, of which stages are made.")
 
 
 def _warn(fault: str) -> None:
