@@ -121,6 +121,11 @@ class Pipeline:
             file.close()
         self.memory.close()
 
+    @property
+    def processes(self) -> list[int]:
+        """Ids of the processes, one a stage, once they are started."""
+        return [process.pid for process in self._processes]
+
     def start(self) -> None:
         """Start the processes, and wait until all are ready.
 

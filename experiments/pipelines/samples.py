@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from experiments.pipelines.manifest import file_record
 from experiments.pipelines.records import ELEMENTS, Received, Samples, Sent, TensorRecord
 from experiments.pipelines.runner import Pipeline, StageJob
+from instances.readers.onnx.external_weights import weight_files
 
-__all__ = ["difference", "example", "record_samples"]
+__all__ = ["difference", "example", "fill", "record_samples", "tolerance"]
 
 _COUNT = 3
+# What the process of the whole model may take: this [bytes], and some copies of the model.
+_PROCESS = 2**32
+_COPIES = 4
 # Bytes of outputs that are kept.
 _MOST_BYTES = 2**28
 # How far outputs may be apart where operators are fused, as a part of the largest number: by bytes of an element.
@@ -92,6 +96,7 @@ def record_samples(
             outputs=tuple(Sent(tensor, ()) for tensor in outputs),
             model=file,
             folder=Path(os.path.realpath(folder)),
+            memory_limit=_PROCESS + _COPIES * (file.stat().st_size + _external_bytes(model, folder)),
         )
         with Pipeline([job], queue=count, samples=count, requests=count, timeout=timeout) as pipeline:
             fill(pipeline, inputs, seed, count)
@@ -133,6 +138,10 @@ def difference(tensor: TensorRecord, found: NDArray[np.uint8], expected: NDArray
 def tolerance(tensor: TensorRecord) -> float:
     """The difference up to which outputs count as the same."""
     return _TOLERANCES.get(ELEMENTS[tensor.type][1], 0.0)
+
+
+def _external_bytes(model: onnx.ModelProto, folder: Path) -> int:
+    return sum((folder / name).stat().st_size for name in weight_files(model))
 
 
 def _numbers(tensor: TensorRecord, value: NDArray[np.uint8]) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EVENT_BYTES", "GONE", "Ring", "SharedMemory", "main"]
+__all__ = ["EVENT_BYTES", "GONE", "Ring", "SharedMemory", "main", "open_session"]
 
 #: Exit code when a neighbour has gone.
 GONE = 3
@@ -171,25 +171,32 @@ def _period(rings: Sequence[Ring]) -> int:
     return math.lcm(*(ring.slots for ring in rings))
 
 
+def open_session(model: Path, folder: Path, *, fusion: bool) -> Any:
+    """A session of onnxruntime with one thread, whose weights lie in `folder`.
+
+    Without `fusion`, constants are computed ahead and all other operators run as the model has them.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+    if not fusion:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    return onnxruntime.InferenceSession(
+        model.read_bytes(),
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=None if fusion else _FUSIONS.split(),
+    )
+
+
 def _session_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
     """Calls of the operators of a stage, whose tensors stay where they are."""
-    import onnxruntime
-
-    content = Path(job["model"]).read_bytes()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", job["folder"])
-    if not job["fusion"]:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    session = onnxruntime.InferenceSession(
-        content,
-        options,
-        providers=["CPUExecutionProvider"],
-        disabled_optimizers=None if job["fusion"] else _FUSIONS.split(),
-    )
+    session = open_session(Path(job["model"]), Path(job["folder"]), fusion=job["fusion"])
     calls: list[Call] = []
     for i in range(_period((*inputs, *outputs))):
         binding = session.io_binding()

@@ -106,7 +106,7 @@ def try_program(
         torch.export.save(program, Path(folder, "program.pt2"))
         torch.save(inputs, Path(folder, "inputs.pt"))
         arguments = (folder, partition, len(blocks), microbatches, steps)
-        context: Any = multiprocessing.start_processes(  # type: ignore[attr-defined, no-untyped-call]
+        context: Any = multiprocessing.start_processes(
             _work, arguments, nprocs=len(blocks), join=False, start_method="spawn"
         )
         try:

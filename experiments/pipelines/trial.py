@@ -19,7 +19,7 @@ from experiments.pipelines.runner import Pipeline, StageJob
 from experiments.pipelines.samples import difference, fill, tolerance
 from instances.errors import InputError
 
-__all__ = ["Agreement", "Trial", "try_stages"]
+__all__ = ["Agreement", "Trial", "stage_jobs", "try_stages"]
 
 # A process takes so much beside its model [bytes], and so many copies of that while it is made ready.
 _PROCESS = 2**31
@@ -153,7 +153,7 @@ def try_stages(
     _check_memory(manifest, folder, queue + len(manifest.stages))
     for stage in manifest.stages:
         _check_weight_files(folder / stage.file.file, stage.weights)
-    jobs = [_job(manifest, number, folder) for number in range(len(manifest.stages))]
+    jobs = stage_jobs(manifest, folder)
     samples = None if manifest.samples is None else manifest.samples
     count, seed = (1, 0) if samples is None else (samples.count, samples.seed)
     most = max(requests, _WARM_UP)
@@ -169,12 +169,18 @@ def try_stages(
     return Trial(manifest, events, pipeline.cores, _agreement(found) if samples is not None else None)
 
 
+def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:
+    """What the process of each stage is to do."""
+    return [_job(manifest, number, folder) for number in range(len(manifest.stages))]
+
+
 def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
     """Refuse what has no room in the memory of this machine."""
     there = available_memory()
     sizes = [_model_bytes(manifest, number, folder) for number in range(len(manifest.stages))]
     queues = slots * sum(sent.tensor.bytes for stage in manifest.stages for sent in stage.outputs)
-    need = queues + sum(sizes) + sum(stage.peak_bytes for stage in manifest.stages)
+    given = (1 if manifest.samples is None else manifest.samples.count) * sum(t.bytes for t in manifest.inputs)
+    need = given + queues + sum(sizes) + sum(stage.peak_bytes for stage in manifest.stages)
     if there is not None and need > there:
         raise InputError(
             f"{folder}: the stages need {need / 1e9:.3g} GB of memory, and {there / 1e9:.3g} GB are free; run them on "

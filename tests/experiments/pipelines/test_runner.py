@@ -165,8 +165,8 @@ def test_a_stage_that_dies_is_named(clean: object, victim: int) -> None:
     """Not its neighbours, which end as well."""
     with Pipeline(copying(3, 2**20), requests=10**6) as pipeline:
         pipeline.start()
-        process = pipeline._processes[victim]
-        threading.Timer(0.2, lambda: os.kill(process.pid, signal.SIGKILL)).start()
+        number = pipeline.processes[victim]
+        threading.Timer(0.2, lambda: os.kill(number, signal.SIGKILL)).start()
         with pytest.raises(StageError, match=f"^stage {victim}: its process was ended by SIGKILL"):
             pipeline.run(10**6)
 
