@@ -29,6 +29,8 @@ from experiments.cli.lists import list_names, show_versions
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
+from experiments.cli.run import run
+from experiments.cli.split import split
 from experiments.cli.table import table
 from experiments.cli.verify import verify
 from experiments.cli.warm_up import warm_up
@@ -101,7 +103,7 @@ def _print_version(asked: bool) -> None:
 
 
 app.command("list")(list_names)
-for verb in (partition, bound, certify, explain, plan, place, verify):
+for verb in (partition, bound, certify, explain, split, run, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
 app.command()(table)

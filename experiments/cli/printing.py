@@ -17,7 +17,7 @@ from instances import Instance, Partition, Result
 from instances.json_files import json_text
 
 if TYPE_CHECKING:
-    from experiments.progress import LiveLine
+    from experiments.runs.progress import LiveLine
 
 __all__ = ["Answers", "Printing"]
 
@@ -34,7 +34,7 @@ class Printing:
 
     def working(self, label: str, cost: str = "bottleneck") -> LiveLine:
         """The live line on stderr, unless nobody wants it."""
-        from experiments.progress import LiveLine
+        from experiments.runs.progress import LiveLine
 
         if self.quiet:
             logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # nor what else is told of the work

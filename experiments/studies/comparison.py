@@ -13,9 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.progress import RunBar
 from experiments.runs.engine import run_jobs
 from experiments.runs.log import Run, RunLog
+from experiments.runs.progress import RunBar
 from experiments.runs.workers import local_workers, this_process
 from experiments.studies.mtpp.jobs import CERTIFY, LP_SUFFIX, PartitionJob, check_method, jobs_of
 from heuristics import HEURISTICS

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 
 from experiments.plots.style import save_figure
-from experiments.progress import RunBar
 from experiments.runs.engine import run_jobs
 from experiments.runs.job import Job
 from experiments.runs.log import Run, RunLog
+from experiments.runs.progress import RunBar
 from experiments.runs.workers import Workers
 from experiments.text_tables import FORMATS
 from instances.json_files import check_writable, json_text

@@ -40,7 +40,7 @@ sys.exit(main())
 CLIMBING = """
 import pathlib, sys
 from experiments.__main__ import main
-from experiments.progress import LiveLine
+from experiments.runs.progress import LiveLine
 real = LiveLine.show
 def show(line, moment):
     if moment.case == "pinned":

@@ -18,18 +18,12 @@ from instances.readers.onnx.shapes import infer_shapes
 from instances.readers.onnx.types import TensorType
 from instances.roofline import Device
 
-__all__ = ["build"]
+__all__ = ["build", "node_names", "typed_scope"]
 
 
 def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) -> tuple[ComputationGraph, list[int]]:
     """Read a model as `read_onnx` does, with a node for each operator that depends on an input; and list its views."""
-    model = load_model(path)
-    drop_weights(model)
-    set_dims(model, dims, path)
-    scope, way = infer_shapes(model, path, dims)
-    if not scope.live:
-        raise InputError(f"{path}: nothing in the model depends on an input, so there is nothing to run.")
-    del model
+    scope, way = typed_scope(path, dims)
     try:
         prices = [price(live, scope, device) for live in scope.live]
         work = [item.seconds for item in prices]
@@ -46,6 +40,23 @@ def build(path: str | Path, dims: Mapping[str, int], device: Device, cost: str) 
     except OverflowError:
         raise InputError(f"{path}: the sizes are too large to count; the model may be damaged.") from None
     return graph, [v for v, live in enumerate(scope.live) if is_view(live.node.op_type, live.node.domain)]
+
+
+def typed_scope(path: str | Path, dims: Mapping[str, int]) -> tuple[Scope, str]:
+    """The nodes of a model that run, with the shapes of their tensors, and how `infer_shapes` found these.
+
+    Raises
+    ------
+    InputError
+        If the file is not a valid model, or a shape is open.
+    """
+    model = load_model(path)
+    drop_weights(model)
+    set_dims(model, dims, path)
+    scope, way = infer_shapes(model, path, dims)
+    if not scope.live:
+        raise InputError(f"{path}: nothing in the model depends on an input, so there is nothing to run.")
+    return scope, way
 
 
 def _assemble(
@@ -76,7 +87,7 @@ def _assemble(
         work,
         outputs,
         param_bytes,
-        names=_names(scope),
+        names=node_names(scope),
         parameters=tuple(shared),
         name=name,
         source=source,
@@ -90,7 +101,7 @@ def _weight(scope: Scope, name: str) -> TensorType:
     return found
 
 
-def _names(scope: Scope) -> tuple[str, ...]:
+def node_names(scope: Scope) -> tuple[str, ...]:
     """The names of the nodes where they have one of their own."""
     count = Counter(live.node.name for live in scope.live)
     return tuple(

@@ -15,7 +15,7 @@ from instances.readers.onnx.model_file import captured, subgraphs, whole_numbers
 from instances.readers.onnx.operators import is_view
 from instances.readers.onnx.types import TensorType, TypedNode
 
-__all__ = ["LiveNode", "Scope", "type_of"]
+__all__ = ["LiveNode", "Scope", "tensor_type", "type_of"]
 
 # What they give is known before any input, whatever they read.
 _SHAPES = ("Shape", "Size")
@@ -61,6 +61,8 @@ class Scope:
     ----------
     live : list of LiveNode
         In the order of the file.
+    places : list of int
+        Number of each of them among all nodes of the graph.
     wanted : set of str
         Tensors that some live node reads, or that are outputs of the graph.
     weights : dict of str to TensorType or None
@@ -76,7 +78,9 @@ class Scope:
         self._numbers: MutableMapping[str, NDArray[np.int64]] = ChainMap({}, outer._numbers) if outer else {}
         self._numbers.update(whole_numbers(graph))
         self._collect_types()
-        self.live = [node for node in map(self._visit, graph.node) if node is not None]
+        visited = [self._visit(node) for node in graph.node]
+        self.live = [node for node in visited if node is not None]
+        self.places = [i for i, node in enumerate(visited) if node is not None]
         self.wanted = {name for node in self.live for name in node.reads}
         self.wanted |= {value.name for value in graph.output if self._origins.get(value.name) is None}
 
@@ -113,7 +117,7 @@ class Scope:
         self._origins.update(dict.fromkeys((value.name for value in graph.input), None))
         sparse = [(tensor.values, tensor.dims) for tensor in graph.sparse_initializer]
         for tensor, dims in (*((tensor, tensor.dims) for tensor in graph.initializer), *sparse):
-            found = _tensor_type(tensor.data_type, dims)
+            found = tensor_type(tensor.data_type, dims)
             if found is not None:
                 self.types[tensor.name] = found
             self._note_weight(tensor.name)
@@ -159,10 +163,11 @@ def type_of(value: ValueInfoProto) -> TensorType | None:
     dims = value.type.tensor_type.shape.dim
     if not all(dim.HasField("dim_value") for dim in dims):
         return None
-    return _tensor_type(value.type.tensor_type.elem_type, [dim.dim_value for dim in dims])
+    return tensor_type(value.type.tensor_type.elem_type, [dim.dim_value for dim in dims])
 
 
-def _tensor_type(element: int, dims: Sequence[int]) -> TensorType | None:
+def tensor_type(element: int, dims: Sequence[int]) -> TensorType | None:
+    """Type of a tensor from the number of its element type and its shape; None if it has none."""
     bits = _BITS.get(element)
     return None if bits is None or min(dims, default=0) < 0 else TensorType(tuple(dims), bits)
 

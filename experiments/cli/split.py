@@ -1,0 +1,211 @@
+"""The verb ``mtpp split``: a model in stages, as files that run, with the certificate beside them."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from experiments.cli import options
+from experiments.cli.complaints import complain
+from experiments.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
+from experiments.cli.inputs import Reading, Solving, bandwidth_of, memory_limits
+from experiments.cli.printing import Printing
+from experiments.cli.units import parse_dims
+from experiments.cli.words import Without, takes_words
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, combine
+from instances.architectures import ARCHITECTURES
+from instances.deadline import Deadline
+from instances.errors import InputWarning
+from instances.interrupts import catch_interrupt
+from instances.json_files import check_readable
+from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.constraints import NO_CONSTRAINTS
+from instances.partitioning.constraints_file import read_constraints
+from instances.readers.onnx import recognises_onnx
+
+if TYPE_CHECKING:
+    from mtpp_models import SolveOptions, SolverNotAvailableError
+
+__all__ = ["split"]
+
+_MEASURED = "measured"
+_HEAD = 16
+_FOR_ONNX = Without({"level", "training", "reader", "communication", "input_work", "time_unit"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Question:
+    """What is to be split, and how; the fields are the words of the command line."""
+
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, with its weights beside it.")]
+    blocks: Annotated[int | None, options.of_question("-k", metavar="K", min=1, help="Number of stages.")] = None
+    partition: Annotated[
+        Path | None,
+        options.of_question(metavar="FILE", help="Split as this says: a certificate or a partition of the model."),
+    ] = None
+    bandwidth: Annotated[
+        str | None,
+        options.of_question(
+            metavar="RATE|measured", help="Between stages: 25GB/s, or what it is here.  [default: 25GB/s]"
+        ),
+    ] = None
+    memory: options.Memory = None
+    activation_buffer: options.ActivationBuffer = None
+    fit: options.Fit = False
+    constraints: options.ConstraintsFile = None
+    reading: Annotated[Reading, _FOR_ONNX]
+    cost: options.Cost = None
+
+    def start(self) -> tuple[Instance, Partition | None]:
+        """The question, and the partition that is given.
+
+        Raises
+        ------
+        InputError
+            If a word, the model or the partition is refused.
+        """
+        if (self.blocks is None) == (self.partition is None):
+            raise InputError("say how many stages there are with -k, or which ones with --partition FILE.")
+        answer = None if self.partition is None else AnswerFile.read(self.partition)
+        if answer is not None and answer.holds_graph:
+            words = (self.bandwidth, self.memory, self.activation_buffer, self.constraints, self.cost)
+            if words != (None,) * 5 or self.fit:
+                raise InputError(f"{self.partition}: a certificate holds its question; leave out what says another.")
+            graph, given = self.reading.load(str(self.model)), answer.certified()[0]
+            _check_same(graph, given.instance.graph, self.partition)
+            return given.instance, given
+        graph = self.reading.load(str(self.model), cost=self.cost)
+        rules = NO_CONSTRAINTS if self.constraints is None else read_constraints(self.constraints, graph)
+        if answer is None:
+            assert self.blocks is not None
+            return Instance(graph, self._platform(graph, self.blocks), constraints=rules), None
+        given = answer.partition(
+            graph, lambda k, said: self._platform(graph, k, said), rules if self.constraints is not None else None
+        )
+        return given.instance, given
+
+    def _platform(self, graph: ComputationGraph, k: int, said: dict[str, float | None] | None = None) -> Platform:
+        """The platform of the words, or that of the file where they say nothing."""
+        told = said or {}
+        rate = told.get("bandwidth")
+        if self.bandwidth == _MEASURED:
+            rate = measured_bandwidth()
+        elif self.bandwidth is not None or rate is None:
+            rate = bandwidth_of(graph, self.bandwidth)
+        memory, buffer = told.get("memory"), told.get("activation_buffer")
+        if self.memory is not None or memory is None:
+            memory, buffer = memory_limits(self.memory, self.activation_buffer)
+        return Platform(k, rate, memory, buffer, self.fit or bool(told.get("fit")))
+
+
+@takes_words
+def split(
+    *,
+    question: _Question,
+    out: Annotated[Path, options.of_files(metavar="FOLDER", help="Where the stages are written; new or empty.")],
+    samples: Annotated[
+        bool, options.of_files("--samples/--no-samples", help="Run the whole model once, to compare outputs with.")
+    ] = True,
+    method: Annotated[
+        str | None,
+        options.of_search(
+            metavar="NAME", help="Search by this alone (mtpp list heuristics), and prove next to nothing."
+        ),
+    ] = None,
+    solving: Solving,
+    printing: Printing,
+) -> int:
+    """Cut an ONNX model into stages that run, and write them with a certificate of how good the cut is.
+
+    The folder holds a model a stage, its weights, the certificate and manifest.json (mtpp-stages/1). Nothing outside of
+    it is written. With --partition, that partition is kept, and the time is for a bound on it.
+
+    Example: mtpp split model.onnx -k 4 --bandwidth 10GB/s --out stages
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out}: it is there and not an empty folder; give another name.")
+    _check_model(question.model)
+    settings = solving.options()
+    instance, given = question.start()
+    faults: list[SolverNotAvailableError] = []
+    with printing.working(instance.label) as live:
+        if method is None:
+            from experiments.certificates.ladder import gather
+
+            answers = gather(instance, settings, start=given, on_progress=live.show, on_fault=faults.append)
+        else:
+            answers = _quickly(instance, given, method, settings)
+    if given is not None:
+        answers = [replace(answer, answer=None) for answer in answers] + [Result("given", instance, given)]
+    best = combine(*answers)
+    if best.partition is None:
+        if best.impossible is not None:
+            return complain(f"{instance.label}: {best.impossible}", IMPOSSIBLE)
+        return complain(f"{instance.label}: none found", NOTHING)
+
+    from experiments.cli.rows import certificate_row
+    from experiments.pipelines.folder import write_stages
+
+    dims = {name: int(size) for name, size in parse_dims(question.reading.dim or ()).items()}
+    manifest = write_stages(question.model, answers, out, dims=dims, samples=samples, on_fault=_warn)
+    printing.rows([certificate_row(best)])
+    printing.say(f"{len(manifest.stages)} stages in {out}; run them: mtpp run {out}")
+    printing.document(manifest.document)
+    for fault in dict.fromkeys(map(str, faults)):
+        complain(fault, NO_SOLVER)
+    return INTERRUPTED if best.interrupted else NO_SOLVER if faults else DONE
+
+
+def _quickly(instance: Instance, given: Partition | None, method: str, settings: SolveOptions) -> list[Result]:
+    """The answer of one search, or the partition that is given, and the bound *simple*."""
+    import numpy as np
+
+    from heuristics import Limits, search
+    from mtpp_models import solve
+
+    found = Result("given", instance, given)
+    if given is None:
+        with catch_interrupt() as interrupted:
+            limits = Limits(Deadline.after(settings.time_limit, interrupted))
+            found = search(instance, method, np.random.default_rng(settings.seed), limits)
+    return [found, solve(instance, "simple", settings, start=found.partition)]
+
+
+def measured_bandwidth() -> float:
+    """Bytes per second between processes of this machine."""
+    from experiments.pipelines.links import measure_link
+
+    return measure_link().bandwidth
+
+
+def _check_model(path: Path) -> None:
+    """Refuse what is no ONNX model before it is read."""
+    if path.suffix == ".pt2":
+        raise InputError(
+            f"{path}: the weights of a .pt2 are read by code that may run what is in it; split a program that you "
+            "trust from Python: instances.readers.pytorch.stages.split."
+        )
+    if not path.exists() and str(path) in ARCHITECTURES:
+        raise InputError(f"{path}: an architecture has no weights; stages are made of an ONNX model.")
+    check_readable(path)
+    with path.open("rb") as file:
+        if path.suffix != ".onnx" and not recognises_onnx(file.read(_HEAD)):
+            raise InputError(f"{path}: this is no ONNX model, of which stages are made.")
+
+
+def _warn(fault: str) -> None:
+    warnings.warn(f"{fault} The outputs of the stages will not be compared.", InputWarning, stacklevel=2)
+
+
+def _check_same(graph: ComputationGraph, other: ComputationGraph, file: Path | None) -> None:
+    """Refuse a certificate of another network; its times may come from elsewhere."""
+    same = graph.names == other.names and graph.edges.tolist() == other.edges.tolist()
+    if not same or graph.tensors.bytes.tolist() != other.tensors.bytes.tolist():
+        raise InputError(
+            f"{file}: the certificate is of another model or of other dimensions ('{other.name}', {other.n} nodes, not "
+            f"'{graph.name}', {graph.n}); give one of this model."
+        )
