@@ -30,6 +30,7 @@ from experiments.cli.lists import list_names, show_versions
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
+from experiments.cli.serve import serve
 from experiments.cli.table import table
 from experiments.cli.verify import verify
 from experiments.cli.warm_up import warm_up
@@ -106,6 +107,7 @@ for verb in (partition, bound, certify, explain, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
 app.command()(export)
+app.command()(serve)
 app.command()(table)
 app.command("warm-up")(warm_up)
 app.command("versions")(show_versions)
