@@ -39,7 +39,15 @@ def plot_front(
     ax.plot(times, contexts, "o", color="#3b5b92", label="beaten by no cut (proved)", zorder=2)
     for point in points[:: max(1, len(points) // 4)]:
         counts = ",".join(map(str, LayerCut.of(point.partition).counts))
-        ax.annotate(counts, (point.bottleneck, point.capacity), (5, -11), textcoords="offset points", fontsize="small")
+        right = point.bottleneck > (times[0] + times[-1]) / 2
+        ax.annotate(
+            counts,
+            (point.bottleneck, point.capacity),
+            (-7 if right else 7, -11),
+            textcoords="offset points",
+            fontsize="small",
+            horizontalalignment="right" if right else "left",
+        )
     for i, (name, (time, context)) in enumerate((others or {}).items()):
         colour = matplotlib.colormaps["tab10"](i + 1)
         ax.plot(time, context, _MARKS[(i + 1) % len(_MARKS)], color=colour, label=name, zorder=3)
@@ -71,7 +79,7 @@ def plot_rules(
     places = range(len(labels))
     for i, (name, values) in enumerate(ratios.items()):
         held = [(value, place) for value, place in zip(values, places, strict=True) if value is not None]
-        shift = 0.18 * (i - (len(ratios) - 1) / 2)
+        shift = 0.26 * (i - (len(ratios) - 1) / 2)
         ax.plot(
             [value for value, _ in held],
             [place + shift for _, place in held],

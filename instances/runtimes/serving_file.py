@@ -23,6 +23,7 @@ def serving_document(question: ServingInstance, points: Sequence[ServedPartition
             "k": instance.k,
             "bandwidth": finite_or_none(instance.platform.bandwidth),
             "memory": instance.platform.memory,
+            "activation_buffer": instance.platform.activation_buffer,
             **rules_document(instance),
             "need": instance.needs.tolist(),
             "token_bytes": question.token_bytes.tolist(),
