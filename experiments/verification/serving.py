@@ -55,7 +55,9 @@ class _FrontVerdict(Verdict):
     def table(self) -> list[tuple[str, ...]]:
         """One row a cut, after a header."""
         assert isinstance(self.certificate, StatedServing)
-        rows = [("cut", f"bottleneck [{printable(self.certificate.instance.time_unit)}]", "context")]
+        rows: list[tuple[str, ...]] = [
+            ("cut", f"bottleneck [{printable(self.certificate.instance.time_unit)}]", "context")
+        ]
         return rows + [
             (str(i), f"{point.bottleneck:.6g}", f"{point.context:.0f}")
             for i, point in enumerate(self.certificate.front)

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from instances.errors import InputError
-from instances.graph.tensors import FloatArray, IntArray
+from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
@@ -107,7 +107,7 @@ class ServedPartition:
     def cache_bytes(self, context: float) -> FloatArray:
         """(k,) keys and values of each stage at a context [bytes]."""
         held = self.question.token_bytes * np.minimum(context, self.question.window)
-        return np.bincount(self.partition.block, held, self.question.instance.k)
+        return sums_by(self.partition.block, held, self.question.instance.k)
 
     @property
     def boundaries(self) -> IntArray:
@@ -125,7 +125,7 @@ def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray)
     """
     if free < 0:
         return -1.0
-    left, begin = free, 0
+    left, begin = free, Fraction(0)
     growing = sorted((limit, Fraction(rate)) for limit, rate in zip(window.tolist(), token_bytes.tolist(), strict=True))
     rate = sum((own for _, own in growing), Fraction(0))
     for limit, own in growing:

@@ -15,6 +15,8 @@ from instances.runtimes.layer_stack import LayerStack, numbered
 __all__ = ["LayerCut"]
 
 _RANGE = " … "
+_REMEDY = "partition or certify it with --for and the name of the runtime."
+_REMEDY_OF_PLANS = "plan a graph of whole layers, as mtpp import --level layer writes it."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +81,7 @@ def _of_partition(partition: Partition) -> LayerCut:
     for unit in range(stack.layers + 2):
         held = np.unique(partition.block[list(stack.members(unit))]).tolist()
         if len(held) > 1:
-            raise InputError(_cut_through(graph.name, stack.stem, stack.layers, unit, held[0], held[-1]))
+            raise InputError(f"{_cut_through(graph.name, stack.stem, stack.layers, unit, held)}; {_REMEDY}")
         stages.append(held[0] if held else None)
     tied = tuple(
         parameter.name
@@ -102,7 +104,7 @@ def _of_plan(plan: Plan) -> LayerCut:
     for n in range(plan.n_stages):
         first, final = begin[plan.cuts[n]], end[plan.cuts[n + 1] - 1]
         if stages[first] is not None:
-            raise InputError(_cut_through(chain.name, stem, layers, first, n - 1, n))
+            raise InputError(f"{_cut_through(chain.name, stem, layers, first, [n - 1, n])}; {_REMEDY_OF_PLANS}")
         stages[first : final + 1] = [n] * (final + 1 - first)
     sizes = set(plan.replicas.tolist())
     if len(sizes) > 1:
@@ -138,6 +140,8 @@ def _filled(stages: list[int | None]) -> tuple[int, ...]:
     return (inner[0] if first is None else first, *inner, inner[-1] if last is None else last)
 
 
-def _cut_through(network: str, stem: str, layers: int, unit: int, first: int, last: int) -> str:
+def _cut_through(network: str, stem: str, layers: int, unit: int, stages: list[int]) -> str:
     name = "before the layers" if unit == 0 else "after the layers" if unit > layers else f"in {stem}.{unit - 1}"
-    return f"{network}: what is {name} lies in stages {first} to {last}, and runtimes cut between layers alone."
+    return (
+        f"{network}: what is {name} lies in stages {stages[0]} to {stages[-1]}, and runtimes cut between layers alone"
+    )

@@ -93,7 +93,9 @@ class LayerRuntime(Runtime):
         if cut.ranks != tuple(range(cut.k)):
             turns = tuple(n % cut.devices for n in range(cut.k))
             if not self.in_turns:
-                raise InputError(f"{self.name} runs one stage on a device, and here {cut.devices} run {cut.k}.")
+                raise InputError(
+                    f"{self.name} runs one stage on a device, and here {cut.devices} run {cut.k}; plan without turns."
+                )
             if cut.ranks != turns or cut.k % cut.devices:
                 raise InputError(
                     f"{self.name} runs stages in turns, stage n on device n mod {cut.devices}; this plan does not."

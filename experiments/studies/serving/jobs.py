@@ -48,9 +48,9 @@ class ServingJob(Job):
     @cached_property
     def dims(self) -> dict[str, Any]:
         """Dimensions of the decoder."""
-        chosen = {"phase": self.phase, "element_bytes": _ELEMENT, **PHASES[self.phase]}
+        chosen: dict[str, Any] = {"phase": self.phase, "element_bytes": _ELEMENT, **PHASES[self.phase]}
         if "context" in chosen:
-            chosen["context"] = min(int(chosen["context"]), _POSITIONS.get(self.network, math.inf))
+            chosen["context"] = min(PHASES[self.phase]["context"], _POSITIONS.get(self.network, math.inf))
         return chosen
 
     @cached_property

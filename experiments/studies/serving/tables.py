@@ -19,13 +19,16 @@ from mtpp_models.bounds.serving import serving_front
 
 __all__ = ["context_ratio", "make_serving_tables", "time_ratio"]
 
-_TIME = "Bottleneck of each runtime's default rule over the least that it can express, which is proved."
+_TIME = (
+    "Bottleneck of each runtime's default rule over the least that it can express,\n"
+    "which is proved. Best: of what vLLM can express."
+)
 _CONTEXT = (
-    "Tokens: the largest context that vLLM can express on devices of so many GB. Runtimes: the largest that each can\n"
-    "express, which is proved, over that of its default rule."
+    "Largest context that each runtime can express, which is proved, over that of its\n"
+    "default rule. Tokens: the largest that vLLM can express on devices of so many GB."
 )
 _REPORTED = (
-    "What is not published is calibrated on the default cut, the first measured number; all others are computed."
+    "What is not published is calibrated on the default cut, the first measured number;\nall others are computed."
 )
 
 

@@ -85,15 +85,19 @@ def test_export_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_export_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """A plan file holds its question."""
-    words = "--cluster 2x1 --bandwidth 100Gbps,100Gbps --microbatches 8 --effort 0 --out plan.json --quiet"
-    assert mtpp(f"plan bert-base --dim batch=4 {words}") == 0
+    assert mtpp("import bert-base --dim batch=4 --level layer --out graph.json --quiet") == 0
+    words = "--cluster 2x1 --bandwidth 100Gbps,100Gbps --microbatches 8 --effort 0 --orders interleaved"
+    assert mtpp(f"plan graph.json {words} --out plan.json --quiet") == 0
     capsys.readouterr()
     assert mtpp("export plan.json --for megatron") == 0
-    assert READERS["megatron"](capsys.readouterr().out, 12, 2) == [0] * 7 + [1] * 7
+    stages = READERS["megatron"](capsys.readouterr().out, 12, 4)
+    assert mtpp("export plan.json --for torchtitan") == 0
+    assert READERS["torchtitan"](capsys.readouterr().out, 12, 4) == stages
     assert_misuse(
         capsys,
         {
-            "export plan.json bert-base --for vllm": "a plan holds its graph",
+            "export plan.json --for vllm": "here 2 run 4",
+            "export plan.json bert-base --for megatron": "a plan holds its graph",
             "export plan.json --for openvino": "give a partition",
         },
     )
