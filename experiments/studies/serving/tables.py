@@ -24,11 +24,12 @@ _TIME = (
     "which is proved. Best: of what vLLM can express."
 )
 _CONTEXT = (
-    "Largest context that each runtime can express, which is proved, over that of its\n"
-    "default rule. Tokens: the largest that vLLM can express on devices of so many GB."
+    "Largest context that each runtime can express, which is proved, over that of\n"
+    "its default rule. Tokens: the largest of vLLM, on devices of so many GB."
 )
 _REPORTED = (
-    "What is not published is calibrated on the default cut, the first measured number;\nall others are computed."
+    "What is not published is calibrated on the default cut, the first number that\n"
+    "was measured; all others are computed."
 )
 
 
@@ -96,11 +97,11 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
             _CONTEXT,
         ),
         Section("serving-layers", "Layers of each stage of vLLM", [*question, "rule", "fastest", "most context"], cuts),
-        Section("serving-reported", "What users measured", _REPORTED_HEADER, _reported_rows(), _REPORTED),
+        Section("serving-reported", "What users measured [tokens]", _REPORTED_HEADER, _reported_rows(), _REPORTED),
     ]
 
 
-_REPORTED_HEADER = ("", "cut", "layers", "reported [tokens]", "here [tokens]")
+_REPORTED_HEADER = ("", "cut", "layers", "reported", "here")
 
 
 def _reported_rows() -> list[list[str]]:
@@ -115,7 +116,7 @@ def _reported_rows() -> list[list[str]]:
             rows.append([report.source, cut, _joined(counts), f"{tokens:.0f}", f"{found:.0f}"])
         best = serving_front(report.question).points[-1]
         counts = LayerCut.of(best.partition).counts
-        rows.append([report.source, "most context, proved", _joined(counts), "–", f"{best.capacity:.0f}"])
+        rows.append([report.source, "most, proved", _joined(counts), "–", f"{best.capacity:.0f}"])
     return rows
 
 
