@@ -26,7 +26,6 @@ __all__ = [
     "PARTITION_FORMAT",
     "PLACEMENT_FORMAT",
     "PLAN_FORMAT",
-    "SERVING_FORMAT",
     "TIMED_PLAN_FORMAT",
     "Value",
     "check_readable",
@@ -47,17 +46,12 @@ GRAPH_FORMAT = "mtpp-graph/1"
 PARTITION_FORMAT = "mtpp-partition/1"
 PLACEMENT_FORMAT = "mtpp-placement/1"
 PLAN_FORMAT = "mtpp-plan/1"
-SERVING_FORMAT = "mtpp-serving/1"
 TIMED_PLAN_FORMAT = "mtpp-plan/2"
 
 #: What files of this project hold, in words, by their formats up to the version.
 _CONTENTS = {f"mtpp-{word}": f"a {word}" for word in ("certificate", "chain", "cluster", "graph", "partition", "plan")}
-_CONTENTS |= {
-    "mtpp-serving": "a serving front",
-    "mtpp-placement": "a placement",
-    "mtpp-constraints": "constraints",
-    "mtpp-devices": "devices",
-}
+_CONTENTS |= {"mtpp-placement": "a placement", "mtpp-constraints": "constraints", "mtpp-devices": "devices"}
+_CONTENTS |= {"mtpp-serving": "a serving front"}
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28
 

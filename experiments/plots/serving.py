@@ -50,7 +50,8 @@ def plot_front(
         )
     for i, (name, (time, context)) in enumerate((others or {}).items()):
         colour = matplotlib.colormaps["tab10"](i + 1)
-        ax.plot(time, context, _MARKS[(i + 1) % len(_MARKS)], color=colour, label=name, zorder=3)
+        mark = _MARKS[(i + 1) % len(_MARKS)]
+        ax.plot(time, context, mark, color=colour, label=name, zorder=3, fillstyle="none", markersize=9 + 2 * i)
     ax.set_xlabel(f"bottleneck [{question.instance.time_unit}]")
     ax.set_ylabel("context of each sequence [tokens]")
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

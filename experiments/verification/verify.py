@@ -17,14 +17,8 @@ from experiments.verification.plans import verify_plan
 from experiments.verification.serving import verify_serving
 from experiments.verification.timelines import verify_timeline
 from experiments.verification.verdict import Verdict
-from instances.json_files import (
-    CERTIFICATE_FORMAT,
-    PLACEMENT_FORMAT,
-    PLAN_FORMAT,
-    SERVING_FORMAT,
-    TIMED_PLAN_FORMAT,
-    Value,
-)
+from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
+from instances.partitioning.stated_serving import SERVING_FORMAT
 from instances.placement.stated import ORDERED_FORMAT
 
 __all__ = ["VERIFIERS", "verify"]

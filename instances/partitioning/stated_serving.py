@@ -9,12 +9,14 @@ from typing import ClassVar
 from instances.certificate_file import Envelope
 from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
-from instances.json_files import SERVING_FORMAT, Value
+from instances.json_files import Value
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import stated_constraints
 from instances.partitioning.problem import Instance, Platform
 
-__all__ = ["StatedPoint", "StatedServing", "serving_from_document"]
+__all__ = ["SERVING_FORMAT", "StatedPoint", "StatedServing", "serving_from_document"]
+
+SERVING_FORMAT = "mtpp-serving/1"
 
 _QUESTION = (
     *("name", "k", "bandwidth", "memory", "activation_buffer", "fit"),

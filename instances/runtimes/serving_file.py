@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from instances.graph.graph_file import graph_document
-from instances.json_files import SERVING_FORMAT, finite_or_none
+from instances.json_files import finite_or_none
 from instances.partitioning.partition_file import rules_document
 from instances.partitioning.serving import ServedPartition, ServingInstance
+from instances.partitioning.stated_serving import SERVING_FORMAT
 
 __all__ = ["serving_document"]
 

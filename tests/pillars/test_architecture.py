@@ -58,6 +58,7 @@ RECORDS = {
     "instances.partitioning.constraints",
     "instances.partitioning.problem",
     "instances.partitioning.stated",
+    "instances.partitioning.stated_serving",
     "instances.placement.problem",
     "instances.placement.stated",
     "instances.planning.problem",
