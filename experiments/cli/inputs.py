@@ -13,6 +13,7 @@ from experiments.cli import options
 from experiments.cli.units import parse_bandwidth, parse_bytes, parse_counts, parse_dims, parse_flops, parse_throughput
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import InputWarning
+from instances.lookup import find
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.constraints_file import read_constraints
 from instances.readers import load_graph
@@ -115,6 +116,7 @@ class PartitioningQuestion:
     fit: options.Fit = False
     constraints: options.ConstraintsFile = None
     colour_classes: options.ColourClasses = False
+    runtime: options.For = None
     reading: Reading
 
     def instances(self) -> list[Instance]:
@@ -134,6 +136,7 @@ class PartitioningQuestion:
         rate = 1.0 if costs_given else bandwidth_of(graph, self.bandwidth)
         rules = Constraints() if self.constraints is None else read_constraints(self.constraints, graph)
         rules += _same_colour(graph) if self.colour_classes else Constraints()
+        rules += Constraints() if self.runtime is None else _legal_for(self.runtime, graph)
         platforms = [Platform(k, rate, *limits, fit=self.fit) for k in counts or [rules.fewest_blocks]]
         return [Instance(graph, platform, constraints=rules) for platform in platforms]
 
@@ -215,6 +218,12 @@ class Solving:
         from mtpp_models import SolveOptions
 
         return SolveOptions(**vars(self))
+
+
+def _legal_for(runtime: str, graph: ComputationGraph) -> Constraints:
+    from instances.runtimes import RUNTIMES
+
+    return find(RUNTIMES, runtime, "runtime").rules(graph)
 
 
 def load_targets(

@@ -76,6 +76,12 @@ def _placers() -> Rows:
     return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLACERS.items()]
 
 
+def _runtimes() -> Rows:
+    from instances.runtimes import RUNTIMES
+
+    return [(name, runtime.summary, f"[{runtime.reference}]") for name, runtime in RUNTIMES.items()]
+
+
 #: What can be listed, and its rows.
 LISTINGS: dict[str, Callable[[], Rows]] = {
     "heuristics": _heuristics,
@@ -86,6 +92,7 @@ LISTINGS: dict[str, Callable[[], Rows]] = {
     "readers": _readers,
     "planners": _planners,
     "placers": _placers,
+    "runtimes": _runtimes,
 }
 
 

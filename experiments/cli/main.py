@@ -24,12 +24,14 @@ from experiments.cli.certify import certify
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from experiments.cli.explain import explain
+from experiments.cli.export import export
 from experiments.cli.import_graph import import_graph
 from experiments.cli.lists import list_names, show_versions
 from experiments.cli.partition import partition
 from experiments.cli.place import place
 from experiments.cli.plan import plan
 from experiments.cli.run import run
+from experiments.cli.serve import serve
 from experiments.cli.split import split
 from experiments.cli.table import table
 from experiments.cli.verify import verify
@@ -106,6 +108,8 @@ app.command("list")(list_names)
 for verb in (partition, bound, certify, explain, split, run, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
+app.command()(export)
+app.command()(serve)
 app.command()(table)
 app.command("warm-up")(warm_up)
 app.command("versions")(show_versions)

@@ -61,6 +61,11 @@ ConstraintsFile = Annotated[
 ColourClasses = Annotated[
     bool, of_question("--colour-classes", help="Nodes of a colour class of an MSR inference profile stay together.")
 ]
+For = Annotated[
+    str | None,
+    of_question("--for", metavar="NAME", help="Only cuts that this runtime can express (mtpp list runtimes)."),
+]
+ExportFor = Annotated[str, typer.Option("--for", metavar="NAME", help="The runtime (mtpp list runtimes).")]
 Dim = Annotated[
     list[str] | None,
     of_question(metavar="NAME=N", help="Dimension of a network, such as batch=8 or phase=decode; may be repeated."),

@@ -29,7 +29,7 @@ _Targets = Annotated[
     list[str],
     typer.Argument(
         metavar="SUITE|GRAPH…",
-        help="A suite (mtpp list suites), architectures, files; or training or placement, alone.",
+        help="A suite (mtpp list suites), architectures, files; or training, placement or serving, alone.",
     ),
 ]
 _Methods = Annotated[
@@ -110,8 +110,8 @@ def table(
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
 
     "training" makes the figures and tables of pipelined training, "placement" those of learned placement, which needs
-    PyTorch. Of the options, --quick counts for these two alone; --jobs, --scheduler, --out, --tables and --format count
-    for all; the others for suites and graphs.
+    PyTorch; "serving" compares the default rules of runtimes with proved optima. Of the options, --quick counts for the
+    first two alone; --jobs, --scheduler, --out, --tables and --format count for all; the others for suites and graphs.
 
     Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
     """
@@ -128,6 +128,11 @@ def table(
 
         with running.workers() as workers:
             return make_placement_tables(QUICK if quick else Budget(), workers, report)
+    if questions.targets == ["serving"] and not quick:
+        from experiments.studies.serving.tables import make_serving_tables
+
+        with running.workers() as workers:
+            return make_serving_tables(workers, report)
     if quick:
         raise InputError("--quick: only the tables of training and placement have a quick form; use the suite quick.")
     from experiments.studies.mtpp.make import make_tables

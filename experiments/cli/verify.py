@@ -32,7 +32,9 @@ def verify(
     *,
     certificates: Annotated[
         list[Path],
-        typer.Argument(metavar="CERTIFICATE…", help="Files that certify, bound, plan or place wrote with --out."),
+        typer.Argument(
+            metavar="CERTIFICATE…", help="Files that certify, bound, plan, place or serve wrote with --out."
+        ),
     ],
     ideals: Annotated[
         bool, typer.Option("--ideals", help="Also run the program over ideals again, in plain and slow code.")
@@ -126,7 +128,9 @@ def _difference(certificate: Envelope, own: ComputationGraph) -> str:
     from instances.placement.stated import StatedPlacement
 
     if not isinstance(certificate, Certificate | StatedPlacement):
-        raise InputError(f"{certificate.file}: a plan has a chain and no graph to compare; leave out --graph.")
+        raise InputError(
+            f"{certificate.file}: a plan or a serving front has a chain and no graph to compare; leave out --graph."
+        )
     stated = certificate.instance.graph
     if (stated.n, stated.m) != (own.n, own.m):
         return f"{stated.n} nodes and {stated.m} edges against {own.n} and {own.m}"

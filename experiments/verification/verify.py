@@ -14,9 +14,11 @@ from experiments.verification.ideals import PAIRS
 from experiments.verification.partitions import verify_partition
 from experiments.verification.placements import verify_placement
 from experiments.verification.plans import verify_plan
+from experiments.verification.serving import verify_serving
 from experiments.verification.timelines import verify_timeline
 from experiments.verification.verdict import Verdict
 from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
+from instances.partitioning.stated_serving import SERVING_FORMAT
 from instances.placement.stated import ORDERED_FORMAT
 
 __all__ = ["VERIFIERS", "verify"]
@@ -28,11 +30,12 @@ VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
     TIMED_PLAN_FORMAT: verify_timeline,
     PLACEMENT_FORMAT: verify_placement,
     ORDERED_FORMAT: verify_placement,
+    SERVING_FORMAT: verify_serving,
 }
 
 
 def verify(document: Value, *, ideals: bool = False, time_limit: float = 60.0, pairs: int = PAIRS) -> Verdict:
-    """Check everything in a certificate, a plan or a placement that can be checked.
+    """Check everything in a certificate, a plan, a placement or a serving front that can be checked.
 
     Parameters
     ----------

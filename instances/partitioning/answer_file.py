@@ -45,7 +45,11 @@ class AnswerFile:
         InputError
             If it cannot be read, or is something else.
         """
-        document = read_json(path)
+        return cls.of(read_json(path))
+
+    @classmethod
+    def of(cls, document: Value) -> AnswerFile:
+        """The file with this content; an `InputError` says that it is something else."""
         if "format" in document.open_members(()):
             document.check_format(CERTIFICATE_FORMAT, PARTITION_FORMAT)
         return cls(document)

@@ -47,7 +47,7 @@ def test_every_name_is_there() -> None:
 #: Words that a file of the command line stands for, or that Python says in another way.
 TRANSLATED = {
     *("graph", "chain", "blocks", "devices", "dim", "out", "plot", "export", "start", "json", "quiet"),
-    *("constraints", "colour_classes", "throughput", "solution", "stated_bound", "explain", "plot_progress"),
+    *("constraints", "colour_classes", "throughput", "solution", "stated_bound", "explain", "plot_progress", "runtime"),
 }
 #: Words that belong to the graph: those of `mtpp.load`.
 READING = {

@@ -1,0 +1,121 @@
+"""What ``mtpp table serving`` measures: each decoder in both phases, by the default rules and at its best."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from experiments.runs.job import Job
+from experiments.runs.log import Run
+from experiments.studies.serving.rules import DEFAULT_RULES, served
+from experiments.versions import package_version
+from instances import Platform
+from instances.architectures import ARCHITECTURES
+from instances.graph.graph import ComputationGraph
+from instances.runtimes import RUNTIMES
+from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.serving_chain import serving_chain
+from mtpp_models.bounds.serving import serving_front
+
+__all__ = ["PHASES", "STAGES", "ServingJob", "device_memory", "jobs_of"]
+
+#: Numbers of stages, and the dimensions of each phase; GPT-2 knows 1024 positions.
+STAGES = (2, 4, 8)
+PHASES: dict[str, dict[str, int]] = {"prefill": {"context": 2048}, "decode": {"batch": 32}}
+_POSITIONS = {"gpt2": 1024}
+
+_KIND = "serving"
+_LINK = 64e9  # bytes/s between stages
+_ELEMENT = 2  # bytes
+# Devices that are sold [bytes], and how much more than its share of the weights one has.
+_MEMORIES = (8e9, 16e9, 24e9, 48e9, 80e9, 141e9, 192e9)
+_ROOM = 1.3
+
+
+@dataclass(frozen=True)
+class ServingJob(Job):
+    """One decoder in one phase on k devices."""
+
+    network: str
+    phase: str
+    k: int
+
+    @cached_property
+    def dims(self) -> dict[str, Any]:
+        """Dimensions of the decoder."""
+        chosen: dict[str, Any] = {"phase": self.phase, "element_bytes": _ELEMENT, **PHASES[self.phase]}
+        if "context" in chosen:
+            chosen["context"] = min(PHASES[self.phase]["context"], _POSITIONS.get(self.network, math.inf))
+        return chosen
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that the answer depends on."""
+        fields = [_KIND, self.network, self.dims, self.k, _LINK, _MEMORIES, _ROOM, package_version()]
+        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+
+    def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
+        """One line for the file of runs."""
+        return {
+            "key": self.key,
+            "kind": _KIND,
+            "instance": f"{self.network}, {self.phase}",
+            "network": self.network,
+            "phase": self.phase,
+            "k": self.k,
+            "method": "serving",
+            "version": package_version(),
+            "seconds": seconds,
+            "error": error,
+            **(dict.fromkeys(("memory", "runtimes")) | answer),
+        }
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Of each runtime its own rule, and the ends of the front of what it can express."""
+        graph = ARCHITECTURES[self.network].build(**self.dims)
+        platform = Platform(self.k, _LINK, device_memory(graph, self.k), fit=True)
+        return {
+            "memory": platform.memory,
+            "runtimes": {name: _compared(graph, platform, name) for name in DEFAULT_RULES},
+        }
+
+
+def device_memory(graph: ComputationGraph, k: int) -> float:
+    """The smallest device that is sold with room for a share of the weights and some more [bytes]."""
+    return next((size for size in _MEMORIES if size >= _ROOM * graph.held_total / k), _MEMORIES[-1])
+
+
+def jobs_of(networks: Sequence[str] | None = None) -> list[ServingJob]:
+    """All decoders of the project, or those named, in both phases on each number of devices."""
+    decoders = [name for name, network in ARCHITECTURES.items() if network.served] if networks is None else networks
+    return [ServingJob(name, phase, k) for name in decoders for phase in PHASES for k in STAGES]
+
+
+def _compared(graph: ComputationGraph, platform: Platform, name: str) -> dict[str, Any]:
+    question = serving_chain(graph, platform, RUNTIMES[name])
+    front = serving_front(question)
+    rule = served(question, DEFAULT_RULES[name](question.instance.graph.n - 2, platform.k))
+    fastest, largest = (None, None) if not front.points else (front.points[0], front.points[-1])
+    return {
+        "rule": {
+            "layers": list(LayerCut.of(rule.partition).counts),
+            "bottleneck": rule.bottleneck if rule.capacity >= question.context else None,
+            "context": rule.capacity,
+        },
+        "fastest": None if fastest is None else _ends(fastest),
+        "largest": None if largest is None else _ends(largest),
+        "points": len(front.points),
+    }
+
+
+def _ends(point: Any) -> dict[str, Any]:
+    return {
+        "layers": list(LayerCut.of(point.partition).counts),
+        "bottleneck": point.bottleneck,
+        "context": point.capacity,
+    }

@@ -1,0 +1,161 @@
+"""``mtpp table serving``: default rules over proved optima, in time and in context, and what users measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+
+from experiments.plots.serving import plot_rules
+from experiments.runs.log import Run
+from experiments.runs.workers import Workers
+from experiments.studies.report import Report, Section
+from experiments.studies.serving.jobs import ServingJob, jobs_of
+from experiments.studies.serving.reported import REPORTS
+from experiments.studies.serving.rules import DEFAULT_RULES, served
+from instances.runtimes.layer_cut import LayerCut
+from mtpp_models.bounds.serving import serving_front
+
+__all__ = ["context_ratio", "make_serving_tables", "time_ratio"]
+
+_TIME = (
+    "Bottleneck of each runtime's default rule over the least that it can express,\n"
+    "which is proved. Best: of what vLLM can express."
+)
+_CONTEXT = (
+    "Largest context that each runtime can express, which is proved, over that of\n"
+    "its default rule. Tokens: the largest of vLLM, on devices of so many GB."
+)
+_REPORTED = (
+    "What is not published is calibrated on the default cut, the first number that\n"
+    "was measured; all others are computed."
+)
+
+
+def make_serving_tables(workers: Workers, report: Report, networks: Sequence[str] | None = None) -> int:
+    """Make the runs that are missing, then print and write tables and pictures; 1 if a run failed, else 0.
+
+    Raises
+    ------
+    InputError, OSError
+        Before any run is made.
+    """
+    runs = report.make_runs(jobs_of(networks), workers)
+    done = [run for run in runs if not ServingJob.failed(run)]
+    report.publish(_sections(done), lambda: _pictures(done))
+    return report.exit_code([ServingJob.failed(run) for run in runs])
+
+
+def time_ratio(run: Run, runtime: str) -> float | None:
+    """Bottleneck of the rule over the optimum; None where the rule's cut does not hold the context."""
+    found = run["runtimes"][runtime]
+    if found["fastest"] is None or found["rule"]["bottleneck"] is None:
+        return None
+    return float(found["rule"]["bottleneck"] / found["fastest"]["bottleneck"])
+
+
+def context_ratio(run: Run, runtime: str) -> float | None:
+    """Largest context over the rule's; None where the rule's cut has room for none."""
+    found = run["runtimes"][runtime]
+    if found["largest"] is None or found["rule"]["context"] < 1:
+        return None
+    return float(found["largest"]["context"] / found["rule"]["context"])
+
+
+def _sections(runs: Sequence[Run]) -> list[Section]:
+    rules = list(DEFAULT_RULES)
+    question = ["decoder", "phase", "k"]
+    times = [
+        [
+            *_question(run),
+            _number(run, "fastest", "bottleneck", 1e3),
+            *(_ratio(time_ratio(run, name)) for name in rules),
+        ]
+        for run in runs
+    ]
+    contexts = [
+        [
+            *_question(run),
+            f"{run['memory'] / 1e9:g}",
+            _number(run, "largest", "context", 1),
+            *(_ratio(context_ratio(run, name)) for name in rules),
+        ]
+        for run in runs
+    ]
+    cuts = [
+        [*_question(run), *(_layers(run["runtimes"]["vllm"][name]) for name in ("rule", "fastest", "largest"))]
+        for run in runs
+    ]
+    return [
+        Section("serving-time", "Default rule over proved optimum", [*question, "best [ms]", *rules], times, _TIME),
+        Section(
+            "serving-context",
+            "Largest context over that of the default rule",
+            [*question, "GB", "tokens", *rules],
+            contexts,
+            _CONTEXT,
+        ),
+        Section("serving-layers", "Layers of each stage of vLLM", [*question, "rule", "fastest", "most context"], cuts),
+        Section("serving-reported", "What users measured [tokens]", _REPORTED_HEADER, _reported_rows(), _REPORTED),
+    ]
+
+
+_REPORTED_HEADER = ("", "cut", "layers", "reported", "here")
+
+
+def _reported_rows() -> list[list[str]]:
+    rows = []
+    for make in REPORTS:
+        report = make()
+        for cut, counts, tokens in (
+            ("default", report.default, report.default_context),
+            ("by hand", report.by_hand, report.by_hand_context),
+        ):
+            found = served(report.question, counts).capacity
+            rows.append([report.source, cut, _joined(counts), f"{tokens:.0f}", f"{found:.0f}"])
+        best = serving_front(report.question).points[-1]
+        counts = LayerCut.of(best.partition).counts
+        rows.append([report.source, "most, proved", _joined(counts), "–", f"{best.capacity:.0f}"])
+    return rows
+
+
+def _pictures(runs: Sequence[Run]) -> dict[str, Axes]:
+    labels = [f"{run['network']}, {run['phase']}, k = {run['k']}" for run in runs]
+    quantities = {
+        "serving-time": (time_ratio, "bottleneck of the default rule over the proved optimum"),
+        "serving-context": (context_ratio, "largest context, proved, over that of the default rule"),
+    }
+    return {
+        name: plot_rules(labels, {rule: [ratio(run, rule) for run in runs] for rule in DEFAULT_RULES}, quantity)
+        for name, (ratio, quantity) in quantities.items()
+    }
+
+
+def _question(run: Run) -> list[str]:
+    return [run["network"], run["phase"], str(run["k"])]
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _number(run: Run, end: str, name: str, scale: float) -> str:
+    """Of an end of vLLM's front."""
+    found = run["runtimes"]["vllm"][end]
+    return "–" if found is None else f"{found[name] * scale:.4g}" if scale != 1 else f"{found[name]:.0f}"
+
+
+def _layers(found: dict[str, Any] | None) -> str:
+    return "–" if found is None else _joined(found["layers"])
+
+
+def _joined(counts: Sequence[int]) -> str:
+    """Layers with equal numbers in a row as a product: 10×8."""
+    runs: list[list[int]] = []
+    for count in counts:
+        if runs and runs[-1][0] == count:
+            runs[-1][1] += 1
+        else:
+            runs.append([count, 1])
+    return ",".join(f"{count}x{times}" if times > 2 else ",".join([str(count)] * times) for count, times in runs)

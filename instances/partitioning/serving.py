@@ -1,0 +1,138 @@
+"""The serving question: into which stages of layers a decoder is cut, so that much context fits and no stage is slow.
+
+A stage holds its weights, a cache of keys and values that grows with the context, and its largest activation. The
+*capacity* of a cut is the largest context that all stages have room for; its bottleneck is that of its partition. More
+of one can cost some of the other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.tensors import FloatArray, IntArray, sums_by
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
+
+__all__ = ["ServedPartition", "ServingInstance", "largest_context"]
+
+
+@dataclass(frozen=True, eq=False)
+class ServingInstance:
+    """One question: how to cut a chain of layers whose caches grow with the context.
+
+    Parameters
+    ----------
+    instance : Instance
+        Each node but the first reads from the one before it. The times of the nodes hold at `context`; the memory
+        is finite, and a hard limit. The states of the nodes do not count: `token_bytes` do in their place.
+    token_bytes : (n,) floats
+        What the cache of each node takes for one more token of each sequence [bytes], all sequences together.
+    window : (n,) floats
+        Tokens after which the cache of a node does not grow any more; infinite for full attention.
+    context : int
+        Tokens of each sequence that an answer has to hold, 1 or more.
+    batch : int
+        Sequences.
+
+    Raises
+    ------
+    InputError
+        If the nodes are no chain, the memory is infinite, or a number is out of its range.
+    """
+
+    instance: Instance
+    token_bytes: FloatArray
+    window: FloatArray
+    context: int
+    batch: int
+
+    def __post_init__(self) -> None:
+        graph = self.instance.graph
+        links = set(map(tuple, graph.edges.tolist()))
+        for v in range(1, graph.n):
+            if (v - 1, v) not in links:
+                raise InputError(f"{graph.name}: node {v} does not read from node {v - 1}; give a chain of layers.")
+        if not math.isfinite(self.instance.platform.memory):
+            raise InputError(f"{graph.name}: without a limit of memory any context fits; give --memory.")
+        for name, values in (("token_bytes", self.token_bytes), ("window", self.window)):
+            if np.shape(values) != (graph.n,) or not (np.asarray(values) >= 0).all():
+                raise InputError(f"{graph.name}: give {graph.n} numbers for {name}, each 0 or more.")
+        if not np.isfinite(self.token_bytes).all():
+            raise InputError(f"{graph.name}: token_bytes must be finite.")
+        if self.context < 1 or self.batch < 1:
+            raise InputError(
+                f"{graph.name}: context and batch are {self.context} and {self.batch}; both are 1 or more."
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class ServedPartition:
+    """An answer: a partition, and what its stages hold."""
+
+    question: ServingInstance
+    partition: Partition
+
+    @property
+    def bottleneck(self) -> float:
+        """Time of the slowest stage at the context of the question [time unit of the graph]."""
+        return self.partition.bottleneck
+
+    @cached_property
+    def stage_capacity(self) -> tuple[float, ...]:
+        """(k,) largest context of each stage [tokens of each sequence]; infinite without a cache, -1 if none fits."""
+        question, partition = self.question, self.partition
+        memory = Fraction(question.instance.platform.memory)
+        return tuple(
+            largest_context(
+                memory - Fraction(weights) - Fraction(activations),
+                question.token_bytes[partition.block == stage],
+                question.window[partition.block == stage],
+            )
+            for stage, (weights, activations) in enumerate(
+                zip(partition.param_bytes.tolist(), partition.peaks.tolist(), strict=True)
+            )
+        )
+
+    @property
+    def capacity(self) -> float:
+        """The largest context that fits [tokens of each sequence]."""
+        return min(self.stage_capacity)
+
+    def cache_bytes(self, context: float) -> FloatArray:
+        """(k,) keys and values of each stage at a context [bytes]."""
+        held = self.question.token_bytes * np.minimum(context, self.question.window)
+        return sums_by(self.partition.block, held, self.question.instance.k)
+
+    @property
+    def boundaries(self) -> IntArray:
+        """(k + 1,) the nodes of stage n are ``boundaries[n] … boundaries[n + 1] - 1``."""
+        return np.searchsorted(self.partition.block, np.arange(self.question.instance.k + 1))
+
+
+def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray) -> float:
+    """The largest context for which caches take at most `free` bytes [tokens]; exact.
+
+    Examples
+    --------
+    >>> largest_context(Fraction(100), np.array([1.0, 2.0]), np.array([np.inf, 10.0]))
+    80.0
+    """
+    if free < 0:
+        return -1.0
+    left, begin = free, Fraction(0)
+    growing = sorted((limit, Fraction(rate)) for limit, rate in zip(window.tolist(), token_bytes.tolist(), strict=True))
+    rate = sum((own for _, own in growing), Fraction(0))
+    for limit, own in growing:
+        if rate == 0:
+            return math.inf
+        if limit == math.inf or rate * (Fraction(limit) - begin) > left:
+            break
+        left -= rate * (Fraction(limit) - begin)
+        begin, rate = Fraction(limit), rate - own
+    return math.inf if rate == 0 else float(math.floor(begin + left / rate))

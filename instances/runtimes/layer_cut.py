@@ -1,0 +1,147 @@
+"""A cut between layers, as runtimes take it: how many layers each stage has, and where the ends are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.partitioning.partition import Partition
+from instances.planning.plan import Plan
+from instances.runtimes.layer_stack import LayerStack, numbered
+
+__all__ = ["LayerCut"]
+
+_RANGE = " … "
+_REMEDY = "partition or certify it with --for and the name of the runtime."
+_REMEDY_OF_PLANS = "plan a graph of whole layers, as mtpp import --level layer writes it."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCut:
+    """Stages of consecutive layers."""
+
+    network: str
+    stem: str  # what layers are called before their number
+    k: int  # number of stages
+    unit_stage: tuple[
+        int, ...
+    ]  # (L + 2,) stage of what comes before the layers, of each layer, and of what comes after
+    ranks: tuple[int, ...]  # (k,) the device that runs each stage, or the group of replicas
+    replicas: int = 1  # devices that run each stage, each a part of the batch
+    tied: tuple[str, ...] = ()  # parameters that several stages use
+
+    @property
+    def layers(self) -> int:
+        """Number of layers, L."""
+        return len(self.unit_stage) - 2
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """(k,) number of layers of each stage."""
+        return tuple(np.bincount(self.unit_stage[1:-1], minlength=self.k).tolist())
+
+    @property
+    def first(self) -> int:
+        """Stage of what comes before the layers, such as the embeddings."""
+        return self.unit_stage[0]
+
+    @property
+    def last(self) -> int:
+        """Stage of what comes after the layers, such as the head."""
+        return self.unit_stage[-1]
+
+    @property
+    def devices(self) -> int:
+        """Number of devices, each replica counted once."""
+        return len(set(self.ranks))
+
+    def members(self, stage: int) -> list[int]:
+        """The layers of a stage."""
+        return [layer for layer, own in enumerate(self.unit_stage[1:-1]) if own == stage]
+
+    @classmethod
+    def of(cls, answer: Partition | Plan) -> LayerCut:
+        """The cut of a partition or a plan.
+
+        Raises
+        ------
+        InputError
+            If a layer is cut, or there are no layers in a row; the message names it.
+        """
+        return _of_partition(answer) if isinstance(answer, Partition) else _of_plan(answer)
+
+
+def _of_partition(partition: Partition) -> LayerCut:
+    graph, k = partition.instance.graph, partition.instance.k
+    stack = LayerStack.of(graph)
+    stages: list[int | None] = []
+    for unit in range(stack.layers + 2):
+        held = np.unique(partition.block[list(stack.members(unit))]).tolist()
+        if len(held) > 1:
+            raise InputError(f"{_cut_through(graph.name, stack.stem, stack.layers, unit, held)}; {_REMEDY}")
+        stages.append(held[0] if held else None)
+    tied = tuple(
+        parameter.name
+        for parameter in graph.parameters
+        if {0, stack.layers + 1} <= set(stack.unit[list(parameter.users)].tolist())
+        and len(np.unique(partition.block[list(parameter.users)])) > 1
+    )
+    return LayerCut(
+        network=graph.name, stem=stack.stem, k=k, unit_stage=_filled(stages), ranks=tuple(range(k)), tied=tied
+    )
+
+
+def _of_plan(plan: Plan) -> LayerCut:
+    chain = plan.instance.chain
+    ends = [name.split(_RANGE) for name in chain.names]
+    stem, numbers = numbered([*(e[0] for e in ends), *(e[-1] for e in ends)], chain.name)
+    layers = 1 + max(number for number in numbers if number is not None)
+    begin, end = _units(numbers, layers)
+    stages: list[int | None] = [None] * (layers + 2)
+    for n in range(plan.n_stages):
+        first, final = begin[plan.cuts[n]], end[plan.cuts[n + 1] - 1]
+        if stages[first] is not None:
+            raise InputError(f"{_cut_through(chain.name, stem, layers, first, [n - 1, n])}; {_REMEDY_OF_PLANS}")
+        stages[first : final + 1] = [n] * (final + 1 - first)
+    sizes = set(plan.replicas.tolist())
+    if len(sizes) > 1:
+        raise InputError(
+            f"{chain.name}: stages run on {min(sizes)} to {max(sizes)} devices; runtimes replicate all stages alike. "
+            "Plan with as many devices as stages, or equal replicas."
+        )
+    ranks = tuple(plan.groups.index(group) for group in plan.devices)
+    return LayerCut(
+        network=chain.name, stem=stem, k=plan.n_stages, unit_stage=_filled(stages), ranks=ranks, replicas=sizes.pop()
+    )
+
+
+def _units(numbers: list[int | None], layers: int) -> tuple[list[int], list[int]]:
+    """Unit of the first and of the last node of each layer of a chain; `numbers` has first ones, then last ones.
+
+    What has no number is before the layers, after them, or part of the layer before it.
+    """
+    half, seen = len(numbers) // 2, 0
+    begin: list[int] = []
+    end: list[int] = []
+    for first, final in zip(numbers[:half], numbers[half:], strict=True):
+        for number, units in ((first, begin), (final, end)):
+            seen = seen if number is None else max(seen, number + 1)
+            units.append(layers + 1 if number is None and seen == layers else seen)
+    return begin, end
+
+
+def _filled(stages: list[int | None]) -> tuple[int, ...]:
+    """Ends that have no nodes are where the layer beside them is."""
+    first, last = stages[0], stages[-1]
+    inner = [stage for stage in stages[1:-1] if stage is not None]
+    return (inner[0] if first is None else first, *inner, inner[-1] if last is None else last)
+
+
+def _cut_through(network: str, stem: str, layers: int, unit: int, stages: list[int]) -> str:
+    name = "before the layers" if unit == 0 else "after the layers" if unit > layers else f"in {stem}.{unit - 1}"
+    return (
+        f"{network}: what is {name} lies in stages {stages[0]} to {stages[-1]}, and runtimes cut between layers alone"
+    )

@@ -1,0 +1,34 @@
+"""torch.distributed.pipelining: the modules at which stages begin.
+
+A program of torch.export that is cut anywhere between its operators goes through `instances.readers.pytorch.stages`.
+"""
+
+from __future__ import annotations
+
+from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.runtime import UNIT, LayerRuntime
+
+__all__ = ["PYTORCH"]
+
+
+def _write(cut: LayerCut) -> str:
+    stem = "layers" if "." not in cut.stem and cut.stem in ("decoder", "encoder") else cut.stem
+    outer = stem.rpartition(".")[0]
+    begins = [
+        f"{stem}.{layers[0]}" if (layers := cut.members(n)) else f"{outer}.norm".lstrip(".") for n in range(1, cut.k)
+    ]
+    points = "".join(f'    "{module}": SplitPoint.BEGINNING,\n' for module in begins)
+    return f"from torch.distributed.pipelining import SplitPoint\n\nsplit_spec = {{\n{points}}}\n"
+
+
+PYTORCH = LayerRuntime(
+    "torch",
+    "split_spec of torch.distributed.pipelining.pipeline",
+    "docs.pytorch.org/docs/stable/distributed.pipelining.html",
+    "#",
+    _write,
+    every_stage=UNIT,
+    in_turns=True,
+    front_with_first=False,
+    back_with_last=False,
+)

@@ -1,0 +1,121 @@
+"""What all runtimes have: a name, the words that they take, and the constraints that make a cut legal for them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
+from instances.partitioning.partition import Partition
+from instances.planning.plan import Plan
+from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.layer_stack import LayerStack
+
+__all__ = ["LAYER", "UNIT", "LayerRuntime", "NodeRuntime", "Runtime"]
+
+#: What every stage needs one of: a layer, or any of the layers, what comes before and what comes after them.
+LAYER, UNIT = "layer", "unit"
+
+
+@dataclass(frozen=True)
+class Runtime(ABC):
+    """A program that runs pipelines."""
+
+    name: str  # to ask for
+    summary: str  # one line: what is handed over
+    reference: str  # where the format is described
+    comment: str | None  # what begins a line that the runtime ignores, if there are such lines
+
+    @abstractmethod
+    def rules(self, graph: ComputationGraph) -> Constraints:
+        """The constraints under which each answer of a question is legal for the runtime.
+
+        Raises
+        ------
+        InputError
+            If no cut of the graph is.
+        """
+
+    @abstractmethod
+    def words(self, answer: Partition | Plan) -> str:
+        """What the runtime takes, with a line break at its end.
+
+        Raises
+        ------
+        InputError
+            If it cannot express the answer; the message says what, and what to do.
+        """
+
+
+@dataclass(frozen=True)
+class LayerRuntime(Runtime):
+    """A runtime that cuts between layers."""
+
+    write: Callable[[LayerCut], str]
+    every_stage: str | None = LAYER  # what each stage needs, if anything
+    front_with_first: bool = True  # whether what comes before the layers is where the first one is
+    back_with_last: bool = True  # whether what comes after the layers is where the last one is
+    in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn
+
+    def rules(self, graph: ComputationGraph) -> Constraints:
+        """Each layer is in one stage; stages have what they need, and the ends are where the runtime has them."""
+        return LayerStack.of(graph).whole_units(self.front_with_first, self.back_with_last, self.every_stage)
+
+    def words(self, answer: Partition | Plan) -> str:
+        """What the runtime takes."""
+        cut = LayerCut.of(answer)
+        self._check(cut)
+        return self.write(cut)
+
+    def _check(self, cut: LayerCut) -> None:
+        again = f"cut it again with --for {self.name}."
+        front, first, *_ = cut.unit_stage
+        *_, last, back = cut.unit_stage
+        if any(a > b for a, b in pairwise(cut.unit_stage)):
+            raise InputError(f"{cut.network}: its layers are not in the order of the stages; {again}")
+        for part, layer, bound in ((front, first, self.front_with_first), (back, last, self.back_with_last)):
+            if bound and part != layer:
+                side, which = ("before", "first") if part == front else ("after", "last")
+                raise InputError(
+                    f"{self.name} keeps what comes {side} the layers with the {which} one, and here they are in stages "
+                    f"{part} and {layer}; {again}"
+                )
+        held = cut.counts if self.every_stage == LAYER else [cut.unit_stage.count(n) for n in range(cut.k)]
+        if self.every_stage is not None and 0 in held:
+            lacking = "no layer" if self.every_stage == LAYER else "nothing"
+            raise InputError(
+                f"Stage {held.index(0)} of {cut.k} holds {lacking}, and {self.name} has none such; {again}"
+            )
+        if cut.ranks != tuple(range(cut.k)):
+            turns = tuple(n % cut.devices for n in range(cut.k))
+            if not self.in_turns:
+                raise InputError(
+                    f"{self.name} runs one stage on a device, and here {cut.devices} run {cut.k}; plan without turns."
+                )
+            if cut.ranks != turns or cut.k % cut.devices:
+                raise InputError(
+                    f"{self.name} runs stages in turns, stage n on device n mod {cut.devices}; this plan does not."
+                )
+
+
+@dataclass(frozen=True)
+class NodeRuntime(Runtime):
+    """A runtime that may cut anywhere between operators, which it knows by their names."""
+
+    write: Callable[[Partition], str]
+
+    def rules(self, graph: ComputationGraph) -> Constraints:
+        """None: any cut is legal."""
+        return NO_CONSTRAINTS
+
+    def words(self, answer: Partition | Plan) -> str:
+        """What the runtime takes."""
+        if not isinstance(answer, Partition):
+            raise InputError(
+                f"{self.name} takes the stage of each operator, which a plan does not tell; give a partition."
+            )
+        return self.write(answer)

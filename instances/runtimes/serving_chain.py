@@ -1,0 +1,69 @@
+"""From a decoder to the serving question: a node for each layer, one before them and one after them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.graph.memory import touched_bytes
+from instances.graph.merging import merge_graph
+from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.serving import ServingInstance
+from instances.runtimes.layer_stack import LayerStack
+from instances.runtimes.runtime import Runtime
+
+__all__ = ["serving_chain"]
+
+
+def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime) -> ServingInstance:
+    """The serving question of a decoder in a phase.
+
+    Parameters
+    ----------
+    graph : ComputationGraph
+        At operator level, which tells of activations inside of layers; its states are caches at the context of its
+        dimensions, and grow with it.
+    platform : Platform
+    runtime : Runtime
+        Says which cuts are legal.
+
+    Returns
+    -------
+    ServingInstance
+        The activations are those of the graph's own dimensions.
+
+    Raises
+    ------
+    InputError
+        If the graph has no layers in a row, or tells of no cache.
+    """
+    dims = graph.attributes.get("dims", {})
+    if "context" not in dims or "batch" not in dims:
+        raise InputError(
+            f"{graph.name}: it tells of no cache of keys and values; give a decoder with phase=decode or phase=prefill."
+        )
+    context, batch = int(dims["context"]), int(dims["batch"])
+    stack = LayerStack.of(graph)
+    held, unit = np.unique(stack.unit, return_inverse=True)
+    merged, _ = merge_graph(graph, unit)
+    names = ("before", *(f"{stack.stem}.{i}" for i in range(stack.layers)), "after")
+    chain = replace(
+        merged,
+        names=tuple(names[u] for u in held),
+        name=graph.name,
+        source=graph.source,
+        attributes={"dims": dims},
+        state_bytes=np.zeros(merged.n),
+    )
+    need = np.zeros(chain.n)
+    np.maximum.at(need, unit, touched_bytes(graph))
+    return ServingInstance(
+        instance=Instance(chain, platform, constraints=runtime.rules(chain), need=need, by_need=True),
+        token_bytes=merged.state_bytes / context,
+        window=np.full(chain.n, np.inf),
+        context=context,
+        batch=batch,
+    )

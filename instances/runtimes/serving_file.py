@@ -1,0 +1,57 @@
+"""Serving questions with their fronts, ``mtpp-serving/1``, JSON: all that others need to prove them again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from instances.graph.graph_file import graph_document
+from instances.json_files import finite_or_none
+from instances.partitioning.partition_file import rules_document
+from instances.partitioning.serving import ServedPartition, ServingInstance
+from instances.partitioning.stated_serving import SERVING_FORMAT
+
+__all__ = ["serving_document"]
+
+
+def serving_document(question: ServingInstance, points: Sequence[ServedPartition]) -> dict[str, Any]:
+    """The question, and the cuts that no other beats in bottleneck and context; infinite numbers are null."""
+    instance = question.instance
+    return {
+        "format": SERVING_FORMAT,
+        "instance": {
+            "name": instance.name,
+            "k": instance.k,
+            "bandwidth": finite_or_none(instance.platform.bandwidth),
+            "memory": instance.platform.memory,
+            "activation_buffer": instance.platform.activation_buffer,
+            **rules_document(instance),
+            "need": instance.needs.tolist(),
+            "token_bytes": question.token_bytes.tolist(),
+            "window": [finite_or_none(size) for size in question.window.tolist()],
+            "context": question.context,
+            "batch": question.batch,
+            "graph": graph_document(instance.graph),
+        },
+        "front": [_point(point) for point in points],
+    }
+
+
+def _point(point: ServedPartition) -> dict[str, Any]:
+    partition = point.partition
+    stages = zip(
+        partition.param_bytes.tolist(),
+        point.cache_bytes(1).tolist(),
+        partition.peaks.tolist(),
+        point.stage_capacity,
+        strict=True,
+    )
+    return {
+        "block": partition.block.tolist(),
+        "bottleneck": point.bottleneck,
+        "context": finite_or_none(point.capacity),
+        "stages": [
+            {"weights": weights, "first_token": token, "activations": peak, "context": finite_or_none(context)}
+            for weights, token, peak, context in stages
+        ],
+    }

@@ -1,0 +1,173 @@
+r"""All cuts of a serving question that no other beats in both context and bottleneck.
+
+On a chain a stage is an interval :math:`[i, j)` of nodes. Its cost :math:`f(i, j)` and the largest context
+:math:`c(i, j)` that it has room for depend on nothing else, so that two programs over the ends of stages are exact:
+
+.. math::
+
+    B_s(j) &= \min_i \max(B_{s-1}(i), f(i, j)) \quad \text{over intervals with } c(i, j) \ge C \\
+    C_s(j) &= \max_i \min(C_{s-1}(i), c(i, j)) \quad \text{over intervals with } f(i, j) \le B
+
+The first one gives the least bottleneck :math:`B` of a cut that holds :math:`C` tokens, the second the largest context
+of a cut as fast as that: a point of the front. The next point holds more. They end where no cut does. The first point
+is the best by bottleneck, then context; the last one by context, then bottleneck. The time is :math:`O(k n^2)` a point.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances.graph.tensors import FloatArray
+from instances.partitioning.partition import Partition
+from instances.partitioning.serving import ServedPartition, ServingInstance, largest_context
+
+__all__ = ["ServingFront", "serving_front"]
+
+Truths = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class ServingFront:
+    """What no cut beats in both.
+
+    Parameters
+    ----------
+    points : tuple of ServedPartition
+        From the fastest to the one with the largest context, both rising; none if no cut holds the context asked for.
+    largest : float
+        The largest context of any legal cut [tokens of each sequence]; -1 if not even weights and activations fit.
+    """
+
+    points: tuple[ServedPartition, ...]
+    largest: float
+
+
+def serving_front(question: ServingInstance) -> ServingFront:
+    """The Pareto front of bottleneck and capacity, exact.
+
+    Raises
+    ------
+    InputError
+        If the constraints of the question leave no cut at all.
+    """
+    stages = _Stages(question)
+    largest = stages.most_context(math.inf)
+    points = []
+    context = float(question.context)
+    while (bottleneck := stages.least_bottleneck(context)) < math.inf:
+        point = ServedPartition(question, stages.best(context, bottleneck))
+        points.append(point)
+        if point.capacity == math.inf:
+            break
+        context = point.capacity + 1
+    return ServingFront(tuple(points), largest)
+
+
+class _Stages:
+    """Cost, capacity and legality of each interval, as (n + 1, n + 1) arrays from its first node to its end."""
+
+    def __init__(self, question: ServingInstance) -> None:
+        self.question = question
+        self.k, self.n = question.instance.k, question.instance.graph.n
+        self.cost = _costs(question)
+        self.context = _contexts(question)
+        self.legal = _legal(question)
+
+    def least_bottleneck(self, context: float) -> float:
+        """Of cuts that hold so much context; infinite if there is none."""
+        return float(self._from_begin(np.where(self.context >= context, self.cost, math.inf))[-1, self.n])
+
+    def most_context(self, bottleneck: float) -> float:
+        """Of cuts as fast as that."""
+        return float(self._contexts_within(bottleneck)[-1, self.n])
+
+    def best(self, context: float, bottleneck: float) -> Partition:
+        """A cut as fast as that which holds most, at least `context`."""
+        best = self._contexts_within(bottleneck)
+        within = np.where(self.cost <= bottleneck, self.context, -math.inf)
+        block, end = np.zeros(self.n, dtype=np.int64), self.n
+        for stage in reversed(range(self.k)):
+            found = np.minimum(best[stage], np.where(self.legal[stage, :, end], within[:, end], -math.inf))
+            begin = int(found.argmax())
+            block[begin:end] = stage
+            end = begin
+        return Partition(self.question.instance, block)
+
+    def _contexts_within(self, bottleneck: float) -> FloatArray:
+        return -self._from_begin(np.where(self.cost <= bottleneck, -self.context, math.inf))
+
+    def _from_begin(self, value: FloatArray) -> FloatArray:
+        """(k + 1, n + 1) the least over cuts of the nodes before each end of the largest value of a stage."""
+        found = np.full((self.k + 1, self.n + 1), math.inf)
+        found[0, 0] = -math.inf
+        for stage in range(self.k):
+            allowed = np.where(self.legal[stage], value, math.inf)
+            found[stage + 1] = np.maximum(found[stage][:, None], allowed).min(axis=0)
+        return found
+
+
+def _costs(question: ServingInstance) -> FloatArray:
+    """Sums in the order of `Partition.costs`, so that both are the same number."""
+    instance, graph = question.instance, question.instance.graph
+    n, tensors = graph.n, graph.tensors
+    readers = [tensors.consumers[a:b] for a, b in zip(tensors.start[:-1], tensors.start[1:], strict=True)]
+    made, time = tensors.producer.tolist(), instance.tensor_time.tolist()
+    last = [int(own.max(initial=-1)) for own in readers]
+    crossing = [[t for t in range(len(made)) if made[t] < p <= last[t]] for p in range(n + 1)]
+    cost = np.zeros((n + 1, n + 1))
+    for i in range(n):
+        first = {t: int(readers[t][readers[t] >= i].min()) for t in crossing[i]}
+        work = 0.0
+        for j in range(i + 1, n + 1):
+            work += float(graph.work[j - 1])
+            receive, send = 0.0, 0.0
+            for t in crossing[i]:
+                receive += time[t] if first[t] < j else 0.0
+            for t in crossing[j]:
+                send += time[t] if made[t] >= i else 0.0
+            cost[i, j] = receive + work + send
+    return cost
+
+
+def _contexts(question: ServingInstance) -> FloatArray:
+    """The largest context of each interval, exact; no node holds any."""
+    instance, graph = question.instance, question.instance.graph
+    memory = Fraction(instance.platform.memory)
+    own = [Fraction(size) for size in graph.param_bytes.tolist()]
+    buffer = instance.platform.activation_buffer
+    need = instance.needs.tolist() if buffer is None else [buffer] * graph.n
+    users = [(Fraction(p.bytes), sorted(set(p.users))) for p in graph.parameters]
+    before = [
+        [(size, max((u for u in held if u < v), default=-1)) for size, held in users if v in held]
+        for v in range(graph.n)
+    ]
+    found = np.full((graph.n + 1, graph.n + 1), math.inf)
+    for i in range(graph.n):
+        held, most = Fraction(0), 0.0
+        for j in range(i + 1, graph.n + 1):
+            held += own[j - 1] + sum(size for size, user in before[j - 1] if user < i)
+            most = max(most, need[j - 1])
+            free = memory - held - Fraction(most)
+            found[i, j] = largest_context(free, question.token_bytes[i:j], question.window[i:j])
+    return found
+
+
+def _legal(question: ServingInstance) -> Truths:
+    """(k, n + 1, n + 1) whether a stage may hold an interval, by the constraints of the instance."""
+    instance, rules = question.instance, question.instance.rules
+    n, k = instance.graph.n, instance.k
+    legal = np.zeros((k, n + 1, n + 1), dtype=bool)
+    ends = np.array([np.intersect1d(rules.group[:p], rules.group[p:]).size == 0 for p in range(n + 1)])
+    counted = np.concatenate((np.zeros((len(rules.least), 1), dtype=np.int64), rules.counted.cumsum(axis=1)), axis=1)
+    for i in range(n + 1):
+        for j in range(i, n + 1):
+            enough = bool((counted[:, j] - counted[:, i] >= rules.least).all())
+            if enough and ends[i] and ends[j]:
+                first, last = rules.first[i:j].max(initial=0), rules.last[i:j].min(initial=k - 1)
+                legal[first : last + 1, i, j] = True
+    return legal

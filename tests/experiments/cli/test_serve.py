@@ -1,0 +1,135 @@
+"""The verb serve, the words of runtimes, and their rules in other verbs, as the command line has them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import assert_misuse, mtpp
+from runtime_readers import READERS
+
+from instances.runtimes import RUNTIMES
+
+GPT2 = "gpt2 -k 3 --dim phase=decode --dim batch=32"
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
+    """All cuts that none beats; the answer is the first or the last; the file is proved again by verify."""
+    asked = "serve gpt2 -k 3 --memory 400MB --dim batch=32"
+    assert mtpp(f"{asked} --out front.json --plot front.png") == 0
+    out = capsys.readouterr().out
+    rows, stages, words = out.strip().split("\n\n")
+    fastest = rows.splitlines()[1].split()[0]
+    assert words == f"VLLM_PP_LAYER_PARTITION={fastest}"
+    assert len(stages.splitlines()) == 4
+    assert Path("front.png").stat().st_size > 0
+    assert mtpp("verify front.json") == 0
+    assert "no cut beats one is proved again" in capsys.readouterr().out
+    assert mtpp(f"{asked} --first capacity --json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["answer"] == len(document["front"]) - 1
+    assert document["front"] == json.loads(Path("front.json").read_text())["front"]
+    stated = json.loads(Path("front.json").read_text())
+    stated["front"][0]["context"] += 1
+    Path("false.json").write_text(json.dumps(stated))
+    assert mtpp("verify false.json") == 1
+
+
+def test_nothing_fits_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 5, and one line that says how much would fit."""
+    assert mtpp("serve gpt2 -k 3 --memory 100MB") == 5
+    assert "no cut has room for a single token" in capsys.readouterr().err
+    assert mtpp("serve gpt2 -k 3 --memory 400MB --dim batch=32 --dim context=1024") == 5
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "are the most" in line
+
+
+@pytest.mark.parametrize("name", list(READERS))
+def test_certified_for_a_runtime_and_exported(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is proved is what is emitted: the certificate's cut, at operator level, in the words of the runtime."""
+    if name == "accelerate":  # the head of GPT-2 uses the table of its embeddings
+        assert mtpp(f"partition {GPT2} --for {name} --method kahn --out answer.json --quiet") == 0
+        assert mtpp(f"export answer.json gpt2 --dim phase=decode --dim batch=32 --for {name}") in (0, 2)
+        return
+    assert mtpp(f"partition {GPT2} --for {name} --method kahn --out answer.json --quiet") == 0
+    capsys.readouterr()
+    assert mtpp(f"export answer.json gpt2 --dim phase=decode --dim batch=32 --for {name} --json") == 0
+    document = json.loads(capsys.readouterr().out)
+    stages = READERS[name](document["words"], 12, 3)
+    answer = json.loads(Path("answer.json").read_text())
+    layer = [
+        next(b for b, names in enumerate(answer["stages"]) for x in names if f"decoder.{i}." in x) for i in range(12)
+    ]
+    assert stages[1:-1] == layer
+
+
+def test_export_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
+    """It holds its graph; the bound that it states stands above the words, and the certificate beside the file."""
+    assert mtpp(f"certify {GPT2} --level layer --for vllm --time-limit 5 --out c.json --quiet") == 0
+    capsys.readouterr()
+    assert mtpp("export c.json --for vllm --out words.env") == 0
+    comment, words = Path("words.env").read_text().splitlines()
+    assert comment.startswith("# gpt2, k = 3: c.json states that no answer takes less than ")
+    assert words.startswith("VLLM_PP_LAYER_PARTITION=")
+    assert Path("words.env.certificate.json").read_bytes() == Path("c.json").read_bytes()
+    assert mtpp("export c.json --for galvatron") == 0
+    assert json.loads(capsys.readouterr().out)["pp_deg"] == 3
+    assert mtpp("verify c.json") in (0, 4)
+
+
+def test_export_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan file holds its question."""
+    assert mtpp("import bert-base --dim batch=4 --level layer --out graph.json --quiet") == 0
+    words = "--cluster 2x1 --bandwidth 100Gbps,100Gbps --microbatches 8 --effort 0 --orders interleaved"
+    assert mtpp(f"plan graph.json {words} --out plan.json --quiet") == 0
+    capsys.readouterr()
+    assert mtpp("export plan.json --for megatron") == 0
+    stages = READERS["megatron"](capsys.readouterr().out, 12, 4)
+    assert mtpp("export plan.json --for torchtitan") == 0
+    assert READERS["torchtitan"](capsys.readouterr().out, 12, 4) == stages
+    assert_misuse(
+        capsys,
+        {
+            "export plan.json --for vllm": "here 2 run 4",
+            "export plan.json bert-base --for megatron": "a plan holds its graph",
+            "export plan.json --for openvino": "give a partition",
+        },
+    )
+
+
+def test_list_of_runtimes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has a line."""
+    assert mtpp("list runtimes --quiet") == 0
+    assert capsys.readouterr().out.split() == list(RUNTIMES)
+
+
+def test_bad_input_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong, and what to do."""
+    assert mtpp(f"partition {GPT2} --method kahn --out free.json --quiet") == 0
+    cut = {"block": [0] * 100 + [1] * 100 + [2] * 34}
+    Path("inside.json").write_text(json.dumps(cut))
+    Path("text.json").write_text("[]")
+    dims = "--dim phase=decode --dim batch=32"
+    assert_misuse(
+        capsys,
+        {
+            f"export free.json gpt2 {dims} --for vlm": "did you mean vllm?",
+            "export free.json --for vllm": "name that: mtpp export free.json gpt2",
+            "export free.json bert-base --for vllm": "free.json",
+            f"export inside.json gpt2 {dims} --for vllm": "runtimes cut between layers alone",
+            "export text.json --for vllm": "expected an object",
+            "partition resnet50 -k 2 --for vllm": "stacks of layers",
+            "partition gpt2 -k 13 --for vllm": "give a smaller k",
+            "certify gpt2 -k 2 --for vlm": "did you mean vllm?",
+            "serve gpt2 -k 13 --memory 1GB": "give a smaller k",
+            "serve gpt2 -k 2,4 --memory 1GB": "give one number of stages",
+            "serve bert-base -k 2 --memory 1GB": "no cache",
+            "serve gpt2 -k 2 --memory 1GB --first speed": "there are bottleneck, capacity",
+        },
+    )

@@ -1,0 +1,82 @@
+"""The table of default rules against optima: rules, runs that are not repeated, and what users measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.runs.workers import this_process
+from experiments.studies.report import Report
+from experiments.studies.serving.jobs import ServingJob, jobs_of
+from experiments.studies.serving.reported import ollama_12010, vllm_6920
+from experiments.studies.serving.rules import DEFAULT_RULES, served
+from experiments.studies.serving.tables import context_ratio, make_serving_tables, time_ratio
+from instances.architectures import ARCHITECTURES
+from mtpp_models.bounds.serving import serving_front
+
+
+@pytest.mark.parametrize("name", DEFAULT_RULES)
+def test_rules_divide_all_layers(name: str) -> None:
+    """For any numbers of layers and stages."""
+    for layers in range(2, 70):
+        for k in range(1, min(layers, 9) + 1):
+            counts = DEFAULT_RULES[name](layers, k)
+            assert (len(counts), sum(counts)) == (k, layers)
+            assert max(counts) - min(counts) <= (2 if name == "torchtitan" else 1)
+
+
+def test_rules_of_the_documents() -> None:
+    """DeepSeek's 61 layers, as the documents of vLLM and TensorRT-LLM divide them; Llama's in torchtitan."""
+    assert DEFAULT_RULES["vllm"](61, 4) == (15, 15, 16, 15)
+    assert DEFAULT_RULES["tensorrt-llm"](61, 8) == (8, 8, 8, 8, 8, 7, 7, 7)
+    assert DEFAULT_RULES["torchtitan"](32, 8) == (4, 5, 4, 4, 4, 4, 4, 3)
+
+
+def test_all_decoders_in_both_phases() -> None:
+    """On two, four and eight devices."""
+    decoders = [name for name, network in ARCHITECTURES.items() if network.served]
+    jobs = jobs_of()
+    assert len(jobs) == 6 * len(decoders)
+    assert len({job.key for job in jobs}) == len(jobs)
+
+
+def test_no_rule_beats_the_optimum() -> None:
+    """Neither in time nor in context."""
+    for phase in ("prefill", "decode"):
+        run = ServingJob("gpt2", phase, 4).run()
+        assert run["error"] is None
+        for rule in DEFAULT_RULES:
+            for ratio in (time_ratio(run, rule), context_ratio(run, rule)):
+                assert ratio is not None
+                assert ratio >= 1
+
+
+def test_tables_go_on_where_they_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A second call makes no run; tables fit eighty columns, and there are pictures."""
+    report = Report(tmp_path / "runs.jsonl", tmp_path / "tables", quiet=True)
+    for _ in range(2):
+        with this_process() as workers:
+            assert make_serving_tables(workers, report, ["gpt2"]) == 0
+        assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 6
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert {path.name for path in (tmp_path / "tables").glob("*.png")} == {"serving-time.png", "serving-context.png"}
+
+
+def test_blocks_of_vllm() -> None:
+    """Fewer layers at the ends give 3,078 blocks of 16 tokens instead of 1,476; no cut gives more than is proved."""
+    report = vllm_6920()
+    assert served(report.question, report.default).capacity // 16 == 1476
+    by_hand = served(report.question, report.by_hand).capacity
+    assert by_hand == pytest.approx(report.by_hand_context, rel=0.1)
+    assert serving_front(report.question).points[-1].capacity >= by_hand
+
+
+def test_context_of_ollama() -> None:
+    """A context of 29,700 instead of 14,094 tokens by hand, and more with the cut that is proved."""
+    report = ollama_12010()
+    assert served(report.question, report.default).capacity == report.default_context
+    by_hand = served(report.question, report.by_hand).capacity
+    assert by_hand == pytest.approx(report.by_hand_context, rel=0.1)
+    assert serving_front(report.question).points[-1].capacity > 1.5 * by_hand

@@ -1,0 +1,97 @@
+"""Serving fronts in files: true ones hold, and no number of them can be changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving_oracle import serving_questions
+
+from experiments.verification.verify import verify
+from instances import InputError, Platform
+from instances.architectures import ARCHITECTURES
+from instances.json_files import Value
+from instances.partitioning.serving import ServingInstance
+from instances.runtimes import RUNTIMES
+from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving_file import serving_document
+from mtpp_models.bounds.serving import serving_front
+
+
+def document(question: ServingInstance) -> dict[str, Any]:
+    points = serving_front(question).points
+    more = {"answer": 0, "runtime": "vllm", "words": ""}
+    return dict(json.loads(json.dumps(serving_document(question, points) | more)))
+
+
+def faults(stated: dict[str, Any]) -> tuple[str, ...]:
+    return verify(Value(stated, "front.json")).faults
+
+
+def gpt2() -> dict[str, Any]:
+    graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
+    return document(serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"]))
+
+
+@given(serving_questions(), st.data())
+def test_true_fronts_hold_and_shorter_ones_do_not(question: ServingInstance, data: st.DataObject) -> None:
+    """Whatever the question, the front is proved again; without one of its cuts it is false."""
+    stated = document(question)
+    if not stated["front"]:
+        assert any("no cut" in fault for fault in faults(stated))
+        return
+    assert faults(stated) == ()
+    lost = data.draw(st.integers(0, len(stated["front"]) - 1))
+    assert faults(stated | {"front": stated["front"][:lost] + stated["front"][lost + 1 :]})
+
+
+def test_forged_numbers_are_found() -> None:
+    """Each number of a cut, the cut itself, and a question that the front is not of."""
+    stated = gpt2()
+    assert len(stated["front"]) > 1
+    assert faults(stated) == ()
+    point = stated["front"][0]
+    forged = [
+        {"bottleneck": point["bottleneck"] * 0.999},
+        {"context": point["context"] + 1},
+        {"context": None},
+        {"block": point["block"][:-1]},
+        {"block": [0, *point["block"][:-1]]},
+        {"block": [0] * len(point["block"])},
+        {"stages": point["stages"][:-1]},
+        {"stages": [point["stages"][0] | {"weights": 1.0}, *point["stages"][1:]]},
+    ]
+    for change in forged:
+        assert faults(stated | {"front": [point | change, *stated["front"][1:]]}), change
+    assert faults(stated | {"front": stated["front"][::-1]})
+    for change in ({"context": 10**6}, {"memory": 5e8}, {"k": 4}):
+        assert faults(stated | {"instance": stated["instance"] | change}), change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"memory": None}, "memory"),
+        ({"memory": -1.0}, "memory is -1"),
+        ({"need": [1.0]}, "expected 14 numbers"),
+        ({"token_bytes": [None] * 14}, "expected 14 numbers"),
+        ({"k": 10**9}, "number of blocks"),
+        ({"what": 1}, "unknown field"),
+    ],
+)
+def test_what_is_no_front_is_refused(change: dict[str, Any], words: str) -> None:
+    """In one line with the place."""
+    stated = gpt2()
+    with pytest.raises(InputError, match=words) as error:
+        faults(stated | {"instance": stated["instance"] | change})
+    assert "front.json" in str(error.value)
+
+
+def test_infinite_contexts() -> None:
+    """Null stands for any context."""
+    stated = gpt2()
+    stated["instance"]["token_bytes"] = [0.0] * 14
+    assert any("inf is recomputed" in fault for fault in faults(stated))
