@@ -104,7 +104,9 @@ def place(
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "ordered",
     policy: Annotated[
         Path | None,
-        options.of_search(metavar="FILE", help="A checkpoint for --method placeto.  [default: the one that comes along]"),
+        options.of_search(
+            metavar="FILE", help="A checkpoint for --method placeto.  [default: fast, which comes along]"
+        ),
     ] = None,
     seed: options.Seed = 0,
     time_limit: Annotated[

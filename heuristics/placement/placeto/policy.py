@@ -202,7 +202,7 @@ class Placeto(Policy):
         if n > _MOST_NODES:
             raise InputError(f"The published network takes graphs of at most {_MOST_NODES} nodes, not {n}; use groups.")
         if question.instance.devices != devices:
-            raise InputError(f"The policy was made for {devices} devices, not {question.instance.devices}; use as many.")
+            raise InputError(f"The policy places on {devices} devices, not on {question.instance.devices}.")
         return tensors(question)
 
     def observe(self, environment: Environment) -> Seen:

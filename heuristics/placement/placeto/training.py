@@ -74,7 +74,7 @@ def train(
     on_progress: Callable[[TrainingPoint], None] = lambda point: None,
     *,
     watch: Callable[[Sequence[Environment]], bool] = lambda batch: False,
-    deadline: Deadline = Deadline(),
+    deadline: Deadline | None = None,
 ) -> list[TrainingPoint]:
     """Train `policy` in place, on one thread, and return the learning curve; each update is told to `on_progress`.
 
@@ -99,6 +99,7 @@ def train(
     if not instances:
         raise InputError("There is no instance to train on; give at least one.")
     rng = np.random.default_rng(training.seed)
+    deadline = deadline or Deadline()
     questions = [PlacementArrays(instance) for instance in instances]
     optimiser = torch.optim.Adam(policy.parameters(), lr=training.rate)
     curve: list[TrainingPoint] = []
@@ -161,10 +162,10 @@ class _OutOfTimeError(Exception):
 def _environment(question: PlacementArrays, training: Training, rng: np.random.Generator) -> Environment:
     start = training.start[int(rng.integers(len(training.start)))]
     place = start_place(question, start, training.episodes, rng)
-    order = training.order
-    if isinstance(order, int):
-        order, rng = "random", np.random.default_rng((training.seed, int(rng.integers(order))))
-    return Environment(question, place, traversal(question, order, training.sweeps, rng))
+    if isinstance(training.order, str):
+        return Environment(question, place, traversal(question, training.order, training.sweeps, rng))
+    fixed = np.random.default_rng((training.seed, int(rng.integers(training.order))))
+    return Environment(question, place, traversal(question, "random", training.sweeps, fixed))
 
 
 def _record(
