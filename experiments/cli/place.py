@@ -69,20 +69,19 @@ class PlacementQuestion:
             If an option or the graph is refused.
         """
         from instances.placement.devices import read_devices
-        from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+        from instances.placement.families import BANDWIDTH, family_graph
         from instances.placement.problem import PlacementInstance
 
-        family, _, seed = self.graph.partition("-")
-        if family in PLACEMENT_FAMILIES and seed.isascii() and seed.isdigit():
-            if self.reading != Reading():
-                raise InputError(
-                    f"{self.graph}: this graph has no options; leave out --dim, --training, --reader and the like."
-                )
-            graph = PLACEMENT_FAMILIES[family].graph(int(seed))
-            bandwidth = bandwidth_of(graph, self.bandwidth, BANDWIDTH)
-        else:
+        graph = family_graph(self.graph)
+        if graph is None:
             graph = self.reading.load(self.graph)
             bandwidth = bandwidth_of(graph, self.bandwidth)
+        elif self.reading != Reading():
+            raise InputError(
+                f"{self.graph}: this graph has no options; leave out --dim, --training, --reader and the like."
+            )
+        else:
+            bandwidth = bandwidth_of(graph, self.bandwidth, BANDWIDTH)
         memory = math.inf if self.memory is None else parse_bytes(self.memory, "--memory")
         if self.unequal is not None:
             unequal = read_devices(self.unequal, bandwidth, memory)

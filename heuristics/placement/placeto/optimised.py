@@ -29,11 +29,12 @@ _UPDATES, _EPISODES = 125, 32
 
 
 class Best:
-    """The best placement of all episodes that it is shown; an evaluation is a simulation."""
+    """The best placement of all episodes that it is shown, no worse than one device."""
 
     def __init__(self, instance: PlacementInstance, limits: Limits) -> None:
         self.instance, self.limits = instance, limits
-        self.device, self.value = np.zeros(instance.graph.n, dtype=np.int64), np.inf
+        self.device = np.zeros(instance.graph.n, dtype=np.int64)
+        self.value = Placement(instance, self.device).penalised_time
 
     def __call__(self, batch: Sequence[Environment]) -> bool:
         """Whether the target is reached."""
@@ -45,7 +46,7 @@ class Best:
 
 
 def optimise(instance: PlacementInstance, rng: np.random.Generator, limits: Limits | None = None) -> Placement:
-    """The best placement that the published network sees while it is trained for this graph alone.
+    """The best placement that the published network sees while it is trained for this graph alone, or one device.
 
     An evaluation is a simulation. Without a limit it trains on 4000 episodes, which takes minutes at 100 nodes.
 
