@@ -155,7 +155,8 @@ class SearchJob(NetworkJob):
 
     def answer(self, start: Sequence[Run]) -> Run:
         """Time over that of one device and peak of memory by name; what cannot run here is left out."""
-        instance, answer = self.instance(), {"one device": self.instance().total_work}
+        instance = self.instance()
+        answer: dict[str, Any] = {"one device": instance.total_work}
         limits = Limits(evaluations=self.options["placements"])
         placers: dict[str, Callable[[np.random.Generator], Placement]] = {
             name: lambda rng, name=name: PLACERS[name].run(instance, rng, Limits())  # type: ignore[misc]
@@ -203,7 +204,8 @@ class DesignJob(NetworkJob):
         from heuristics.placement.placeto import policy, training
 
         family = PLACEMENT_FAMILIES[self.name]
-        train, test = ([self._question(g) for g in family.split(split)] for split in ("train", "test"))
+        most = self.options["graphs"]
+        train, test = ([self._question(g) for g in family.split(split)[:most]] for split in ("train", "test"))
         design = {"devices": self.devices, "width": _WIDTH, **DESIGNS[self.options["design"]][0]}
         made, updates = policy.create("placeto", 0, **design), max(1, self.options["episodes"] // (8 * 8))
         how = training.Training(updates=updates, **{**PUBLISHED, "graphs": 8, "start": ("empty",)})  # type: ignore[arg-type]
@@ -245,7 +247,8 @@ def jobs_of_networks(budget: NetworkBudget) -> list[NetworkJob]:
     jobs += [FastJob(c.network, c.devices, {**groups, "episodes": budget.fast}) for c in CELLS]
     jobs += [RecurrentJob(c.network, c.devices, planned) for c in CELLS]
     jobs += [PublishedJob(c.network, c.devices, {**groups, "episodes": budget.published}) for c in CELLS]
-    jobs += [DesignJob(ABLATED, ABLATED_DEVICES, {"design": d, "episodes": budget.ablation}) for d in DESIGNS]
+    designed = {"graphs": budget.graphs, "episodes": budget.ablation}
+    jobs += [DesignJob(ABLATED, ABLATED_DEVICES, {"design": d, **designed}) for d in DESIGNS]
     return [*jobs, *_jobs_of_orders(budget)]
 
 

@@ -70,19 +70,18 @@ class NetworkBudget:
     ablation: int = 3_000  # episodes of each design
     orders: int = 64  # traversal orders to train with, and as many unseen ones
     ordered: int = 4_000  # episodes with them, and five times as many placements of the planner
-    graphs: int = 16  # fresh graphs of each family on which the policy is a start of the search
+    graphs: int = 16  # of a family at most, for the designs, and fresh ones where the policy is a start of the search
     moves: int = 20_000  # of that search
 
 
-#: A first look, in a few minutes.
+#: A first look, in a few minutes: enough to see that all of it runs, too little to learn much.
 QUICK_NETWORKS = NetworkBudget(
-    groups=40,
-    published=192,
-    fast=1_280,
-    recurrent=3_200,
-    ablation=128,
+    published=64,
+    fast=640,
+    recurrent=1_600,
+    ablation=64,
     orders=4,
-    ordered=128,
+    ordered=64,
     graphs=2,
     moves=5_000,
 )
