@@ -69,20 +69,19 @@ class PlacementQuestion:
             If an option or the graph is refused.
         """
         from instances.placement.devices import read_devices
-        from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+        from instances.placement.families import BANDWIDTH, family_graph
         from instances.placement.problem import PlacementInstance
 
-        family, _, seed = self.graph.partition("-")
-        if family in PLACEMENT_FAMILIES and seed.isascii() and seed.isdigit():
-            if self.reading != Reading():
-                raise InputError(
-                    f"{self.graph}: this graph has no options; leave out --dim, --training, --reader and the like."
-                )
-            graph = PLACEMENT_FAMILIES[family].graph(int(seed))
-            bandwidth = bandwidth_of(graph, self.bandwidth, BANDWIDTH)
-        else:
+        graph = family_graph(self.graph)
+        if graph is None:
             graph = self.reading.load(self.graph)
             bandwidth = bandwidth_of(graph, self.bandwidth)
+        elif self.reading != Reading():
+            raise InputError(
+                f"{self.graph}: this graph has no options; leave out --dim, --training, --reader and the like."
+            )
+        else:
+            bandwidth = bandwidth_of(graph, self.bandwidth, BANDWIDTH)
         memory = math.inf if self.memory is None else parse_bytes(self.memory, "--memory")
         if self.unequal is not None:
             unequal = read_devices(self.unequal, bandwidth, memory)
@@ -102,6 +101,12 @@ def place(
         options.of_search(metavar="N", min=1, help="Search with at most N groups of nodes.  [default: single nodes]"),
     ] = None,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "ordered",
+    policy: Annotated[
+        Path | None,
+        options.of_search(
+            metavar="FILE", help="A checkpoint for --method placeto.  [default: fast, which comes along]"
+        ),
+    ] = None,
     seed: options.Seed = 0,
     time_limit: Annotated[
         float, options.of_search(metavar="SECONDS", help="Of the search, and as much again of --certify.")
@@ -130,6 +135,7 @@ def place(
     from experiments.cli.complaints import complain
     from heuristics.limits import Limits
     from heuristics.placement import search_placement
+    from heuristics.placement.placeto import Checkpoint
     from instances import combine
     from instances.deadline import Deadline, Stopwatch
     from instances.interrupts import catch_interrupt
@@ -138,6 +144,7 @@ def place(
 
     if certify:
         _check_solver(solver)
+    checkpoint = None if policy is None else Checkpoint.load(policy)
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     label, watch = f"{instance.graph.name} on {instance.devices} devices, {method}", Stopwatch()
     with catch_interrupt() as interrupted, printing.working(label, "step time") as live:
@@ -146,7 +153,7 @@ def place(
             live.show(Progress(what, watch.passed, time if math.isfinite(time) else None, instance.lower_bound, None))
 
         limits = Limits(Deadline.after(time_limit, interrupted))
-        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping, tell)
+        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping, tell, checkpoint)
     placement = answer.answer
     if placement is None:
         return complain(f"{instance.label}: {answer.impossible}; no placement fits.", IMPOSSIBLE)

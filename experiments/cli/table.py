@@ -29,7 +29,7 @@ _Targets = Annotated[
     list[str],
     typer.Argument(
         metavar="SUITE|GRAPH…",
-        help="A suite (mtpp list suites), architectures, files; or training, placement or serving, alone.",
+        help="A suite (mtpp list suites), architectures, files; or training, placement, placeto or serving, alone.",
     ),
 ]
 _Methods = Annotated[
@@ -42,7 +42,9 @@ _Methods = Annotated[
 ]
 _Quick = Annotated[
     bool,
-    typer.Option("--quick", help="Of training: one cluster instead of three; of placement: little training, one seed."),
+    typer.Option(
+        "--quick", help="Of training: one cluster instead of three; of placement and placeto: little training."
+    ),
 ]
 
 
@@ -109,9 +111,10 @@ def table(
 ) -> int:
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
 
-    "training" makes the figures and tables of pipelined training, "placement" those of learned placement, which needs
-    PyTorch; "serving" compares the default rules of runtimes with proved optima. Of the options, --quick counts for the
-    first two alone; --jobs, --scheduler, --out, --tables and --format count for all; the others for suites and graphs.
+    "training" makes the figures and tables of pipelined training, "placement" those of learned placement on families of
+    graphs, "placeto" those of the paper's network on the paper's networks, in two hours; both need PyTorch. "serving"
+    compares the default rules of runtimes with proved optima. Of the options, --quick counts for the first three alone;
+    --jobs, --scheduler, --out, --tables and --format count for all; the others for suites and graphs.
 
     Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
     """
@@ -133,8 +136,14 @@ def table(
 
         with running.workers() as workers:
             return make_serving_tables(workers, report)
+    if questions.targets == ["placeto"]:
+        from experiments.studies.placeto.network_tables import make_network_tables
+        from experiments.studies.placeto.published import QUICK_NETWORKS, NetworkBudget
+
+        with running.workers() as workers:
+            return make_network_tables(QUICK_NETWORKS if quick else NetworkBudget(), workers, report)
     if quick:
-        raise InputError("--quick: only the tables of training and placement have a quick form; use the suite quick.")
+        raise InputError("--quick: only training, placement and placeto have a quick form; use the suite quick.")
     from experiments.studies.mtpp.make import make_tables
 
     settings = replace(solving, time_limit=time_limit).options()

@@ -32,8 +32,9 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     fault, cost, needed = next(_faults_of_placement(placement, step), None), None, [Fraction(0)]
     if fault is None:
         run = _run(placement, step, clock)
-        fault = "its devices wait for each other for ever in the order of the sequences"
-        if run is not None:
+        if isinstance(run, str):
+            fault = run
+        else:
             cost, needed = Fraction(max(run.end)) * step.unit, _memory(placement, run)
             fault = next(_faults_of_order(placement, run), None)
     if fault is not None or cost is None:
@@ -45,10 +46,11 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     return Verdict(placement, cost, checks, tuple(faults), "feasible" if fits else "more than the memory of a device")
 
 
-def _run(placement: StatedPlacement, step: Step, clock: Clock) -> Run | None:
-    """By the sequences where there are any; None if devices wait for each other for ever."""
+def _run(placement: StatedPlacement, step: Step, clock: Clock) -> Run | str:
+    """By the sequences where there are any; or what waits for ever."""
     if placement.device_order is None:
-        return step.run(placement.device, placement.sequence, clock)
+        run = step.run(placement.device, placement.sequence, clock)
+        return "its devices wait for each other for ever in the order of the sequence" if run is None else run
     return run_in_sequence(placement, step, clock)
 
 

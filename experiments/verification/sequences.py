@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.verification.clock import Clock
 from experiments.verification.step_time import Run, Step
+from instances.errors import printable
 from instances.placement.stated import StatedPlacement
 
 __all__ = ["faults_of_sequences", "run_in_sequence"]
@@ -39,8 +40,8 @@ def faults_of_sequences(stated: StatedPlacement, step: Step) -> Iterator[str]:
             yield f"bus_order[{d}] does not hold the transfers that the devices require"
 
 
-def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | None:
-    """Start all nodes and transfers as early as the sequences allow; None if they wait for each other for ever.
+def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | str:
+    """Start all nodes and transfers as early as the sequences allow; or say what waits first if they wait for ever.
 
     Raises
     ------
@@ -87,4 +88,8 @@ def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | 
             free[x] = there + step.transfer_gap
             moves[t] += [(target, begin, there) for target in targets]
             waiting += arrive(t, targets, there)
-    return Run(ready, start, end, step.stays(device, start, end, moves)) if all(done) else None
+    for d, queue in enumerate(queues):
+        if queue:
+            v, names = queue[-1], stated.instance.graph.names
+            return f"node {v} ({printable(names[v])}), next on device {d}, waits for ever in the order of the sequences"
+    return Run(ready, start, end, step.stays(device, start, end, moves))

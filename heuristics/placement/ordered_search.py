@@ -8,7 +8,7 @@ them; the last two are annealed. Memory is hard: bytes of overflow count before 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["Tell", "search_order"]
+__all__ = ["STARTS", "Tell", "search_order"]
 
 #: Is told what is being done, and the best time so far.
 Tell = Callable[[str, float], None]
@@ -49,7 +49,8 @@ _POLICY_NODES, _POLICY_SECONDS = 500, 30.0
 _SCT_NODES = 5000
 #: Part of the time that greedy may take, and seconds that it takes for a node, another node and a device.
 _GREEDY_PART, _GREEDY_SECONDS = 0.15, 25e-9
-_STARTS: dict[str, Search[PlacementInstance, Placement]] = {
+#: Name to placer of each start.
+STARTS: Mapping[str, Search[PlacementInstance, Placement]] = {
     "single": single,
     "expert": expert,
     "heft": heft,
@@ -69,12 +70,13 @@ def search_order(
     limits: Limits | None = None,
     *,
     tell: Tell = lambda what, time: None,
+    starts: Mapping[str, Search[PlacementInstance, Placement]] = STARTS,
 ) -> OrderedPlacement:
-    """Search on single nodes, never worse than any start or than one device.
+    """Search on single nodes, never worse than any start.
 
     An evaluation is a move, a target a step time. Without a limit, a search ends after 20 000 moves a node.
     """
-    return _Search(instance, rng, limits or Limits(), tell).run()
+    return _Search(instance, rng, limits or Limits(), tell).run(starts)
 
 
 class _Search:
@@ -95,8 +97,8 @@ class _Search:
         self.seconds = limits.deadline.left
         self.lanes: list[Lane] = []
 
-    def run(self) -> OrderedPlacement:
-        for name, placer in _STARTS.items():
+    def run(self, starts: Mapping[str, Search[PlacementInstance, Placement]]) -> OrderedPlacement:
+        for name, placer in starts.items():
             if self._affords(name) and not (self.lanes and self._ends()):
                 self.tell(f"start {name}", self._best().value[1] if self.lanes else math.inf)
                 self._add(placer)

@@ -8,9 +8,11 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.placement.ordered_search import Tell, search_order
+from heuristics.placement.placeto import Checkpoint, zero_shot
 from heuristics.placement.registry import ORDERED, PLACERS
 from instances import Bound, Result
 from instances.deadline import Stopwatch
+from instances.errors import InputError
 from instances.lookup import find
 from instances.placement.grouping import Grouping
 from instances.placement.placement import Placement
@@ -30,6 +32,7 @@ def search_placement(
     limits: Limits | None = None,
     grouping: Grouping | None = None,
     tell: Tell = lambda what, time: None,
+    policy: Checkpoint | None = None,
 ) -> PlacementResult:
     """Search for a placement, of single nodes or of groups; its times are always those of the single nodes.
 
@@ -44,6 +47,8 @@ def search_placement(
         Groups of nodes that stay together; by default none.
     tell : callable, optional
         Is told what the method *ordered* does, and its best time so far.
+    policy : Checkpoint, optional
+        For the method *placeto*; by default the policy that comes along.
 
     Returns
     -------
@@ -54,15 +59,20 @@ def search_placement(
     Raises
     ------
     InputError
-        If the placer is unknown.
+        If the placer is unknown, or the policy does not fit it or the question.
     """
     limits, watch = limits or Limits(), Stopwatch()
     placer = find(PLACERS, method, "placer")
+    if policy is not None and placer.run is not zero_shot:
+        raise InputError(f"A policy is given, which the method {method} does not use; take the method placeto.")
     impossible = why_no_room(instance)
     if impossible is not None:
         return PlacementResult(method=method, instance=instance, impossible=impossible)
     asked = instance if grouping is None else replace(instance, graph=grouping.graph)
-    found = search_order(asked, rng, limits, tell=tell) if method == ORDERED else placer.run(asked, rng, limits)
+    if policy is not None:
+        found = zero_shot(asked, rng, limits, policy)
+    else:
+        found = search_order(asked, rng, limits, tell=tell) if method == ORDERED else placer.run(asked, rng, limits)
     placement = found if grouping is None else Placement(instance, found.device[grouping.group])
     return PlacementResult(
         method=method,

@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.lookup import find
 
-__all__ = ["BANDWIDTH", "FLOPS", "OVERHEAD", "PLACEMENT_FAMILIES", "SPLITS", "PlacementFamily"]
+__all__ = ["BANDWIDTH", "FLOPS", "OVERHEAD", "PLACEMENT_FAMILIES", "SPLITS", "PlacementFamily", "family_graph"]
 
 #: Bytes per second between devices, that of Placeto's simulator.
 BANDWIDTH = 7.6e9
@@ -33,6 +35,8 @@ OVERHEAD = 20e-6
 SPLITS = {"train": range(8), "validation": range(538, 546), "test": range(1058, 1074), "large": range(2000, 2016)}
 
 _FLOAT = 4  # bytes
+#: Digits of a seed, and characters from which a name is no path.
+_SEED_DIGITS, _LONG = 18, 256
 _ENAS = "Pham et al., Efficient neural architecture search via parameter sharing, ICML 2018"
 
 
@@ -225,3 +229,21 @@ _ALL = (
 
 #: Name to family.
 PLACEMENT_FAMILIES = {family.name: family for family in _ALL}
+
+
+def family_graph(name: str) -> ComputationGraph | None:
+    """The graph of a name such as nmt-7; None for what is a file, or does not begin with a family and a dash.
+
+    Raises
+    ------
+    InputError
+        If what follows is no seed.
+    """
+    family, dash, seed = name.partition("-")
+    if family not in PLACEMENT_FAMILIES or not dash:
+        return None
+    if seed.isascii() and seed.isdigit() and len(seed) <= _SEED_DIGITS:
+        return PLACEMENT_FAMILIES[family].graph(int(seed))
+    if len(name) < _LONG and Path(name).exists():
+        return None
+    raise InputError(f"'{family}-' needs a seed, a whole number of at most {_SEED_DIGITS} digits, such as {family}-0.")

@@ -28,6 +28,7 @@ from typing import Any
 
 from extremes import graph_of, random_case
 from hunting import GROUPS, Method, Question
+from placement_cases import PlacementCase, random_placement_case
 from planning_cases import PipelineCase, random_pipeline_case
 from ruled_oracle import RuledCase
 from ruled_questions import RuledQuestion, random_ruled_case
@@ -100,15 +101,20 @@ class Tally:
 
 
 def question_of(group: str, seed: int) -> Any:
-    """What the methods of a group are asked: a pipeline, or a graph on a platform, maybe with rules."""
-    draw = {"planners": random_pipeline_case, "constraints": random_ruled_case}.get(group, random_case)
+    """What the methods of a group are asked: a pipeline, a placement, or a graph on a platform, maybe with rules."""
+    draws = {
+        "planners": random_pipeline_case,
+        "placements": random_placement_case,
+        "constraints": random_ruled_case,
+    }
+    draw = draws.get(group, random_case)
     return _asked(draw(random.Random(seed)), seed)
 
 
 def _asked(case: Any, seed: int) -> Any:
     if isinstance(case, RuledCase):
         return RuledQuestion(case, seed)
-    return case if isinstance(case, PipelineCase) else Question(case, seed)
+    return case if isinstance(case, PipelineCase | PlacementCase) else Question(case, seed)
 
 
 def try_seeds(group: str, methods: Sequence[Method], seeds: Iterable[int], seconds: float = math.inf) -> Tally:
@@ -194,7 +200,8 @@ def again(path: Path, solver: str) -> int:
     """Try what a file of `write_fault` says; 1 if it still fails, else 0."""
     written = json.loads(path.read_text())
     [method] = [m for m in GROUPS(solver)[written["group"]] if m.name == written["method"]]
-    kind = {"planners": PipelineCase, "constraints": RuledCase}.get(written["group"], Case)
+    kinds = {"planners": PipelineCase, "placements": PlacementCase, "constraints": RuledCase}
+    kind = kinds.get(written["group"], Case)
     outcome = _outcome(method, _asked(kind(**written["case"]), written["seed"]))
     print(f"{method.name}: {outcome}" if isinstance(outcome, str) else f"{method.name}: no fault any more")
     return int(isinstance(outcome, str))

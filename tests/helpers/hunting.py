@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from extremes import build, build_placement
+from placement_cases import placement_checks
 from planning_cases import check_planner
 from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
@@ -278,7 +279,7 @@ def _groups(solver: str) -> dict[str, list[Method]]:
     fast = [_model(name, solver) for name in algorithms if name not in ("priced", "priced-quick")]
     models = [name for name in MODELS if name not in algorithms]
     strong = ["exact+all", "coarse-2+all", "coarse-4+all"]
-    placers = [name for name in PLACERS if name not in ("metis", "scotch", "placeto")]
+    placers = [name for name in PLACERS if name not in ("metis", "scotch", "placeto", "placeto-published")]
     groups = {
         "bounds": [*fast, Method("any-prices", _any_prices)],
         "priced": [_model("priced", solver), _model("priced-quick", solver)],
@@ -294,9 +295,10 @@ def _groups(solver: str) -> dict[str, list[Method]]:
         "constraints": [replace(method, name=f"constrained-{method.name}") for method in ruled],
         "planners": [Method(name, lambda case, name=name: check_planner(name, case)) for name in PLANNERS],
         "placers": [_placer(name) for name in placers],
+        "placements": [Method(name, check) for name, check in placement_checks(solver).items()],
     }
 
 
 #: The methods of each group, for a solver; planners are asked about pipelines, constraints about questions with rules,
-#: all others about `Question`.
+#: placements about `PlacementCase`, all others about `Question`.
 GROUPS = _groups

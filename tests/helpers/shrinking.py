@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from placement_cases import PlacementCase
 from planning_cases import PipelineCase
 from ruled_oracle import RuledCase
 from subset_oracle import Case
@@ -27,7 +28,7 @@ def minimised(case: Any, fails: Callable[[Any], bool]) -> Any:
 
 
 def _smaller(case: Any) -> Iterator[Any]:
-    if isinstance(case, PipelineCase):
+    if isinstance(case, PipelineCase | PlacementCase):
         yield from case.smaller()
         return
     if isinstance(case, RuledCase):

@@ -204,6 +204,12 @@ FAULTS = {
         "                self.value = value = goal * (1 + self.step)",
         pillar="mtpp_models/bounds/test_priced.py",
     ),
+    "heads with communication": Fault(
+        "mtpp_models/placement/heads.py",
+        "latest[u] = head[u] + work[u] + apart[v, u]",
+        "latest[u] = head[u] + work[u] + 1.25 * apart[v, u]",
+        pillar="mtpp_models/placement/test_placement_bounds.py",
+    ),
     "solver's margin": Fault(
         "mtpp_models/formulations/case.py",
         "return outcome.bound - solver.margin * max(1.0, abs(outcome.bound))",

@@ -28,10 +28,10 @@ ORDERS, SAMPLES = 16, 16
 ALONE = 32
 #: The policy, its arguments and the training of each ablation.
 ABLATIONS: dict[str, dict[str, Any]] = {
-    "placeto": {"policy": "placeto", "rounds": 2},
-    "placeto, terminal reward": {"policy": "placeto", "rounds": 2, "reward": "terminal"},
-    "placeto, partitioner": {"policy": "placeto", "rounds": 0},
-    "placeto, aggregator": {"policy": "placeto", "rounds": 0, "pooled": False},
+    "placeto": {"policy": "placeto", "rounds": 2, "outer": True},
+    "placeto, terminal reward": {"policy": "placeto", "rounds": 2, "outer": True, "reward": "terminal"},
+    "placeto, partitioner": {"policy": "placeto", "rounds": 0, "outer": True},
+    "placeto, aggregator": {"policy": "placeto", "rounds": 0, "outer": True, "pooled": False},
     "device pool": {"policy": "device-pool", "rounds": 8},
     "device pool, no messages": {"policy": "device-pool", "rounds": 0},
     "fast": {"policy": "fast"},

@@ -54,7 +54,10 @@ def tensors(question: PlacementArrays) -> GraphTensors:
 
 
 class Messages(nn.Module):
-    """Rounds of message passing along the edges and against them, each with its own functions; (..., n, 2 width)."""
+    """Rounds of message passing along the edges and against them, each with its own functions.
+
+    Nodes come first in all tensors: messages are then one product of two large matrices.
+    """
 
     def __init__(self, features: int, width: int, rounds: int) -> None:
         super().__init__()
@@ -64,13 +67,14 @@ class Messages(nn.Module):
         self.receive = nn.ModuleList(perceptron(width, width, width) for _ in range(2))
 
     def forward(self, x: Tensor, graph: GraphTensors) -> Tensor:
-        """Embeddings of nodes with features `x`, (..., n, features)."""
+        """(n, ..., 2 width) embeddings of nodes with features `x`, (n, ..., features)."""
         first = self.transform(x)
         ends = []
         for neighbours, send, receive in zip((graph.down, graph.up), self.send, self.receive, strict=True):
-            h, has = first, (neighbours.sum(1, keepdim=True) > 0).float()
+            h, has = first, (neighbours.sum(1) > 0).float().view(-1, *(1 for _ in x.shape[1:]))
             for _ in range(self.rounds):
-                h = first + has * torch.relu(receive(neighbours @ torch.relu(send(h))))
+                sent = (neighbours @ torch.relu(send(h)).flatten(1)).view_as(h)
+                h = first + has * torch.relu(receive(sent))
             ends.append(h)
         return torch.cat(ends, -1)
 

@@ -1,12 +1,13 @@
 """Three policies for the decision process, in PyTorch.
 
-- `Placeto`: the published network. It embeds the whole graph anew in every step.
+- `Placeto`: the published network, complete. It embeds the whole graph anew in every step.
 - `DevicePool`: embeds the graph once; the placement enters by pooling over the nodes of each device. It never looks at
   the simulator, and works for any number of devices.
-- `Fast`: scores each device by `features.candidate_features`, without a graph network. Any number of devices.
+- `Fast`: scores each device by `features.candidate_features`. It is no graph network: no messages pass between nodes.
+  Any number of devices.
 
-Sources: Addanki et al., NeurIPS 2019, Section 3 and Figure 3, and the features of nodes in its released code; the last
-two are this project's.
+Sources: Addanki et al., NeurIPS 2019, Section 2.2 and Figure 3, and the features and widths of its released code; the
+last two are this project's.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ Seen = tuple[NDArray[Any], ...]
 
 #: Largest option of a policy in a file.
 _MOST = 4096
-#: Columns of a node that the published network sees, besides its device.
-_NODE = 5
+#: Columns of a node that the published network sees, besides its start and its device.
+_NODE = 4
+#: Nodes up to which it is offered: it relates all pairs of them, in each row of a batch.
+_MOST_NODES = 2000
 
 
 class Policy(nn.Module):
@@ -57,9 +60,12 @@ class Policy(nn.Module):
     ----------
     options : dict
         Arguments of the constructor.
+    batch : int
+        Rows that a gradient is computed of at once.
     """
 
     options: dict[str, Any]
+    batch: int = 1 << 20
 
     def context(self, question: PlacementArrays) -> Any:
         """What stays the same during the episodes on a question."""
@@ -79,7 +85,7 @@ class Policy(nn.Module):
 
 
 class Fast(Policy):
-    """Scores each device by its features and by how they differ from the mean of all devices.
+    """Scores each device by its features and by how they differ from the mean of all devices; passes no messages.
 
     It has two hidden layers of `width` neurons.
     """
@@ -140,54 +146,91 @@ class DevicePool(Policy):
 
 
 class Placeto(Policy):
-    """The published network, with sums over the root of their number of terms, since plain sums grow without limit.
+    """The published network: an embedding of the node, and of its ancestors, its descendants and all others as sets.
+
+    A set S adds ``h(sum of l(x_u) over u in S)`` with two perceptrons of its own. All sums are divided by the root of
+    their number of terms, since plain sums grow without limit. Perceptrons are as wide as in the released code.
 
     Parameters
     ----------
     devices : int
         The number of devices is fixed.
     width : int
-        Of an embedding in each direction.
+        Of an embedding in each direction; 0 for as many as a node has features.
     rounds : int
         Of message passing; 0 is the ablation "partitioner".
     pooled : bool
-        Whether ancestors, descendants and parallel nodes are summed apart; otherwise, the ablation "aggregator".
+        Whether the three sets are summed apart; otherwise, the ablation "aggregator".
+    outer : bool
+        Whether sums pass the functions h; otherwise, they are used as they are.
+    timed : bool
+        Whether nodes know when they start, as in the released code, but not in the text of the paper.
     """
 
-    def __init__(self, devices: int, width: int = 16, rounds: int = 8, pooled: bool = True) -> None:
+    def __init__(
+        self,
+        devices: int,
+        width: int = 0,
+        rounds: int = 8,
+        pooled: bool = True,
+        outer: bool = True,
+        timed: bool = True,
+    ) -> None:
         super().__init__()
-        self.options = {"devices": devices, "width": width, "rounds": rounds, "pooled": pooled}
-        self.messages = Messages(_NODE + devices, width, rounds)
-        self.pool = nn.ModuleList(perceptron(2 * width, 2 * width, 2 * width) for _ in range(3 if pooled else 1))
-        self.pooled = pooled
-        self.head = perceptron((2 + 2 * len(self.pool)) * width, 2 * width, devices)
+        self.options = {"devices": devices, "width": width, "rounds": rounds}
+        self.options |= {"pooled": pooled, "outer": outer, "timed": timed}
+        self.pooled, self.timed = pooled, timed
+        self.batch = 256  # whose tensors stay in the cache of a processor
+        features, sets = _NODE + timed + devices, 3 if pooled else 1
+        width = width or features
+        both = 2 * width
+        self.messages = Messages(features, width, rounds)
+        self.inner = nn.ModuleList(perceptron(both, both, both) for _ in range(sets))
+        self.outer = nn.ModuleList(perceptron(both, both, both) if outer else nn.Identity() for _ in range(sets))
+        seen = (1 + sets) * both
+        self.head = perceptron(seen, 2 * seen, seen, devices)
 
     def context(self, question: PlacementArrays) -> GraphTensors:
-        """The graph."""
+        """The graph.
+
+        Raises
+        ------
+        InputError
+            If it has too many nodes, or another number of devices.
+        """
+        n, devices = question.instance.graph.n, self.options["devices"]
+        if n > _MOST_NODES:
+            raise InputError(f"The published network takes graphs of at most {_MOST_NODES} nodes, not {n}; use groups.")
+        if question.instance.devices != devices:
+            raise InputError(f"The policy places on {devices} devices, not on {question.instance.devices}.")
         return tensors(question)
 
     def observe(self, environment: Environment) -> Seen:
-        """(e,) current node, and (e, n, 5 + k) cost, output, visited, current, start after this node, device."""
+        """(e,) current node, and (e, n, features) cost, output, visited, current, start after this node, device."""
         graph, node = environment.question.instance.graph, environment.node
         visited = np.zeros(graph.n)
         visited[environment.order[: environment.step]] = 1.0
         current = np.zeros(graph.n)
         current[node] = 1.0
         outputs = np.bincount(graph.tensors.producer, graph.tensors.bytes, graph.n)
-        fixed = np.broadcast_to(np.column_stack((graph.work, outputs, visited, current)), (*environment.place.shape, 4))
+        fixed = np.column_stack((graph.work, outputs, visited, current))
         after = (environment.begin - environment.begin[:, [node]])[..., None]
         device = environment.place[..., None] == np.arange(environment.question.instance.devices)
-        x = np.concatenate((fixed, after, device), axis=2)
+        columns = [np.broadcast_to(fixed, (*environment.place.shape, _NODE)), *([after] if self.timed else []), device]
+        x = np.concatenate(columns, axis=2)
         x = x / np.maximum(np.abs(x).max(axis=1, keepdims=True), 1e-12)
         return np.full(len(x), node), x.astype(np.float32)
 
     def rows(self, context: GraphTensors, seen: Seen) -> Tensor:
         """Logits after a new embedding of each row."""
         graph, (node, x) = context, map(torch.as_tensor, seen)
-        h = self.messages(x, graph)  # (R, n, 2 width)
-        here = h[torch.arange(len(node)), node]
+        h = self.messages(x.transpose(0, 1).contiguous(), graph)  # (n, R, 2 width)
+        here = h[node, torch.arange(len(node))]
         sets = graph.sets[2:, node] if self.pooled else graph.everything.expand(1, len(node), -1)
-        pooled = [torch.einsum("rn,rnw->rw", mask, layer(h)) for mask, layer in zip(sets, self.pool, strict=True)]
+        pooled = [
+            outer(torch.einsum("rn,nrw->rw", mask, inner(h)))
+            for mask, inner, outer in zip(sets, self.inner, self.outer, strict=True)
+        ]
         return self.head(torch.cat((here, *pooled), 1))
 
 

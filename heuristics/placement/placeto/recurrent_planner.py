@@ -1,6 +1,6 @@
 """The learned rival of Placeto: a recurrent planner that emits all devices at once (Mirhoseini et al., ICML 2017).
 
-A bidirectional LSTM reads the nodes in topological order; an LSTM with attention emits a device for each. The rows of
+A bidirectional LSTM reads the nodes in a topological order; an LSTM with attention emits a device for each. The rows of
 the adjacency matrix, which tie the published one to a single graph, are replaced by waves over the depth of a node.
 """
 
@@ -16,7 +16,7 @@ from heuristics.placement.placeto.embedding import one_thread
 from heuristics.placement.placeto.environment import PlacementArrays
 from heuristics.placement.placeto.features import ANCESTOR, DESCENDANT
 from heuristics.placement.simulator import penalised_times
-from instances.graph.tensors import IntArray
+from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
@@ -60,11 +60,21 @@ class Planner(nn.Module):
         return torch.stack(devices, 1).numpy(), torch.stack(logits, 1)
 
 
-def plan(planner: Planner, instance: PlacementInstance, rng: np.random.Generator | None, samples: int = 1) -> Placement:
-    """The best of `samples` placements of a trained planner; the likeliest one without a generator."""
+def plan(
+    planner: Planner,
+    instance: PlacementInstance,
+    rng: np.random.Generator | None,
+    samples: int = 1,
+    order: IntArray | None = None,
+) -> Placement:
+    """The best of `samples` placements of a trained planner; the likeliest one without a generator.
+
+    It reads the nodes in `order`, by default that of the graph.
+    """
+    order = instance.graph.topological_order if order is None else order
     with torch.no_grad(), one_thread():
-        devices, _ = planner(_features(instance), samples, rng)
-    places = _by_node(instance, devices)
+        devices, _ = planner(_features(instance)[order], samples, rng)
+    places = _by_node(order, devices)
     return Placement(instance, places[penalised_times(instance, places).argmin()])
 
 
@@ -78,9 +88,13 @@ def train_planner(
     rate: float = 2e-3,
     entropy: float = 0.01,
     seed: int = 0,
-    on_progress: Callable[[int, float], None] = lambda update, mean: None,
+    orders: Sequence[IntArray] = (),
+    watch: Callable[[FloatArray], None] = lambda times: None,
 ) -> list[Placement]:
     """Train by REINFORCE with a moving average of the penalised time as baseline, one instance an update, in turn.
+
+    Nodes are read in the order of the graph, or in one drawn from `orders`, if there are any; there is then one
+    instance. The penalised times of each update are shown to `watch`.
 
     Returns
     -------
@@ -94,8 +108,9 @@ def train_planner(
     baselines: list[float | None] = [None] * len(instances)
     for update in range(updates):
         i = update % len(instances)
-        devices, logits = planner(features[i], episodes, rng)
-        places = _by_node(instances[i], devices)
+        order = orders[int(rng.integers(len(orders)))] if orders else instances[i].graph.topological_order
+        devices, logits = planner(features[i][order], episodes, rng)
+        places = _by_node(order, devices)
         times = penalised_times(instances[i], places)
         if times.min() < best[i].penalised_time:
             best[i] = Placement(instances[i], places[times.argmin()])
@@ -111,12 +126,12 @@ def train_planner(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(planner.parameters(), 1.25)
         optimiser.step()
-        on_progress(update + 1, mean)
+        watch(times)
     return best
 
 
 def _features(instance: PlacementInstance) -> Tensor:
-    """(n, f) per node in topological order: work, outputs, share of ancestors and of descendants, waves over depth."""
+    """(n, f) per node: work, outputs, share of ancestors and of descendants, waves over depth."""
     question = PlacementArrays(instance)
     graph, relation = instance.graph, question.around.relation
     unit = instance.total_work / graph.n
@@ -125,11 +140,11 @@ def _features(instance: PlacementInstance) -> Tensor:
     depth = (1 + before - after) / 2
     angles = np.pi * np.outer(depth, 2.0 ** np.arange(_WAVES))
     columns = (np.log1p(graph.work / unit), np.log1p(outputs / unit), before, after, np.sin(angles), np.cos(angles))
-    return torch.as_tensor(np.column_stack(columns)[graph.topological_order], dtype=torch.float32)
+    return torch.as_tensor(np.column_stack(columns), dtype=torch.float32)
 
 
-def _by_node(instance: PlacementInstance, devices: IntArray) -> IntArray:
-    """From places in the topological order to nodes."""
+def _by_node(order: IntArray, devices: IntArray) -> IntArray:
+    """From places in an order to nodes."""
     places = np.empty_like(devices)
-    places[:, instance.graph.topological_order] = devices
+    places[:, order] = devices
     return places

@@ -22,6 +22,7 @@ from heuristics.placement.placeto.environment import (
 )
 from heuristics.placement.placeto.policy import Policy, Seen, observe_and_score
 from heuristics.placement.placeto.rollout import sampled
+from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.problem import PlacementInstance
@@ -41,7 +42,8 @@ class Training:
     reward: Literal["step", "terminal"] = "step"
     discount: float = 0.95  # of later rewards, for steps; the paper has 1
     start: Sequence[Start] = ("empty", "random")  # to draw from for each instance; all its episodes share it
-    order: Order = "random"  # in which nodes are visited
+    # In which nodes are visited; a number for one of so many random orders, which are the same in each update.
+    order: Order | int = "random"
     entropy: float = 0.05  # weight of the entropy bonus at first; it falls linearly to 0.001 over 80 % of the updates
     rate: float = 2e-3  # learning rate of Adam at first; it falls linearly to a tenth
     seed: int = 0
@@ -70,10 +72,24 @@ def train(
     instances: Sequence[PlacementInstance],
     training: Training,
     on_progress: Callable[[TrainingPoint], None] = lambda point: None,
+    *,
+    watch: Callable[[Sequence[Environment]], bool] = lambda batch: False,
+    deadline: Deadline | None = None,
 ) -> list[TrainingPoint]:
     """Train `policy` in place, on one thread, and return the learning curve; each update is told to `on_progress`.
 
     The memory of the instances, where finite, is part of what is minimised.
+
+    Parameters
+    ----------
+    policy : Policy
+    instances : sequence of PlacementInstance
+    training : Training
+    on_progress : callable, optional
+    watch : callable, optional
+        Is shown the episodes of each update, and says whether training ends with it.
+    deadline : Deadline, optional
+        An update that it breaks off is shown to `watch` too, but changes nothing.
 
     Raises
     ------
@@ -83,6 +99,7 @@ def train(
     if not instances:
         raise InputError("There is no instance to train on; give at least one.")
     rng = np.random.default_rng(training.seed)
+    deadline = deadline or Deadline()
     questions = [PlacementArrays(instance) for instance in instances]
     optimiser = torch.optim.Adam(policy.parameters(), lr=training.rate)
     curve: list[TrainingPoint] = []
@@ -94,9 +111,13 @@ def train(
                 group["lr"] = training.rate * (1 - 0.9 * done)
             chosen = rng.choice(len(questions), min(training.graphs, len(questions)), replace=False)
             batch = [_environment(questions[i], training, rng) for i in chosen]
-            records = _record(policy, batch, rng)
             bonus = 0.001 + (training.entropy - 0.001) * max(0.0, 1 - done / 0.8)
-            entropy = _improve(policy, optimiser, batch, records, training, bonus)
+            try:
+                records = _record(policy, batch, rng, deadline)
+                entropy = _improve(policy, optimiser, batch, records, training, bonus, deadline)
+            except _OutOfTimeError:
+                watch(batch)
+                break
             episodes += len(batch) * training.episodes
             simulations += sum(environment.simulations for environment in batch)
             last = np.mean([environment.objective.mean() for environment in batch])
@@ -112,6 +133,8 @@ def train(
                 )
             )
             on_progress(curve[-1])
+            if watch(batch):
+                break
     return curve
 
 
@@ -132,17 +155,28 @@ def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
 _Record = tuple[list[Seen], list[IntArray]]
 
 
+class _OutOfTimeError(Exception):
+    """The deadline passed in the middle of an update."""
+
+
 def _environment(question: PlacementArrays, training: Training, rng: np.random.Generator) -> Environment:
     start = training.start[int(rng.integers(len(training.start)))]
     place = start_place(question, start, training.episodes, rng)
-    return Environment(question, place, traversal(question, training.order, training.sweeps, rng))
+    if isinstance(training.order, str):
+        return Environment(question, place, traversal(question, training.order, training.sweeps, rng))
+    fixed = np.random.default_rng((training.seed, int(rng.integers(training.order))))
+    return Environment(question, place, traversal(question, "random", training.sweeps, fixed))
 
 
-def _record(policy: Policy, batch: Sequence[Environment], rng: np.random.Generator) -> list[_Record]:
+def _record(
+    policy: Policy, batch: Sequence[Environment], rng: np.random.Generator, deadline: Deadline
+) -> list[_Record]:
     """Play the episodes of an update, and remember what happened."""
     records: dict[Environment, _Record] = {environment: ([], []) for environment in batch}
 
     def choose(active: Sequence[Environment]) -> list[IntArray]:
+        if deadline.passed:
+            raise _OutOfTimeError
         seen, logits = observe_and_score(policy, contexts, active)
         devices = sampled(logits, rng)
         for environment, rows, device in zip(active, seen, devices, strict=True):
@@ -163,6 +197,7 @@ def _improve(
     records: Sequence[_Record],
     training: Training,
     bonus: float,
+    deadline: Deadline,
 ) -> float:
     """Do one gradient step; return the mean entropy.
 
@@ -179,10 +214,16 @@ def _improve(
     total = 0.0
     for environment, (seen, devices), advantage in zip(batch, records, advantages, strict=True):
         rows = tuple(np.concatenate(column) for column in zip(*seen, strict=True))
-        (logits,) = policy([policy.context(environment.question)], [rows])
-        loss, entropy = _loss(logits, np.concatenate(devices), advantage / scale, bonus)
-        (loss / steps).backward()
-        total += entropy
+        taken = np.concatenate(devices)
+        for first in range(0, len(taken), policy.batch):
+            if deadline.passed:
+                raise _OutOfTimeError
+            some = slice(first, first + policy.batch)
+            context = policy.context(environment.question)
+            (logits,) = policy([context], [tuple(column[some] for column in rows)])
+            loss, entropy = _loss(logits, taken[some], advantage[some] / scale, bonus)
+            (loss / steps).backward()
+            total += entropy
     torch.nn.utils.clip_grad_norm_(policy.parameters(), _CLIP)
     optimiser.step()
     return total / steps

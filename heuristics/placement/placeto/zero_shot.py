@@ -1,4 +1,4 @@
-"""The policy that comes with the package as a placer: an answer within milliseconds, without training."""
+"""A trained policy as a placer, by default the one that comes with the package: an answer without training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.placement.placeto.checkpoints import shipped
+from heuristics.placement.placeto.checkpoints import Checkpoint, shipped
 from heuristics.placement.placeto.environment import (
     Environment,
     PlacementArrays,
@@ -17,7 +17,8 @@ from heuristics.placement.placeto.environment import (
     start_place,
     traversal,
 )
-from heuristics.placement.placeto.rollout import FastScorer
+from heuristics.placement.placeto.pytorch import require_torch
+from heuristics.placement.placeto.rollout import Scorer
 from instances.graph.tensors import IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -30,7 +31,12 @@ _DRAWN = np.array([False, True, False, True, False, False, False, False])
 _SWEEPS = 2
 
 
-def zero_shot(instance: PlacementInstance, rng: np.random.Generator, limits: Limits | None = None) -> Placement:
+def zero_shot(
+    instance: PlacementInstance,
+    rng: np.random.Generator,
+    limits: Limits | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Placement:
     """The best placement that eight episodes see, of two sweeps each.
 
     Two start with no node placed, two with all on device 0, and one of either two draws its devices. Four start at
@@ -38,13 +44,23 @@ def zero_shot(instance: PlacementInstance, rng: np.random.Generator, limits: Lim
 
     An evaluation is a simulation; a node takes at most sixteen. Once a limit is reached, the remaining nodes stay where
     they are.
+
+    Raises
+    ------
+    InputError
+        If a checkpoint is damaged or does not fit the question, or PyTorch is missing, which all policies but `fast`
+        need.
     """
-    return explore(instance, rng, limits or Limits()).answer()
+    scorer = _shipped_scorer() if checkpoint is None else _scorer(checkpoint)
+    with np.errstate(all="ignore"):  # whatever the weights are: what a policy says is simulated
+        return explore(instance, rng, limits or Limits(), scorer).answer()
 
 
-def explore(instance: PlacementInstance, rng: np.random.Generator, limits: Limits) -> Environment:
+def explore(
+    instance: PlacementInstance, rng: np.random.Generator, limits: Limits, scorer: Scorer | None = None
+) -> Environment:
     """The episodes of `zero_shot`."""
-    question, score = PlacementArrays(instance), _scorer()
+    question, score = PlacementArrays(instance), scorer or _shipped_scorer()
     count = limits.allow(len(_STARTS))
     starts = np.concatenate([start_place(question, start, 1, rng) for start in _STARTS[:count]])
     drawn = _DRAWN[:count, None]
@@ -60,8 +76,17 @@ def explore(instance: PlacementInstance, rng: np.random.Generator, limits: Limit
 
 
 @cache
-def _scorer() -> FastScorer:
+def _shipped_scorer() -> Scorer:
     return shipped().scorer()
+
+
+def _scorer(checkpoint: Checkpoint) -> Scorer:
+    if checkpoint.policy == "fast":
+        return checkpoint.scorer()
+    require_torch()
+    from heuristics.placement.placeto import policy
+
+    return policy.scorer(policy.restore(checkpoint))
 
 
 def _over(environment: Environment, limits: Limits) -> bool:

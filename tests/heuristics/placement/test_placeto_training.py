@@ -168,7 +168,7 @@ class TestPlanner:
         torch.manual_seed(0)
         made, means = recurrent_planner.Planner(2, hidden=16), []
         (best,) = recurrent_planner.train_planner(
-            made, [twins()], updates=60, rate=1e-2, on_progress=lambda _, mean: means.append(mean)
+            made, [twins()], updates=60, rate=1e-2, watch=lambda times: means.append(float(times.mean()))
         )
         assert np.mean(means[-5:]) < np.mean(means[:5])
         assert best.penalised_time <= min(means)

@@ -1,0 +1,293 @@
+"""What ``mtpp table placeto`` measures: the published network and its rivals on the networks of the paper."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from experiments.runs.job import Job
+from experiments.runs.log import Run
+from experiments.studies.placeto.published import (
+    ABLATED,
+    ABLATED_DEVICES,
+    CELLS,
+    DESIGNS,
+    ORDERED,
+    NetworkBudget,
+)
+from experiments.versions import package_version
+from heuristics.limits import Limits
+from heuristics.placement.annealing import anneal_placement
+from heuristics.placement.ordered_search import STARTS, search_order
+from heuristics.placement.placeto import place
+from heuristics.placement.placeto.environment import Environment, PlacementArrays, traversal
+from heuristics.placement.placeto.optimised import PUBLISHED
+from heuristics.placement.registry import PLACERS
+from instances import InputError
+from instances.graph.tensors import FloatArray, IntArray
+from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
+from instances.placement.grouping import group_nodes
+from instances.placement.networks import placement_network
+from instances.placement.placement import Placement
+from instances.placement.problem import PlacementInstance
+
+__all__ = ["NetworkJob", "jobs_of_networks"]
+
+_KIND = "placeto"
+#: Numbers in each direction of an embedding, episodes of an update, and placements of an update of the planner.
+_WIDTH, _EPISODES, _PLANNED = 8, 32, 16
+#: Seeds of graphs that nothing was trained or tuned on.
+_FRESH = 5000
+_DEVICES = 4
+_RIVALS = ("single", "expert", "scotch", "metis", "heft", "greedy")
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkJob(Job):
+    """One thing to train or search, and measure."""
+
+    name: str  # network or family
+    devices: int
+    options: dict[str, Any] = field(default_factory=dict)  # what distinguishes it; part of the key
+    #: The kind, as runs call it.
+    what: ClassVar[str]
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that the answer depends on."""
+        fields = [_KIND, self.name, self.devices, self.what, self.options, package_version()]
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+    def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
+        """One line for the file of runs."""
+        return {
+            "key": self.key,
+            "kind": _KIND,
+            "instance": self.name,
+            "k": self.devices,
+            "method": self.what,
+            "options": self.options,
+            "version": package_version(),
+            "seconds": seconds,
+            "error": error,
+            "answer": answer or None,
+        }
+
+    def instance(self) -> PlacementInstance:
+        """The network, in groups."""
+        return PlacementInstance(_network(self.name, self.options["groups"]), self.devices, BANDWIDTH)
+
+
+class Curve:
+    """The best time so far, whenever it gets better: (episodes or placements, simulations, time)."""
+
+    def __init__(self) -> None:
+        self.points: list[tuple[int, int, float]] = []
+        self.episodes, self.simulations = 0, 0
+
+    def policy(self, batch: Sequence[Environment]) -> bool:
+        """Watch the training of a policy; it goes on."""
+        for environment in batch:
+            best = float(environment.best.min())
+            self._count(len(environment.place), environment.simulations, best)
+        return False
+
+    def planner(self, times: FloatArray) -> None:
+        """Watch the training of a planner."""
+        self._count(len(times), len(times), float(times.min()))
+
+    def answer(self) -> dict[str, Any]:
+        """For the file of runs."""
+        return {"curve": self.points, "episodes": self.episodes, "simulations": self.simulations}
+
+    def _count(self, episodes: int, simulations: int, best: float) -> None:
+        self.episodes += episodes
+        self.simulations += simulations
+        if not self.points or best < self.points[-1][2]:
+            self.points.append((self.episodes, self.simulations, best))
+
+
+class PublishedJob(NetworkJob):
+    """The published network, trained for one network alone."""
+
+    what = "published"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """The curve of its training."""
+        return _trained(self.instance(), self.options["episodes"], "topological", Curve())[1]
+
+
+class FastJob(NetworkJob):
+    """The policy `fast`, which passes no messages, trained for one network alone."""
+
+    what = "fast"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """The curve of its training."""
+        from heuristics.placement.placeto import policy, training
+
+        curve, updates = Curve(), max(1, self.options["episodes"] // _EPISODES)
+        how = training.Training(updates=updates, graphs=1, episodes=_EPISODES, sweeps=1, start=("random",))
+        training.train(policy.create("fast", 0), [self.instance()], how, watch=curve.policy)
+        return curve.answer()
+
+
+class RecurrentJob(NetworkJob):
+    """The recurrent planner, trained for one network alone."""
+
+    what = "recurrent"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """The curve of its training."""
+        return _planned(self.instance(), self.options["placements"], ())[1]
+
+
+class SearchJob(NetworkJob):
+    """What does not learn; searches with as many simulations as the planner has placements."""
+
+    what = "search"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Time over that of one device and peak of memory by name; what cannot run here is left out."""
+        instance = self.instance()
+        answer: dict[str, Any] = {"one device": instance.total_work}
+        limits = Limits(evaluations=self.options["placements"])
+        placers: dict[str, Callable[[np.random.Generator], Placement]] = {
+            name: lambda rng, name=name: PLACERS[name].run(instance, rng, Limits())  # type: ignore[misc]
+            for name in _RIVALS
+        }
+        placers["anneal"] = lambda rng: anneal_placement(instance, rng, limits)
+        placers["ordered"] = lambda rng: search_order(instance, rng, limits)
+        for name, placer in placers.items():
+            try:
+                found = placer(np.random.default_rng(0))
+            except InputError:
+                continue
+            answer[name] = {"time": found.relative_time, "peak": float(found.peak_memory.max())}
+        return answer
+
+
+class OrdersJob(NetworkJob):
+    """Train with some traversal orders, and place in others."""
+
+    what = "orders"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Times in the unseen orders, and the best of the training."""
+        instance, orders, unseen = self.instance(), self.options["orders"], self.options["unseen"]
+        if self.options["planner"]:
+            planner, answer = _planned(instance, self.options["placements"], _orders(instance, 0, orders))
+            from heuristics.placement.placeto.recurrent_planner import plan
+
+            times = [plan(planner, instance, None, order=o).relative_time for o in _orders(instance, orders, unseen)]
+        else:
+            policy, answer = _trained(instance, self.options["placements"], orders, Curve())
+            options: dict[str, Any] = {"sweeps": 1, "start": "random", "order": "random"}
+            rngs = (np.random.default_rng((1, seed)) for seed in range(unseen))
+            times = [place(instance, policy, rng, **options).last.relative_time for rng in rngs]
+        return {**answer, "times": times}
+
+
+class DesignJob(NetworkJob):
+    """An ablation: one design, trained on the graphs of a family, on graphs that it has not seen."""
+
+    what = "design"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """What the likeliest devices of one sweep end with."""
+        from heuristics.placement.placeto import policy, training
+
+        family = PLACEMENT_FAMILIES[self.name]
+        most = self.options["graphs"]
+        train, test = ([self._question(g) for g in family.split(split)[:most]] for split in ("train", "test"))
+        design = {"devices": self.devices, "width": _WIDTH, **DESIGNS[self.options["design"]][0]}
+        made, updates = policy.create("placeto", 0, **design), max(1, self.options["episodes"] // (8 * 8))
+        how = training.Training(updates=updates, **{**PUBLISHED, "graphs": 8, "start": ("empty",)})  # type: ignore[arg-type]
+        training.train(made, train, how)
+        score, rng = policy.scorer(made), np.random.default_rng(0)
+        found = [place(question, score, rng, sweeps=1, start="empty").last for question in test]
+        return {"times": [placement.relative_time for placement in found]}
+
+    def _question(self, graph: Any) -> PlacementInstance:
+        return PlacementInstance(graph, self.devices, BANDWIDTH)
+
+
+class LaneJob(NetworkJob):
+    """The shipped policy as one more start of the search, on fresh graphs."""
+
+    what = "lane"
+
+    def answer(self, start: Sequence[Run]) -> Run:
+        """Times of the search with the policy among its starts, and without."""
+        family, limits = PLACEMENT_FAMILIES[self.name], Limits(evaluations=self.options["moves"])
+        without = {name: placer for name, placer in STARTS.items() if name != "placeto"}
+        every = {**without, "placeto": PLACERS["placeto"].run}
+        answer: dict[str, list[float]] = {"with": [], "without": []}
+        for seed in range(_FRESH, _FRESH + self.options["graphs"]):
+            question = PlacementInstance(family.graph(seed), self.devices, BANDWIDTH)
+            for name, starts in (("with", every), ("without", without)):
+                found = search_order(question, np.random.default_rng(0), limits, starts=starts)
+                answer[name].append(found.relative_time)
+        return answer
+
+
+def jobs_of_networks(budget: NetworkBudget) -> list[NetworkJob]:
+    """All that the tables need, the cheap ones first."""
+    groups = {"groups": budget.groups}
+    planned = {**groups, "placements": budget.recurrent}
+    jobs: list[NetworkJob] = [SearchJob(c.network, c.devices, planned) for c in CELLS]
+    lane = {"moves": budget.moves, "graphs": budget.graphs}
+    jobs += [LaneJob(family, _DEVICES, lane) for family in PLACEMENT_FAMILIES]
+    jobs += [FastJob(c.network, c.devices, {**groups, "episodes": budget.fast}) for c in CELLS]
+    jobs += [RecurrentJob(c.network, c.devices, planned) for c in CELLS]
+    jobs += [PublishedJob(c.network, c.devices, {**groups, "episodes": budget.published}) for c in CELLS]
+    designed = {"graphs": budget.graphs, "episodes": budget.ablation}
+    jobs += [DesignJob(ABLATED, ABLATED_DEVICES, {"design": d, **designed}) for d in DESIGNS]
+    return [*jobs, *_jobs_of_orders(budget)]
+
+
+def _jobs_of_orders(budget: NetworkBudget) -> Iterator[NetworkJob]:
+    for planner, orders in ((False, budget.orders), (False, 1), (True, budget.orders)):
+        options = {"groups": budget.groups, "planner": planner, "orders": orders, "unseen": budget.orders}
+        yield OrdersJob(*ORDERED, {**options, "placements": budget.ordered * (5 if planner else 1)})
+
+
+@cache
+def _network(name: str, groups: int) -> Any:
+    return group_nodes(placement_network(name), groups).graph
+
+
+def _orders(instance: PlacementInstance, first: int, count: int) -> list[IntArray]:
+    """Random topological orders, the same for each run."""
+    question, seeds = PlacementArrays(instance), range(first, first + count)
+    return [traversal(question, "random", 1, np.random.default_rng((2, seed))) for seed in seeds]
+
+
+def _trained(instance: PlacementInstance, episodes: int, order: Any, curve: Curve) -> tuple[Any, dict[str, Any]]:
+    """The published network after its training, and the curve of that."""
+    from heuristics.placement.placeto import policy, training
+
+    made = policy.create("placeto", 0, devices=instance.devices, width=_WIDTH)
+    how = training.Training(updates=max(1, episodes // _EPISODES), episodes=_EPISODES, **{**PUBLISHED, "order": order})
+    training.train(made, [instance], how, watch=curve.policy)
+    return policy.scorer(made), curve.answer()
+
+
+def _planned(instance: PlacementInstance, placements: int, orders: Iterable[IntArray]) -> tuple[Any, dict[str, Any]]:
+    """The recurrent planner after its training, and the curve of that."""
+    import torch
+
+    from heuristics.placement.placeto.recurrent_planner import Planner, train_planner
+
+    curve, updates = Curve(), max(1, placements // _PLANNED)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        planner = Planner(instance.devices)
+    train_planner(planner, [instance], updates=updates, episodes=_PLANNED, orders=list(orders), watch=curve.planner)
+    return planner, curve.answer()

@@ -1,0 +1,224 @@
+"""``mtpp table placeto``: Placeto's Table 1, ablations and traversal orders, with the paper's figures beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from experiments.plots.style import axes_of, legend_beside, plain
+from experiments.runs.log import Run
+from experiments.runs.workers import Workers
+from experiments.studies.placeto.network_jobs import NetworkJob, jobs_of_networks
+from experiments.studies.placeto.published import (
+    ABLATED,
+    ABLATED_DEVICES,
+    CELLS,
+    DESIGNS,
+    K80_MEMORY,
+    ORDERED,
+    Cell,
+    NetworkBudget,
+)
+from experiments.studies.report import Report, Section
+from heuristics.placement.placeto import require_torch
+
+__all__ = ["make_network_tables", "network_sections"]
+
+#: Samples count until a time within this of the best one.
+_CLOSE = 1.01
+_LEARNED = ("published", "recurrent", "fast")
+_RIVALS = ("single", "expert", "scotch", "metis", "anneal", "ordered")
+_TIMES_NOTE = """\
+Best step time that was found, over that of one device; simulated, groups of operators, first ready first served.
+'fast' is this project's policy: it scores devices by numbers from the simulator and passes no messages. 'anneal' and
+'ordered' have as many simulations as the RNN has placements; 'ordered' also chooses the order of nodes and transfers.
+OOM: a device needs more than 11 GB. One seed: differences under 2 % say nothing."""
+_PAPER_NOTE = """\
+Reduction: how much shorter the step of Placeto is than that of the RNN. Samples: until a time within 1 % of the best
+one; the paper counts those until the best. Of Placeto, episodes, and in brackets simulations, one for each step that
+moves a node. To the RNN: samples until Placeto is within 1 % of the RNN's best; a dash where it never is."""
+_PAPER_TIMES_NOTE = "As the paper has them, in seconds on K80 cards: what is large there need not be large here."
+_DESIGNS_NOTE = """\
+Mean of the step time over that of one device, on unseen graphs, after one sweep with the likeliest devices; and how
+much slower than the full network. One seed: differences under 2 % say nothing."""
+_ORDERS_NOTE = """\
+Times of placements in unseen random traversal orders over that of one device, and their mean over the best placement
+of the training. The paper: within 5 % on average and about 10 % between fastest and slowest; the RNN 30 % worse."""
+_LANE_NOTE = """\
+Mean step time over that of one device after the same number of moves, with the shipped policy among the starts and
+without. It is worth its place among them if it gains 1 %."""
+
+
+def make_network_tables(budget: NetworkBudget, workers: Workers, report: Report) -> int:
+    """Make the runs that are missing, then print and write tables and a picture; 1 if a run failed, else 0.
+
+    Raises
+    ------
+    InputError, OSError
+        Before any run is made, also where PyTorch is missing.
+    """
+    require_torch()
+    runs = report.make_runs(jobs_of_networks(budget), workers)
+    report.publish(network_sections(runs, budget), lambda: {"placeto-curves": plot_curves(runs)})
+    return report.exit_code([NetworkJob.failed(run) for run in runs])
+
+
+def network_sections(runs: Iterable[Run], budget: NetworkBudget) -> list[Section]:
+    """All tables; what was not measured, or failed, is a dash."""
+    done = [run for run in runs if run["error"] is None]
+    return [_times(done, budget), _paper_times(), _against(done), _designs(done), _orders(done, budget), _lane(done)]
+
+
+def plot_curves(runs: Iterable[Run]) -> Axes:
+    """The best time so far over simulations, of the published network and the RNN."""
+    ax, done = axes_of(None, 7, 4), [run for run in runs if run["error"] is None]
+    for i, cell in enumerate(CELLS):
+        for what, line in (("published", "-"), ("recurrent", ":")):
+            answer = _answer(done, what, cell)
+            if answer is not None:
+                _, simulations, best = zip(*answer["curve"], strict=True)
+                steps = ([*simulations, answer["simulations"]], [*best, best[-1]])
+                ax.step(*steps, where="post", color=f"C{i}", linestyle=line, label=f"{_name(cell)}, {what}")
+    ax.set(xlabel="simulations", ylabel="best step time / that of one device", xscale="log")
+    ax.grid(color="0.92")
+    plain(ax)
+    legend_beside(ax, fontsize="small")
+    return ax
+
+
+def _times(runs: list[Run], budget: NetworkBudget) -> Section:
+    rows = []
+    for cell in CELLS:
+        found = _answer(runs, "search", cell) or {}
+        learned = [_time(_best(_answer(runs, what, cell))) for what in _LEARNED]
+        alone = f"{found['one device']:.3f}" if found else "–"
+        rows.append([_name(cell), alone, *learned, *(_time(found.get(name)) for name in _RIVALS)])
+    title = f"Table 1: best placement of {budget.groups} groups of operators"
+    header = ["network, devices", "one device [s]", "Placeto", "RNN", "fast", *_RIVALS]
+    return Section("placeto-times", title, header, rows, _TIMES_NOTE)
+
+
+def _paper_times() -> Section:
+    rows = [
+        [_name(c), f"{c.placeto:.2f}", f"{c.recurrent:.2f}", *("OOM" if x is None else f"{x:.2f}" for x in c[2:5])]
+        for c in CELLS
+    ]
+    header = ["network, devices", "Placeto", "RNN", "single", "Scotch", "expert"]
+    return Section("placeto-paper", "Table 1 as published [s]", header, rows, _PAPER_TIMES_NOTE)
+
+
+def _against(runs: list[Run]) -> Section:
+    rows = []
+    for cell in CELLS:
+        ours, rnn = (_answer(runs, what, cell) for what in ("published", "recurrent"))
+        best, other = _best(ours), _best(rnn)
+        reduction = None if best is None or other is None else 1 - best["time"] / other["time"]
+        samples, planned = _until(ours, best), _until(rnn, other)
+        factor = None if samples is None or planned is None else planned[0] / samples[0]
+        rows.append(
+            [
+                _name(cell),
+                _percent(reduction),
+                _percent(1 - cell.placeto / cell.recurrent),
+                _samples(samples, both=True),
+                _samples(planned, both=False),
+                _samples(_until(ours, other), both=True),
+                "–" if factor is None else f"{factor:.2g}x",
+                f"{cell.recurrent_samples / cell.placeto_samples:.2g}x",
+            ]
+        )
+    header = ["network, devices", "reduction", "paper", "samples", "of the RNN", "to the RNN", "speedup", "paper"]
+    return Section("placeto-samples", "Placeto against the RNN, and the paper", header, rows, _PAPER_NOTE)
+
+
+def _designs(runs: list[Run]) -> Section:
+    means = {
+        run["options"]["design"]: float(np.mean(run["answer"]["times"])) for run in runs if run["method"] == "design"
+    }
+    full = means.get("full")
+    rows = [
+        [
+            design,
+            "–" if design not in means else f"{means[design]:.3f}",
+            _percent(None if full is None or design not in means else means[design] / full - 1),
+            _percent(paper),
+        ]
+        for design, (_, paper) in DESIGNS.items()
+    ]
+    header = [f"on {ABLATED}, {ABLATED_DEVICES} devices", "step time", "slower by", "paper"]
+    return Section("placeto-designs", "Ablations of the published network, zero-shot", header, rows, _DESIGNS_NOTE)
+
+
+def _orders(runs: list[Run], budget: NetworkBudget) -> Section:
+    rows = []
+    for label, planner, orders in (
+        (f"Placeto, {budget.orders} orders", False, budget.orders),
+        ("Placeto, one order", False, 1),
+        (f"RNN, {budget.orders} orders", True, budget.orders),
+    ):
+        row = [label, *"––––"]
+        for run in runs:
+            options = run["options"]
+            if run["method"] == "orders" and (options["planner"], options["orders"]) == (planner, orders):
+                times, best = run["answer"]["times"], run["answer"]["curve"][-1][2]
+                means = [f"{x:.3f}" for x in (np.mean(times), min(times), max(times))]
+                row = [label, *means, _percent(float(np.mean(times)) / best - 1)]
+        rows.append(row)
+    header = ["trained with", "mean", "fastest", "slowest", "above the best"]
+    title = f"{budget.orders} unseen traversal orders of {_name(ORDERED)} devices"
+    return Section("placeto-orders", title, header, rows, _ORDERS_NOTE)
+
+
+def _lane(runs: list[Run]) -> Section:
+    rows = []
+    for run in runs:
+        if run["method"] == "lane":
+            with_it, without = (float(np.mean(run["answer"][name])) for name in ("with", "without"))
+            rows.append([run["instance"], f"{with_it:.4f}", f"{without:.4f}", _percent(1 - with_it / without)])
+    header = ["family", "with the policy", "without", "gain"]
+    return Section("placeto-lane", "The policy as a start of the search, fresh graphs", header, rows, _LANE_NOTE)
+
+
+def _name(cell: Cell | tuple[str, int]) -> str:
+    return f"{cell[0]}, {cell[1]}"
+
+
+def _answer(runs: Iterable[Run], what: str, cell: Cell) -> dict[str, Any] | None:
+    for run in runs:
+        if (run["method"], run["instance"], run["k"]) == (what, cell.network, cell.devices):
+            return dict(run["answer"])
+    return None
+
+
+def _best(answer: dict[str, Any] | None) -> dict[str, float] | None:
+    """The last point of a curve."""
+    return None if answer is None else {"time": answer["curve"][-1][2]}
+
+
+def _until(answer: dict[str, Any] | None, goal: dict[str, float] | None) -> tuple[int, int] | None:
+    """Episodes and simulations until a time that is close enough to a goal."""
+    if answer is None or goal is None:
+        return None
+    for episodes, simulations, time in answer["curve"]:
+        if time <= _CLOSE * goal["time"]:
+            return episodes, simulations
+    return None
+
+
+def _time(found: dict[str, float] | None) -> str:
+    if found is None:
+        return "–"
+    return "OOM" if found.get("peak", 0.0) > K80_MEMORY else f"{found['time']:.3f}"
+
+
+def _samples(count: tuple[int, int] | None, *, both: bool) -> str:
+    if count is None:
+        return "–"
+    return f"{count[0]} ({count[1]})" if both else f"{count[0]}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f} %"

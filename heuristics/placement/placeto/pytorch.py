@@ -1,0 +1,21 @@
+"""Whether PyTorch is here, which networks need and trained policies do not."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from instances.errors import InputError
+
+__all__ = ["require_torch"]
+
+
+def require_torch() -> None:
+    """Refuse in one line where PyTorch is missing.
+
+    Raises
+    ------
+    InputError
+        If it is not installed.
+    """
+    if find_spec("torch") is None:
+        raise InputError("PyTorch is not installed; install the extra: pip install 'mtpp[learn]'.")

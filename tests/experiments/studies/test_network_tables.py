@@ -1,0 +1,84 @@
+"""Placeto on the networks of its paper: jobs, tables of what is there, and the least of training end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.runs.log import Run
+from experiments.runs.workers import this_process
+from experiments.studies.placeto import network_jobs
+from experiments.studies.placeto.network_jobs import Curve, jobs_of_networks
+from experiments.studies.placeto.network_tables import network_sections
+from experiments.studies.placeto.published import CELLS, DESIGNS, NetworkBudget
+from experiments.studies.report import Report
+
+pytest.importorskip("torch", reason="PyTorch is not installed")
+
+LEAST = NetworkBudget(
+    groups=8, published=32, fast=32, recurrent=16, ablation=64, orders=2, ordered=16, graphs=1, moves=50
+)
+
+
+def run(what: str, answer: dict[str, object], **options: object) -> Run:
+    cell = CELLS[0]
+    return {
+        "instance": cell.network,
+        "k": cell.devices,
+        "method": what,
+        "options": options,
+        "answer": answer,
+        "error": None,
+    }
+
+
+def rows(runs: list[Run], name: str) -> list[list[str]]:
+    return next([list(row) for row in s.rows] for s in network_sections(runs, NetworkBudget()) if s.name == name)
+
+
+def test_jobs_are_all_different() -> None:
+    jobs = jobs_of_networks(NetworkBudget())
+    assert len({job.key for job in jobs}) == len(jobs) == 4 * len(CELLS) + 3 + len(DESIGNS) + 3
+    more = jobs_of_networks(NetworkBudget(published=4001))
+    assert sum(a.key != b.key for a, b in zip(jobs, more, strict=True)) == len(CELLS)
+
+
+def test_samples_count_until_a_time_close_to_the_best() -> None:
+    """Placeto is within 1 % of its best after 64 episodes, and of the RNN's after 32."""
+    ours = {"curve": [(32, 900, 0.9), (64, 1800, 0.805), (96, 2700, 0.8)], "episodes": 128, "simulations": 3600}
+    rnn = {"curve": [(16, 16, 1.0), (320, 320, 0.9)], "episodes": 400, "simulations": 400}
+    row = rows([run("published", ours), run("recurrent", rnn)], "placeto-samples")[0]
+    assert row == ["inception-v3, 2", "11.1 %", "-0.9 %", "64 (1800)", "320", "32 (900)", "5x", "4.9x"]
+    alone = rows([run("published", ours)], "placeto-samples")[0]
+    assert alone[1:] == ["–", "-0.9 %", "64 (1800)", "–", "–", "–", "4.9x"]
+
+
+def test_what_does_not_fit_says_so() -> None:
+    found = {"one device": 2.0, "single": {"time": 1.0, "peak": 12e9}, "expert": {"time": 0.75, "peak": 1e9}}
+    row = rows([run("search", found)], "placeto-times")[0]
+    assert row == ["inception-v3, 2", "2.000", "–", "–", "–", "OOM", "0.750", "–", "–", "–", "–"]
+
+
+def test_a_curve_keeps_what_is_better() -> None:
+    import numpy as np
+
+    curve = Curve()
+    for times in ([3.0, 2.0], [2.5, 2.0], [1.0, 4.0]):
+        curve.planner(np.array(times))
+    assert curve.answer() == {"curve": [(2, 2, 2.0), (6, 6, 1.0)], "episodes": 6, "simulations": 6}
+
+
+def test_the_least_of_training_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One job of each kind; a second call makes nothing again."""
+    jobs = {job.what: job for job in jobs_of_networks(LEAST)}
+    planner = next(job for job in jobs_of_networks(LEAST) if job.options.get("planner"))
+    report = Report(tmp_path / "runs.jsonl", quiet=True)
+    with this_process() as workers:
+        made = report.make_runs([*jobs.values(), planner], workers)
+        monkeypatch.setattr(network_jobs.NetworkJob, "run", None)
+        again = report.make_runs([*jobs.values(), planner], workers)
+    assert [found["key"] for found in again] == [found["key"] for found in made]
+    assert [found["error"] for found in made] == [None] * len(made)
+    sections = network_sections(made, LEAST)
+    assert all(len(row) == len(s.header) for s in sections for row in s.rows)
