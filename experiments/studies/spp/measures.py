@@ -28,7 +28,7 @@ SETTINGS = tuple(product((1.0, 0.5, 0.25, 0.125, 0.0625), (1.0, 2.0, 4.0)))
 def both_sides(instance: TrainingInstance) -> float:
     """Time of SPP with the better device order: the smaller or the larger side of each cut first [s]."""
     larger = recursive_device_order(instance.cluster, smaller_first=False)
-    plan = fastest([*spp_plans(instance), *plans_by_stages(instance, larger, pe)])
+    plan = fastest(instance, [*spp_plans(instance), *plans_by_stages(instance, larger, pe)])
     return iteration_time(plan, pe(plan.n_stages, instance.microbatches))
 
 
