@@ -107,7 +107,7 @@ def recovered(result: PlanResult, *, hurried: bool = False) -> CoveredPlan:
         seconds = {**result.seconds, "bound": watch.passed}
         return CoveredPlan(replace(result, bound=bound, seconds=seconds), COVERED, {"fixed": bound.value})
     own, classes = class_of(schedule), list(CLASSES)
-    ceiling = iteration.time * (1 if own == "fixed" else _CEILING)
+    ceiling = iteration.time * (1 if own == "fixed" or hurried else _CEILING)
     bounds = bounds_by_coverage(instance, ceiling, hurried=hurried)
     seconds = {**result.seconds, "bound": watch.passed}
     return CoveredPlan(

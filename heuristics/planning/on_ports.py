@@ -311,7 +311,7 @@ def _through_cards(iteration: Iteration, instance: TrainingInstance) -> float:
     cluster, ports = instance.cluster, instance.ports
     assert ports is not None
     outside = cluster.server[:, None] != cluster.server
-    if not outside.any():
+    if not outside.any() or iteration.synchronisation == 0:
         return iteration.synchronisation
     lanes = 1 if ports.entering else 2
     return iteration.synchronisation * max(1.0, lanes * float(cluster.bandwidth[outside].min() / ports.rate.min()))

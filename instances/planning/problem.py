@@ -181,7 +181,10 @@ class TrainingInstance(Displayed):
         elif total > self.memory:
             why = f"all layers need {total:.4g} bytes on each of {V}, with one microbatch on its way"
         else:
-            why = f"layer {layer} ({chain.names[layer]}) alone needs {needed:.4g}, but the stages that links allow more"
+            return InputError(
+                "There is no plan: devices that would have to exchange data have no link, and stages that need none do "
+                "not fit into memory; give the links of the cluster a bandwidth above 0."
+            )
         return InputError(
             f"No plan fits into the memory of the devices: {why}, and they have {self.memory:.4g}; give more memory, "
             "devices or microbatches."

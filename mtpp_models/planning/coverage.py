@@ -34,7 +34,7 @@ CLASSES = {
 #: States of the program that knows servers; more take too long, and it is left out.
 _MOST_STATES = 3_000_000
 #: States that take seconds.
-_LARGE = 500_000
+_LARGE = 1_000_000
 
 
 def bounds_by_coverage(

@@ -31,6 +31,7 @@ from hunting import GROUPS, Method, Question
 from planning_cases import PipelineCase, random_pipeline_case
 from ruled_oracle import RuledCase
 from ruled_questions import RuledQuestion, random_ruled_case
+from shared_cases import SharedCase, random_shared_case
 from shrinking import minimised
 from subset_oracle import Case
 
@@ -101,7 +102,8 @@ class Tally:
 
 def question_of(group: str, seed: int) -> Any:
     """What the methods of a group are asked: a pipeline, or a graph on a platform, maybe with rules."""
-    draw = {"planners": random_pipeline_case, "constraints": random_ruled_case}.get(group, random_case)
+    draws = {"planners": random_pipeline_case, "shared": random_shared_case, "constraints": random_ruled_case}
+    draw = draws.get(group, random_case)
     return _asked(draw(random.Random(seed)), seed)
 
 
@@ -194,7 +196,8 @@ def again(path: Path, solver: str) -> int:
     """Try what a file of `write_fault` says; 1 if it still fails, else 0."""
     written = json.loads(path.read_text())
     [method] = [m for m in GROUPS(solver)[written["group"]] if m.name == written["method"]]
-    kind = {"planners": PipelineCase, "constraints": RuledCase}.get(written["group"], Case)
+    kinds = {"planners": PipelineCase, "shared": SharedCase, "constraints": RuledCase}
+    kind = kinds.get(written["group"], Case)
     outcome = _outcome(method, _asked(kind(**written["case"]), written["seed"]))
     print(f"{method.name}: {outcome}" if isinstance(outcome, str) else f"{method.name}: no fault any more")
     return int(isinstance(outcome, str))
