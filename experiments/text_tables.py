@@ -6,13 +6,24 @@ import csv
 import io
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
 from instances.errors import printable
 
-__all__ = ["FORMATS", "aligned", "drawn", "fitted", "left_aligned", "shortened", "terminal_width"]
+__all__ = [
+    "FORMATS",
+    "aligned",
+    "drawn",
+    "filled",
+    "fitted",
+    "left_aligned",
+    "shortened",
+    "terminal_width",
+    "wrapped",
+]
 
 Rows = Sequence[Sequence[str]]
 
@@ -101,6 +112,36 @@ def _band(
         spare -= len(narrow[:spare])
     rows = [[shortened(row[i], room[i]) if i in words else row[i] for i in band] for row in table]
     return _lines(rows, {place for place, i in enumerate(band) if i in words})
+
+
+def wrapped(header: Sequence[str], rows: Rows, width: int, text: Collection[int]) -> str:
+    """Columns of which those in `text` hold sentences: they share what the others leave of the width, on several lines.
+
+    Examples
+    --------
+    >>> print(wrapped(["", "claim", "here"], [["Fig. 6", "faster than all", "no"]], 22, {1}))
+            claim        here
+    Fig. 6  faster than  no
+            all
+    """
+    table = _cells((header, *rows))
+    widest = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    left = width - _GAP * (len(widest) - 1) - sum(wide for i, wide in enumerate(widest) if i not in text)
+    for i in sorted(text, key=lambda i: widest[i]):
+        share = left // sum(widest[j] >= widest[i] for j in text)
+        widest[i] = max(_NARROWEST if widest[i] > _NARROWEST else widest[i], min(widest[i], share))
+        left -= widest[i]
+    lines = []
+    for row in table:
+        broken = [textwrap.wrap(cell, widest[i]) if i in text else [cell] for i, cell in enumerate(row)]
+        for place in range(max(map(len, broken))):
+            lines.append([cell[place] if place < len(cell) else "" for cell in broken])
+    return _lines(lines, words=range(len(header)))
+
+
+def filled(sentences: str, width: int) -> str:
+    """Sentences on lines of at most `width` characters."""
+    return textwrap.fill(sentences, width)
 
 
 def shortened(text: str, width: int) -> str:

@@ -91,11 +91,12 @@ def covered_plan(instance: TrainingInstance, rng: np.random.Generator, search: P
     """
     watch = Stopwatch()
     iteration = _found(instance, rng, search)
-    return recovered(PlanResult(search.planner, instance, iteration, None, watch.seconds(search=watch.passed)))
+    result = PlanResult(search.planner, instance, iteration, None, watch.seconds(search=watch.passed))
+    return recovered(result, hurried=search.time_limit is not None)
 
 
-def recovered(result: PlanResult) -> CoveredPlan:
-    """The result of a search with the bounds of all classes."""
+def recovered(result: PlanResult, *, hurried: bool = False) -> CoveredPlan:
+    """The result of a search with the bounds of all classes; `hurried` is that of `bounds_by_coverage`."""
     watch, instance, iteration = Stopwatch(), result.instance, result.answer
     assert iteration is not None
     if iteration.plan is None:
@@ -106,8 +107,8 @@ def recovered(result: PlanResult) -> CoveredPlan:
         seconds = {**result.seconds, "bound": watch.passed}
         return CoveredPlan(replace(result, bound=bound, seconds=seconds), COVERED, {"fixed": bound.value})
     own, classes = class_of(schedule), list(CLASSES)
-    ceiling = iteration.time * (1 if own == "fixed" else _CEILING)
-    bounds = bounds_by_coverage(instance, ceiling)
+    ceiling = iteration.time * (1 if own == "fixed" or hurried else _CEILING)
+    bounds = bounds_by_coverage(instance, ceiling, hurried=hurried)
     seconds = {**result.seconds, "bound": watch.passed}
     return CoveredPlan(
         result=replace(result, bound=bounds[own], seconds=seconds),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +16,14 @@ from experiments.runs.job import Job
 from experiments.runs.log import Run, RunLog
 from experiments.runs.progress import RunBar
 from experiments.runs.workers import Workers
-from experiments.text_tables import FORMATS
+from experiments.text_tables import FORMATS, filled, fitted, terminal_width, wrapped
 from instances.json_files import check_writable, json_text
 from instances.lookup import find
 
 __all__ = ["Report", "Section"]
+
+#: Columns of sentences where there is no terminal.
+_WIDTH = 120
 
 
 class Section(NamedTuple):
@@ -31,6 +34,7 @@ class Section(NamedTuple):
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""  # printed below it
+    text: Collection[int] = ()  # columns of sentences, which are broken into lines where they are printed
 
 
 @dataclass(frozen=True)
@@ -82,11 +86,11 @@ class Report:
         """Print sections; into the folder, if there is one, write them and the pictures in all formats."""
         if self.json:
             sys.stdout.write(json_text({"tables": [section._asdict() for section in sections]}, ascii_only=True))
-        for _, title, header, rows, note in () if self.json else sections:
-            print(f"{title}\n\n{FORMATS[self.style](header, rows)}\n" + (f"\n{note}\n" if note else ""))
+        for section in () if self.json else sections:
+            print(_printed(section, self.style))
         if self.folder is None:
             return
-        for name, _, header, rows, _ in sections:
+        for name, _, header, rows, *_ in sections:
             for suffix in ("md", "csv", "tex"):
                 file = self.folder / f"{name}.{suffix}"
                 check_writable(file)
@@ -101,6 +105,20 @@ class Report:
             reasons = f"{self.out} has the reasons. The same call tries them again."
             print(f"{sum(failed)} of {len(failed)} runs failed; {reasons}", file=sys.stderr)
         return int(any(failed))
+
+
+def _printed(section: Section, style: str) -> str:
+    """A table as text, in the width of the terminal if there is one."""
+    _, title, header, rows, note, text = section
+    width = terminal_width()
+    if style != "txt":
+        table = FORMATS[style](header, rows)
+    elif text:
+        table = wrapped(header, rows, width or _WIDTH, text)
+    else:
+        table = FORMATS[style](header, rows) if width is None else fitted(header, rows, width)
+    below = "\n".join(filled(line, width or _WIDTH) for line in note.splitlines()) if style == "txt" else note
+    return f"{title}\n\n{table}\n" + (f"\n{below}\n" if note else "")
 
 
 def _told(wanted: Mapping[str, Job], run: Run) -> Run:

@@ -169,24 +169,25 @@ def _speed_faults(passes: PlanPasses, spans: _Spans, slack: Fraction, clock: Clo
     for key, operation in operations.items():
         start, end = spans.of[key]
         if operation.loads:
-            events += [(start, 1, key), (end, 0, key)]
+            events += [(start, 0, key), (end, 1, key)]  # what takes no time starts before it ends
         else:
             done[key] = end - start
     known: dict[tuple[Operation, ...], list[Fraction]] = {}
     running: dict[tuple[str, int, int], Operation] = {}
     now = Fraction(0)
-    for time, starts, key in sorted(events):
+    for time, ends, key in sorted(events):
         clock.raise_if_late()
-        together = tuple(running.values())
-        if together not in known:
-            known[together] = progress([operation.needs for operation in together])
-        for one, speed in zip(running, known[together], strict=True):
-            done[one] += speed * (time - now)
-        now = time
-        if starts:
-            running[key] = operations[key]
-        else:
+        if time > now:
+            together = tuple(running.values())
+            if together not in known:
+                known[together] = progress([operation.needs for operation in together])
+            for one, speed in zip(running, known[together], strict=True):
+                done[one] += speed * (time - now)
+            now = time
+        if ends:
             running.pop(key, None)
+        else:
+            running[key] = operations[key]
     for (kind, n, m), operation in operations.items():
         if abs(done[kind, n, m] - operation.alone) > slack:
             what = f"{kind} of stage {m if kind == 'allreduce' else n}"

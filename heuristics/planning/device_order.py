@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
@@ -45,11 +46,10 @@ def minimum_cut(weight: FloatArray) -> BoolArray:
     The first best cut of a phase of Stoer and Wagner (1997), vertices in the order of their indices. If the graph falls
     apart, its smallest component.
     """
-    pieces = [sorted(piece) for piece in nx.connected_components(nx.from_numpy_array(weight))]
-    if len(pieces) > 1:
-        side = np.zeros(len(weight), dtype=np.bool_)
-        side[min(pieces, key=lambda piece: (len(piece), piece))] = True
-        return side
+    pieces, piece = connected_components(csr_array(weight != 0), directed=False)
+    if pieces > 1:
+        sizes = np.bincount(piece)[piece]  # of each one's component; the first of the smallest says which
+        return np.asarray(piece == piece[sizes.argmin()])
     return _stoer_wagner(weight.copy())
 
 

@@ -18,7 +18,6 @@ from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import execute, iteration_time, steady
 from heuristics.planning.kernels import anneal_plan
 from heuristics.planning.spp import spp_plans
-from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.planning import Iteration, Plan, TrainingInstance
 from instances.planning.link_speeds import speeds_along
@@ -54,7 +53,7 @@ def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limit
     for order in device_orders(instance):
         found += _fitting(least_bound_plans(instance, order, ceiling), (1, 2, 3, 4, instance.microbatches))
     if not found:
-        raise InputError("No plan fits into the memory of the devices; give more memory, devices or microbatches.")
+        raise instance.no_plan
     found.sort(key=lambda candidate: candidate.time)
     best_by_stages = {candidate.plan.n_stages: candidate for candidate in reversed(found)}
     starts = sorted(best_by_stages.values(), key=lambda candidate: candidate.time)[:_STARTS]

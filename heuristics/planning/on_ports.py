@@ -181,20 +181,25 @@ class _Search:
             self._anneal_from(self._different()[0])
 
     def ordered(self) -> Timeline:
-        """The best plan in its best order."""
+        """The best plan in its best order, of those that there is time for."""
         chosen = list(self.timelines) if self.words.orders in ("auto", "unsplit") else []
-        for one in self._different()[:_VARIED]:
-            chosen += self._in_orders(one)
-        if self.words.orders in ("auto", "interleaved"):
-            chosen += [
-                execute_orders(plan, orders, "interleaved")
-                for plan, orders in interleaved_plans(self.instance, self._device_orders())
-            ]
+        for timeline in self._executed():
+            chosen.append(timeline)
+            if self.limits.deadline.passed:
+                break
         if not chosen:
-            raise InputError(self._refusal())
+            raise self._refusal()
         best = min(chosen, key=lambda timeline: timeline.makespan)
         self._tell("orders", best.makespan)
         return best
+
+    def _executed(self) -> Iterator[Timeline]:
+        """The best plans in the orders that may be chosen, then interleaved ones."""
+        for one in self._different()[:_VARIED]:
+            yield from self._in_orders(one)
+        if self.words.orders in ("auto", "interleaved"):
+            for plan, orders in interleaved_plans(self.instance, self._device_orders()):
+                yield execute_orders(plan, orders, "interleaved")
 
     def _in_orders(self, one: _Candidate) -> Iterator[Timeline]:
         """In the order that was scored, and in others where they may be chosen."""
@@ -237,8 +242,8 @@ class _Search:
     def _device_orders(self) -> list[IntArray]:
         cluster = self.instance.cluster
         sizes = np.repeat(cluster.servers, cluster.servers)
-        orders = [*device_orders(self.instance), np.argsort(-sizes, kind="stable"), np.argsort(sizes, kind="stable")]
-        return list({tuple(order.tolist()): order for order in orders}.values())
+        by_size = [np.argsort(sign * sizes, kind="stable") for sign in (-1, 1)]
+        return list({tuple(order.tolist()): order for order in [*device_orders(self.instance), *by_size]}.values())
 
     def _add(self, phase: str, plans: Iterable[Plan]) -> None:
         for plan in plans:
@@ -274,17 +279,10 @@ class _Search:
         if self.words.tell is not None and time < math.inf:
             self.words.tell(phase, time)
 
-    def _refusal(self) -> str:
-        if self.found:
-            return f"No plan that was found can take the orders '{self.words.orders}' within memory; choose auto."
-        chain, instance = self.instance.chain, self.instance
-        needed = instance.parameter_copies * chain.param_bytes + chain.stored / instance.cluster.n
-        layer = int(needed.argmax())
-        return (
-            f"No plan fits into the memory of the devices: layer {layer} ({chain.names[layer]}) alone needs "
-            f"{needed[layer]:.4g} bytes on each, and all layers share {instance.cluster.n} devices of "
-            f"{instance.memory:.4g}; give more memory, devices or microbatches."
-        )
+    def _refusal(self) -> InputError:
+        if not self.found:
+            return self.instance.no_plan
+        return InputError(f"No plan found can take the orders '{self.words.orders}' within memory; choose auto.")
 
 
 def _one_in_flight(stages: int, _microbatches: int) -> IntArray:
@@ -313,7 +311,7 @@ def _through_cards(iteration: Iteration, instance: TrainingInstance) -> float:
     cluster, ports = instance.cluster, instance.ports
     assert ports is not None
     outside = cluster.server[:, None] != cluster.server
-    if not outside.any():
+    if not outside.any() or iteration.synchronisation == 0:
         return iteration.synchronisation
     lanes = 1 if ports.entering else 2
     return iteration.synchronisation * max(1.0, lanes * float(cluster.bandwidth[outside].min() / ports.rate.min()))

@@ -95,7 +95,7 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLis
     if math.isfinite(plan.instance.memory):
         room = plan.instance.memory - plan.instance.parameter_copies * plan.param_bytes
         kept = plan.stored_bytes / plan.replicas
-        fits = np.divide(room, kept, out=np.full(S, float(M)), where=kept > 0)
+        fits = np.divide(room, kept, out=np.full(S, float(M)), where=room < M * kept)
         ahead_of_weights = np.minimum(ahead_of_weights, np.maximum(fits, 1.0).astype(np.int64))
     limits = Orders(_NONE, np.zeros(S + 1, dtype=np.int64), np.minimum(ahead, ahead_of_weights), ahead_of_weights)
     log = Log.of(S, M)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import execute, iteration_time, pe
 from heuristics.planning.prm import plans_by_stages
-from instances.errors import InputError
 from instances.planning import Iteration, Plan, TrainingInstance
 
 __all__ = ["fastest", "spp", "spp_plans"]
@@ -21,7 +20,7 @@ def spp(instance: TrainingInstance) -> Iteration:
     InputError
         If no plan fits into memory.
     """
-    plan = fastest(spp_plans(instance))
+    plan = fastest(instance, spp_plans(instance))
     return Iteration(instance, (execute(plan, pe(plan.n_stages, instance.microbatches)),))
 
 
@@ -30,7 +29,7 @@ def spp_plans(instance: TrainingInstance) -> list[Plan | None]:
     return plans_by_stages(instance, recursive_device_order(instance.cluster), pe)
 
 
-def fastest(plans: Iterable[Plan | None]) -> Plan:
+def fastest(instance: TrainingInstance, plans: Iterable[Plan | None]) -> Plan:
     """The first plan with the least makespan under PE.
 
     Raises
@@ -40,5 +39,5 @@ def fastest(plans: Iterable[Plan | None]) -> Plan:
     """
     found = [plan for plan in plans if plan is not None]
     if not found:
-        raise InputError("No plan fits into the memory of the devices; give more memory, devices or microbatches.")
+        raise instance.no_plan
     return min(found, key=lambda plan: iteration_time(plan, pe(plan.n_stages, plan.instance.microbatches)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,9 @@ from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, freeze
 
 __all__ = ["LayerChain"]
+
+#: Between the first and the last of what a name stands for.
+_TO = " … "
 _PER_LAYER = ("forward", "backward", "param_bytes")
 _PER_BOUNDARY = ("forward_bytes", "backward_bytes")
 
@@ -116,6 +120,27 @@ class LayerChain(Displayed):
         """Time of one microbatch through all layers and back on one device [s]."""
         return float(self.forward.sum() + self.backward.sum())
 
+    def merged(self, starts: Sequence[int]) -> LayerChain:
+        """The chain whose layers are those from each of `starts`, which begin with 0 and rise, to before the next.
+
+        Examples
+        --------
+        >>> chain = LayerChain([1, 2, 3], [2, 4, 6], forward_bytes=[8, 9], backward_bytes=[8, 9], param_bytes=[4, 0, 4])
+        >>> chain.merged([0, 2]).forward.tolist(), chain.merged([0, 2]).forward_bytes.tolist()
+        ([3.0, 3.0], [9.0])
+        """
+        firsts, between = np.array(starts), np.array(starts[1:], dtype=np.int64) - 1
+        columns: dict[str, Any] = {name: np.add.reduceat(getattr(self, name), firsts) for name in _PER_LAYER}
+        columns |= {name: getattr(self, name)[between] for name in _PER_BOUNDARY}
+        ends = zip(starts, [*between.tolist(), self.n - 1], strict=True)
+        return replace(
+            self,
+            **columns,
+            stored_bytes=np.add.reduceat(self.stored, firsts),
+            names=tuple(self.names[i] if i == j else _from_to(self.names[i], self.names[j]) for i, j in ends),
+            input_backward=None if self.input_backward is None else np.add.reduceat(self.input_backward, firsts),
+        )
+
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 of everything that costs depend on; names do not count."""
@@ -132,3 +157,7 @@ class LayerChain(Displayed):
     def _facts(self) -> dict[str, str]:
         parameters = figures(self.param_bytes.sum(), "bytes")
         return {"layers": str(self.n), "time": figures(self.time, "s"), "parameters": parameters}
+
+
+def _from_to(first: str, last: str) -> str:
+    return f"{first.split(_TO)[0]}{_TO}{last.split(_TO)[-1]}"

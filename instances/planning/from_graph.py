@@ -12,7 +12,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.chain import LayerChain
 
-__all__ = ["collapse"]
+__all__ = ["by_block", "collapse"]
 
 #: Tensors count when they hold this part of the bytes that cross, and compete within this part of the graph.
 _COUNTS, _NEIGHBOURHOOD = 0.01, 0.05
@@ -93,6 +93,27 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
         name=graph.name,
         source=graph.source,
     )
+
+
+def by_block(chain: LayerChain) -> LayerChain:
+    """Merge the layers of a block, such as ``encoder.3``; what has no parameters, like pooling, joins what is before.
+
+    Blocks are told from names with dots: the first word, with a number that follows it.
+    """
+    blocks = [_block(name) for name in chain.names]
+    params = chain.param_bytes > 0
+    starts = [0]
+    for layer in range(1, chain.n):
+        same = blocks[layer] == blocks[starts[-1]]
+        if not same and params[layer] and params[starts[-1] : layer].any():
+            starts.append(layer)
+    return chain.merged(starts)
+
+
+def _block(name: str) -> str:
+    first, *_, last = name.split(" … ") * 2
+    head, *tail = (first if "." in first else last).split(".")
+    return f"{head}.{tail[0]}" if tail and tail[0].isdigit() else head
 
 
 def _latest_order(graph: ComputationGraph) -> IntArray:

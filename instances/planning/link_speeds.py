@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from instances.compiled import compiled
 from instances.errors import InputError
@@ -14,6 +16,8 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.cluster import Cluster
 from instances.planning.kernel_arrays import transfer_time
 from instances.planning.network import Ports
+
+BoolArray = NDArray[np.bool_]
 
 __all__ = ["LinkSpeeds", "fastest_groups", "fastest_speeds", "speeds_along"]
 
@@ -122,11 +126,22 @@ def fastest_groups(bandwidth: FloatArray, *, core: bool) -> FloatArray:
     fastest[:2] = np.inf
     size = 2
     for threshold in np.unique(bandwidth[~np.eye(V, dtype=bool)])[::-1].tolist():
-        graph = nx.from_numpy_array(np.triu(bandwidth >= threshold, 1))
-        while size <= V:
-            part = nx.k_core(graph, size - 1) if core else graph
-            if max(map(len, nx.connected_components(part)), default=0) < size:
-                break
+        linked = (bandwidth >= threshold) & ~np.eye(V, dtype=bool)
+        while size <= V and _largest_component(_core(linked, size - 1) if core else linked) >= size:
             fastest[size] = threshold
             size += 1
     return fastest
+
+
+def _core(linked: BoolArray, degree: int) -> BoolArray:
+    """The graph among the devices that are left when those with less than `degree` links to others left go."""
+    left = np.ones(len(linked), dtype=bool)
+    while (few := left & ((linked & left).sum(axis=1) < degree)).any():
+        left &= ~few
+    return linked[np.ix_(left, left)]
+
+
+def _largest_component(linked: BoolArray) -> int:
+    """Devices of the largest component of a graph."""
+    _, component = connected_components(csr_array(linked), directed=False)
+    return int(np.bincount(component).max(initial=0))

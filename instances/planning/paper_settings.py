@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -11,12 +11,22 @@ import numpy as np
 from instances.errors import InputError
 from instances.planning.bert import bert_chain
 from instances.planning.cluster import Cluster
-from instances.planning.from_graph import collapse
+from instances.planning.from_graph import by_block, collapse
 from instances.planning.problem import TrainingInstance
 from instances.readers import load_graph
 from instances.roofline import Device
 
-__all__ = ["GBPS", "SERVERS", "SWEEPS", "TESTBEDS", "TRAINED_MODELS", "TrainedModel", "random_cluster", "simulation"]
+__all__ = [
+    "DEVICE_MEMORY",
+    "GBPS",
+    "SERVERS",
+    "SWEEPS",
+    "TESTBEDS",
+    "TRAINED_MODELS",
+    "TrainedModel",
+    "random_cluster",
+    "simulation",
+]
 
 #: Bytes a second of 1 Gbps.
 GBPS = 1.25e8
@@ -38,6 +48,10 @@ SWEEPS: dict[str, tuple[str, tuple[object, ...]]] = {
 
 #: What the devices sustain: half of their peak in single precision, and their memory bandwidth.
 _DEVICES = {"1080ti-8": Device(5.7e12, 484e9), "v100-4": Device(7.8e12, 900e9)}
+
+#: Memory of a device of each testbed [bytes].
+DEVICE_MEMORY = {"1080ti-8": 11 * 2**30, "v100-4": 16 * 2**30}
+_ELEMENT_BYTES = 4
 
 
 def simulation(
@@ -97,9 +111,10 @@ TESTBEDS: dict[str, Callable[[], Cluster]] = {
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A row of Table II, with its layers from the parametric architectures."""
+    """A row of Table II, with its layers from the parametric architectures: their blocks, scaled to its parameters."""
 
     name: str  # of the architecture
+    parameters: float  # numbers in all
     microbatches: int
     samples: Mapping[str, int]  # of a microbatch on each testbed
     dims: Mapping[str, int]  # further dimensions of the architecture
@@ -115,23 +130,27 @@ class TrainedModel:
         if testbed not in TESTBEDS:
             raise InputError(f"There is no testbed '{testbed}'; testbeds are {', '.join(TESTBEDS)}.")
         graph = load_graph(self.name, dims={**self.dims, "batch": self.samples[testbed]}, device=_DEVICES[testbed])
-        return TrainingInstance(collapse(graph), TESTBEDS[testbed](), self.microbatches)
+        chain = by_block(collapse(graph))
+        scale = self.parameters * _ELEMENT_BYTES / chain.param_bytes.sum()
+        chain = replace(chain, param_bytes=chain.param_bytes * scale)
+        return TrainingInstance(chain, TESTBEDS[testbed](), self.microbatches)
 
 
-def _trained(name: str, microbatches: int, samples: int, v100: int = 0, **dims: int) -> TrainedModel:
-    return TrainedModel(name, microbatches, {"1080ti-8": samples, "v100-4": v100 or samples}, dims)
+def _trained(name: str, millions: float, microbatches: int, samples: int, v100: int = 0, **dims: int) -> TrainedModel:
+    per_testbed = {"1080ti-8": samples, "v100-4": v100 or samples}
+    return TrainedModel(name, 1e6 * millions, microbatches, per_testbed, dims)
 
 
 #: Table II, by name; sequences are those of SQuAD's usual training.
 TRAINED_MODELS: dict[str, TrainedModel] = {
     model.name: model
     for model in (
-        _trained("vgg19", 8, 32),
-        _trained("resnet152", 4, 4),
-        _trained("inception-v3", 8, 32),
-        _trained("transformer-base", 8, 32, sequence=384),
-        _trained("bert-large", 4, 4, sequence=384),
-        _trained("xlnet-large", 4, 4, sequence=384),
-        _trained("bert-48", 4, 4, 2, sequence=384),
+        _trained("vgg19", 144, 8, 32),
+        _trained("resnet152", 60, 4, 4),
+        _trained("inception-v3", 24, 8, 32),
+        _trained("transformer-base", 55, 8, 32, sequence=384),
+        _trained("bert-large", 340, 4, 4, sequence=384),
+        _trained("xlnet-large", 550, 4, 4, sequence=384),
+        _trained("bert-48", 640, 4, 4, 2, sequence=384),
     )
 }

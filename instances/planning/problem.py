@@ -170,6 +170,27 @@ class TrainingInstance(Displayed):
         return -(-total // V) / total / (-(-self.samples // V) / self.samples)
 
     @property
+    def no_plan(self) -> InputError:
+        """The error that says why there is no plan: a layer that fits on no device, all of them, or missing links."""
+        chain, V = self.chain, self.cluster.n
+        fixed, kept = self.parameter_copies * chain.param_bytes, chain.stored / V
+        layer = int((fixed + kept).argmax())
+        needed, total = float((fixed + kept)[layer]), float((fixed / V + kept).sum())
+        if needed > self.memory:
+            why = f"layer {layer} ({chain.names[layer]}) alone needs {needed:.4g} bytes on each"
+        elif total > self.memory:
+            why = f"all layers need {total:.4g} bytes on each of {V}, with one microbatch on its way"
+        else:
+            return InputError(
+                "There is no plan: devices that would have to exchange data have no link, and stages that need none do "
+                "not fit into memory; give the links of the cluster a bandwidth above 0."
+            )
+        return InputError(
+            f"No plan fits into the memory of the devices: {why}, and they have {self.memory:.4g}; give more memory, "
+            "devices or microbatches."
+        )
+
+    @property
     def in_paper(self) -> TrainingInstance:
         """The same question as the paper asks it: links share nothing, shares are even."""
         return replace(self, network=None, samples=None, recomputation=False)

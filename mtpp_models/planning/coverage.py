@@ -33,9 +33,13 @@ CLASSES = {
 
 #: States of the program that knows servers; more take too long, and it is left out.
 _MOST_STATES = 3_000_000
+#: States that take seconds.
+_LARGE = 1_000_000
 
 
-def bounds_by_coverage(instance: TrainingInstance, ceiling: float = math.inf) -> dict[str, Bound]:
+def bounds_by_coverage(
+    instance: TrainingInstance, ceiling: float = math.inf, *, hurried: bool = False
+) -> dict[str, Bound]:
     """Bounds on the time on shared network cards, by class of plans; a bound of a wider class holds for a narrower one.
 
     Parameters
@@ -44,6 +48,9 @@ def bounds_by_coverage(instance: TrainingInstance, ceiling: float = math.inf) ->
         With a network.
     ceiling : float
         Bounds of the classes are at most that; a time of the class makes it faster [s].
+    hurried : bool
+        Whether a large question gets one program that knows no servers, for split backward passes; its bound holds for
+        unsplit ones as well.
 
     Raises
     ------
@@ -51,9 +58,14 @@ def bounds_by_coverage(instance: TrainingInstance, ceiling: float = math.inf) ->
         If no plan fits into memory.
     """
     work = Bound(_work(instance), "work-any")
+    if hurried and _states(instance) > _LARGE:
+        both = Bound(max(_without_servers(instance, ceiling, split=True), work.value), "z-split")
+        if math.isinf(both.value):
+            raise instance.no_plan
+        return {"fixed": both, "split": both, "any": work}
     fixed = _least(instance, ceiling, split=False)
     if math.isinf(fixed):
-        raise InputError("No plan fits into the memory of the devices; give more memory, devices or microbatches.")
+        raise instance.no_plan
     split = min(_least(instance, min(ceiling, fixed), split=True), fixed)
     return {
         "fixed": Bound(max(fixed, work.value), "z-fixed"),
@@ -77,17 +89,25 @@ def port_bound(plan: Plan) -> float:
 
 
 def _least(instance: TrainingInstance, ceiling: float, *, split: bool) -> float:
-    cluster, chain = instance.cluster, instance.chain
-    states = chain.n * cluster.n**2 * (max(cluster.servers) + 1)
-    if len(cluster.servers) > 1 and states <= _MOST_STATES:
-        value = least_z_on_servers(instance, ceiling, split=split)
-    else:
-        value = least_z(instance, fastest_speeds(cluster), ceiling, allow_idle=True, split=split)
-    return value if instance.samples is None else min(value, _at_once(instance))
+    if len(instance.cluster.servers) == 1 or _states(instance) > _MOST_STATES:
+        return _without_servers(instance, ceiling, split=split)
+    return min(least_z_on_servers(instance, ceiling, split=split), _at_once(instance))
+
+
+def _without_servers(instance: TrainingInstance, ceiling: float, *, split: bool) -> float:
+    value = least_z(instance, fastest_speeds(instance.cluster), ceiling, allow_idle=True, split=split)
+    return min(value, _at_once(instance))
+
+
+def _states(instance: TrainingInstance) -> int:
+    """About how many the program that knows servers has."""
+    return int(instance.chain.n * instance.cluster.n**2 * (max(instance.cluster.servers) + 1))
 
 
 def _at_once(instance: TrainingInstance) -> float:
-    """Bound of the one plan that takes all samples at once, which rounds them up less."""
+    """Bound of the one plan that takes all samples at once, which rounds them up less; infinite if none does."""
+    if instance.samples is None:
+        return math.inf
     try:
         return Plan(instance, (0, instance.chain.n), (tuple(range(instance.cluster.n)),)).makespan_bound
     except InputError:

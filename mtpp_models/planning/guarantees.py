@@ -76,7 +76,7 @@ def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceil
     """
     value = least_z(instance, fastest_speeds(instance.cluster), ceiling, allow_idle=allow_idle)
     if math.isinf(value):
-        raise InputError("No plan fits into the memory of the devices; give more memory, devices or microbatches.")
+        raise instance.no_plan
     return Bound(value, "z-any-order")
 
 

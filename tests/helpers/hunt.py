@@ -32,6 +32,7 @@ from placement_cases import PlacementCase, random_placement_case
 from planning_cases import PipelineCase, random_pipeline_case
 from ruled_oracle import RuledCase
 from ruled_questions import RuledQuestion, random_ruled_case
+from shared_cases import SharedCase, random_shared_case
 from shrinking import minimised
 from subset_oracle import Case
 
@@ -104,6 +105,7 @@ def question_of(group: str, seed: int) -> Any:
     """What the methods of a group are asked: a pipeline, a placement, or a graph on a platform, maybe with rules."""
     draws = {
         "planners": random_pipeline_case,
+        "shared": random_shared_case,
         "placements": random_placement_case,
         "constraints": random_ruled_case,
     }
@@ -200,7 +202,7 @@ def again(path: Path, solver: str) -> int:
     """Try what a file of `write_fault` says; 1 if it still fails, else 0."""
     written = json.loads(path.read_text())
     [method] = [m for m in GROUPS(solver)[written["group"]] if m.name == written["method"]]
-    kinds = {"planners": PipelineCase, "placements": PlacementCase, "constraints": RuledCase}
+    kinds = {"planners": PipelineCase, "shared": SharedCase, "placements": PlacementCase, "constraints": RuledCase}
     kind = kinds.get(written["group"], Case)
     outcome = _outcome(method, _asked(kind(**written["case"]), written["seed"]))
     print(f"{method.name}: {outcome}" if isinstance(outcome, str) else f"{method.name}: no fault any more")

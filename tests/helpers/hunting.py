@@ -9,13 +9,14 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from extremes import build, build_placement
 from placement_cases import placement_checks
 from planning_cases import check_planner
+from shared_cases import check_shared
 from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
 from experiments.certificates.ladder import gather
@@ -294,11 +295,12 @@ def _groups(solver: str) -> dict[str, list[Method]]:
     return groups | {
         "constraints": [replace(method, name=f"constrained-{method.name}") for method in ruled],
         "planners": [Method(name, lambda case, name=name: check_planner(name, case)) for name in PLANNERS],
+        "shared": [Method(f"{name}-shared", partial(check_shared, name)) for name in PLANNERS],
         "placers": [_placer(name) for name in placers],
         "placements": [Method(name, check) for name, check in placement_checks(solver).items()],
     }
 
 
-#: The methods of each group, for a solver; planners are asked about pipelines, constraints about questions with rules,
-#: placements about `PlacementCase`, all others about `Question`.
+#: The methods of each group, for a solver; planners and shared are asked about pipelines, constraints about questions
+#: with rules, placements about `PlacementCase`, all others about `Question`.
 GROUPS = _groups

@@ -37,6 +37,7 @@ _FEW = {
     "heuristics": 25,
     "constraints": 12,
     "planners": 60,
+    "shared": 12,
     "placers": 60,
 }
 METHODS = [(group, method) for group, methods in GROUPS("highs").items() for method in methods]

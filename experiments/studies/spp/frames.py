@@ -12,7 +12,7 @@ from experiments.studies.mtpp.tables import geometric_mean
 from experiments.studies.spp.jobs import BOUND, STAGES, TABLE_III, Question
 from heuristics.planning import PLANNERS
 
-__all__ = ["TITLES", "by_stages", "mean_ratios", "percent", "points", "training_frame"]
+__all__ = ["TITLES", "by_stages", "mean_ratios", "mean_times", "percent", "points", "training_frame"]
 
 #: Of each figure with planners side by side, its title and its axis.
 TITLES = {
@@ -48,6 +48,11 @@ def mean_ratios(frame: pd.DataFrame, figure: str) -> pd.DataFrame:
     for method in ("spp", "improved"):
         ratios[f"{method} over bound"] = times[method] / bounds
     return ratios.groupby("label", sort=False).agg(geometric_mean)
+
+
+def mean_times(frame: pd.DataFrame, figure: str, method: str) -> pd.Series:
+    """Mean times of a method over the clusters by label [s]."""
+    return points(frame, figure, method).groupby("label", sort=False)["time"].mean()
 
 
 def by_stages(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.runs.job import Job
 from experiments.runs.log import Run
+from experiments.studies.spp.measures import both_sides, calibrated, guarantees
 from experiments.versions import package_version
 from heuristics.planning import PLANNERS
 from heuristics.planning.execution import iteration_time, pe
@@ -22,14 +23,30 @@ from instances.planning import TrainingInstance
 from instances.planning.paper_settings import SWEEPS, TESTBEDS, TRAINED_MODELS, simulation
 from mtpp_models.planning.guarantees import iteration_bound
 
-__all__ = ["BOUND", "STAGES", "TABLE_III", "Question", "TrainingJob", "jobs_of", "questions"]
+__all__ = [
+    "BOTH_SIDES",
+    "BOUND",
+    "CALIBRATION",
+    "GUARANTEES",
+    "STAGES",
+    "TABLE_III",
+    "Question",
+    "TrainingJob",
+    "jobs_of",
+    "questions",
+]
 
 #: Methods besides the planners: the bound for one stage a device, and SPP's plans of each number of stages (Fig. 11).
 BOUND, STAGES = "bound", "stages"
+#: SPP with the better of both sides of each cut first, of which the paper names none; its lemmas and its theorem; and
+#: what the planners of Table III take and keep on links of other speeds.
+BOTH_SIDES, GUARANTEES, CALIBRATION = "spp-both-sides", "guarantees", "calibration"
 
 #: The figure of Table III has as many parts as there are testbeds.
 TABLE_III = "III"
 
+#: Figures where the side of a cut that comes first decides.
+_BOTH = ("8", "9")
 _SEEDS = 3
 _KIND = "training"
 
@@ -48,7 +65,7 @@ class TrainingJob(Job):
     """One method on one instance."""
 
     instance: TrainingInstance
-    method: str  # a planner, `BOUND` or `STAGES`
+    method: str  # a planner, or one of the words above
 
     @cached_property
     def key(self) -> str:
@@ -73,9 +90,15 @@ class TrainingJob(Job):
         }
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Time, utilisation and stages of a planner; the bound; or W and time by number of stages."""
+        """Time, utilisation and stages of a planner; the bound; W and time by number of stages; and so on."""
         if self.method == BOUND:
             return {"bound": iteration_bound(self.instance, ceiling=spp(self.instance).time).value}
+        if self.method == BOTH_SIDES:
+            return {"time": both_sides(self.instance)}
+        if self.method == GUARANTEES:
+            return {"guarantees": guarantees(self.instance)}
+        if self.method == CALIBRATION:
+            return calibrated(self.instance)
         if self.method == STAGES:
             plans = [plan for plan in spp_plans(self.instance) if plan is not None]
             times = [iteration_time(plan, pe(plan.n_stages, self.instance.microbatches)) for plan in plans]
@@ -93,12 +116,12 @@ class TrainingJob(Job):
 def questions(*, quick: bool) -> list[Question]:
     """All points of the figures 6 to 11 for each cluster seed, and the rows of Table III.
 
-    If `quick`, there is one seed instead of three, and every second point.
+    If `quick`, there is one seed instead of three; no point is left out.
     """
-    seeds, step = (1, 2) if quick else (_SEEDS, 1)
+    seeds = 1 if quick else _SEEDS
     found = []
     for figure, (parameter, values) in SWEEPS.items():
-        for value in values[::step]:
+        for value in values:
             for seed in range(seeds):
                 options: dict[str, Any] = {parameter: value}
                 found.append(Question(figure, _label(parameter, value), simulation(seed, **options)))
@@ -112,10 +135,16 @@ def questions(*, quick: bool) -> list[Question]:
 
 
 def jobs_of(asked: Sequence[Question]) -> list[TrainingJob]:
-    """Every planner and the bound on each different instance; the plans by number of stages for Fig. 11 alone."""
+    """Every planner and the bound on each different instance, and what only some figures and Table III ask."""
     jobs = []
     for question in asked:
-        methods = (STAGES,) if question.figure == "11" else (*PLANNERS, BOUND)
+        methods = [*PLANNERS, BOUND, GUARANTEES]
+        if question.figure == "11":
+            methods = [STAGES]
+        elif question.figure.startswith(TABLE_III):
+            methods.append(CALIBRATION)
+        elif question.figure in _BOTH:
+            methods.append(BOTH_SIDES)
         jobs += [TrainingJob(question.instance, method) for method in methods]
     return list({job.key: job for job in jobs}.values())
 

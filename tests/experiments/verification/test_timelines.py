@@ -18,7 +18,7 @@ from experiments.certificates.rerun import rerun
 from experiments.certificates.writing import plan_certificate
 from experiments.verification.verdict import Verdict
 from experiments.verification.verify import verify
-from heuristics.planning.orders import PassLists, execute_orders, interleaved, warmed_up, zero_bubble
+from heuristics.planning.orders import PassLists, execute_orders, interleaved, portfolio, warmed_up, zero_bubble
 from instances import InputError
 from instances.json_files import Value
 from instances.planning import Cluster, Iteration, LayerChain, Plan, TrainingInstance
@@ -218,3 +218,13 @@ def test_strange_files_are_refused_in_one_line() -> None:
         with pytest.raises(InputError) as refusal:
             check(document)
         assert "\n" not in str(refusal.value)
+
+
+def test_bug_transfers_too_short_to_show_slowed_down_what_came_later() -> None:
+    """One that starts and ends at the same time, as floats have it, was counted as running to the end."""
+    rare = 1e-12
+    chain = LayerChain([1.0, 5.0, 6.0], [1.0, 3.0, 1.0], [4945.0, 594.0], [2e-12, 5.0], [4e4, 1e-12, 4e11])
+    instance = TrainingInstance(chain, Cluster(np.full((4, 4), rare), (1, 1, 2)), 2, network=Network())
+    plan = Plan(instance, (0, 1, 2, 3), ((3,), (2, 0), (1,)))
+    for _, orders in portfolio(plan):
+        assert check(written(plan, orders)).faults == ()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +22,7 @@ from heuristics.planning.shared_annealing import Scored, score
 from heuristics.planning.spp import spp
 from instances import InputError
 from instances.deadline import Deadline
-from instances.planning import Cluster, LayerChain, Timeline, TrainingInstance
+from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
 from instances.planning.link_speeds import speeds_along
 from instances.planning.network import Network
 from instances.planning.paper_settings import simulation
@@ -146,3 +148,41 @@ def test_words_that_are_none_are_refused() -> None:
         Words(effort=4)
     with pytest.raises(InputError, match="no orders 'fast'"):
         Words(orders="fast")
+
+
+def test_bug_huge_memory_overflowed_the_order_with_split_passes() -> None:
+    """As many microbatches as fit are no whole number of 64 bits; at most all of them are asked for."""
+    chain = LayerChain([1.0, 1.0], [2.0, 2.0], [1e-12], [1e-12], [1.0, 1.0])
+    instance = TrainingInstance(chain, Cluster.of_servers((2,), 1.0), 3, memory=1e300, network=Network())
+    plan = Plan(instance, (0, 1, 2), ((0,), (1,)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert zero_bubble(plan) == zero_bubble(replace(plan, instance=replace(instance, memory=math.inf)))
+
+
+def test_bug_servers_without_links_have_no_gradients_to_exchange() -> None:
+    """HetPipe divided no bandwidth by none where there are no parameters."""
+    chain = LayerChain([1.0], [2.0], [], [], [0.0])
+    instance = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 0.0), 2, network=Network())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert PLANNERS["hetpipe"].run(instance, np.random.default_rng(0)).time == 3.0
+
+
+def test_what_has_no_plan_says_what_is_missing() -> None:
+    """A layer that fits nowhere, all layers together, or links."""
+    chain = LayerChain([1.0, 1.0], [2.0, 2.0], [1.0], [1.0], [5.0, 5.0])
+    cluster = Cluster.of_servers((1, 1), 1.0, 1.0)
+    for memory, words in (
+        (19.0, r"layer 1 \(1\) alone needs 20.5 bytes"),
+        (20.6, "no plan|have no link"),
+        (40.0, None),
+    ):
+        instance = TrainingInstance(chain, cluster, 2, memory=memory, network=Network())
+        if words is None:
+            improved_on_ports(instance, np.random.default_rng(0), Limits(), Words(effort=0))
+        else:
+            assert re.search(words, str(instance.no_plan))
+    apart = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 0.0), 2, memory=21.0, network=Network())
+    with pytest.raises(InputError, match="have no link"):
+        improved_on_ports(apart, np.random.default_rng(0), Limits(), Words(effort=0))

@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from shared_cases import check_bounds
 from shared_plans import random_question
 
-from heuristics.planning.arrays import Log
-from heuristics.planning.execution import steady
-from heuristics.planning.fluid import run
-from heuristics.planning.interleaving import interleaved_plans
-from heuristics.planning.orders import PassLists, encoded, execute_orders, portfolio, warmed_up, zero_bubble
+from heuristics.planning.orders import execute_orders, portfolio
 from instances import InputError
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.flows import Flows
 from instances.planning.network import Network, Ports
-from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, port_bound
+from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage
 from mtpp_models.planning.run_bound import least_loads
 
 _CLOSE = 1 + 1e-9
-
-
-def every_plan(instance: TrainingInstance) -> Iterator[Plan]:
-    """All cuts and all ways to give each device a stage or none."""
-    layers, devices = instance.chain.n, instance.cluster.n
-    for stages in range(1, min(layers, devices) + 1):
-        for stage_of in itertools.product(range(stages + 1), repeat=devices):
-            if set(range(stages)) <= set(stage_of):
-                groups = tuple(tuple(v for v in range(devices) if stage_of[v] == n) for n in range(stages))
-                for inner in itertools.combinations(range(1, layers), stages - 1):
-                    yield Plan(instance, (0, *inner, layers), groups)
 
 
 def tiny_question(rng: np.random.Generator) -> TrainingInstance:
@@ -44,33 +28,9 @@ def tiny_question(rng: np.random.Generator) -> TrainingInstance:
             return instance
 
 
-def time_of(flows: Flows, orders: PassLists, microbatches: int) -> float:
-    log = Log.of(len(flows.group), microbatches)
-    return run(flows, encoded(orders, microbatches), microbatches, log, math.inf)
-
-
-def check_question(instance: TrainingInstance) -> int:
-    """Compare all; return the number of comparisons."""
-    bounds, count, M = bounds_by_coverage(instance), 0, instance.microbatches
-    for plan in every_plan(instance):
-        flows, S = Flows.of(plan), plan.n_stages
-        unsplit = [warmed_up(steady(S, M, distance), M) for distance in (1, M)]
-        split = [zero_bubble(plan, distance, M)[0] for distance in (1, M)]
-        for name, orders in (("fixed", unsplit), ("split", split)):
-            least = min(time_of(flows, one, M) for one in orders) * _CLOSE
-            covering = list(CLASSES)[list(CLASSES).index(name) :]
-            assert max(bounds[wider].value for wider in covering) <= least
-            assert port_bound(plan) <= least
-            count += len(orders)
-    for plan, orders in interleaved_plans(instance, [np.arange(instance.cluster.n)]):
-        assert bounds["any"].value <= time_of(Flows.of(plan), orders, M) * _CLOSE
-        count += 1
-    return count
-
-
 def test_no_plan_is_faster_than_its_bounds() -> None:
     rng = np.random.default_rng(0)
-    assert sum(check_question(tiny_question(rng)) for _ in range(8)) > 500
+    assert sum(check_bounds(tiny_question(rng)) for _ in range(8)) > 500
 
 
 def test_least_loads_by_trying_all_choices() -> None:
