@@ -83,7 +83,9 @@ _ALL = (
         "kahn",
         "best slicing of the Kahn order of equal priorities",
         "MTPP, Algorithms 1 and 3",
-        lambda instance, _rng, _limits: slice_order(instance, kahn(instance.graph, np.zeros(instance.graph.n))),
+        lambda instance, _rng, limits: slice_order(
+            instance, kahn(instance.graph, np.zeros(instance.graph.n)), limits.deadline
+        ),
     ),
     _arrangement("mla", "slicing of an order with short edges", weighted=False),
     _arrangement("mla-weighted", "slicing of an order with short edges, weighted by bytes", weighted=True),

@@ -14,6 +14,7 @@ from instances.graph.layers import depths
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
+from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.registry import Model, find_model
 
 __all__ = ["Arm", "Rung", "arms_of", "choose"]
@@ -26,6 +27,8 @@ _FEW_BLOCKS, _SMALL = 4, 4_000
 _TWO, _MOST_BLOCKS = 2, 8
 # Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge.
 _MANY_NODES = 250
+# Of more, it does not come to its first bound.
+_MOST_PRICED_NODES = 2_000
 # Where no level has more nodes there may be few enough ideals.
 _NARROW = 14
 
@@ -79,17 +82,18 @@ def arms_of(instance: Instance) -> list[Arm]:
     """
     n, k = instance.graph.n, instance.k
     narrow, small, large = _level_width(instance) <= _NARROW, k <= _FEW_BLOCKS and n * k <= _SMALL, n > _MANY_NODES
+    priced = k > _TWO and n <= _MOST_PRICED_NODES
     quick = find_model(PRICED_QUICK)
     assert isinstance(quick, Algorithm)
     candidates = [
         (narrow, Arm("ideals", 0.35, find_model("ideals"))),
-        (True, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
+        (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
         (True, Arm("portfolio", 0.1)),
         (small, Arm("exact", 0.3, find_model("exact"))),
         (not narrow, Arm("ideals", 0.3, find_model("ideals"))),
-        (k > _TWO, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
+        (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
         (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"))),
-        (k > _TWO, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),
+        (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),
         (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"))),
     ]
     return [arm for suits, arm in candidates if suits]

@@ -31,9 +31,10 @@ _SHORTEST, _LEAST, _ROUNDING = 0.05, 1e-3, 1e-9
 _A_MINUTE = SolveOptions(time_limit=60.0)
 
 
-# What comes first, in order of effort, and the part of the time still left that each may use; a method of share 0 takes
-# no time worth counting and always runs. Each runs only while a gap is left, as all that follows.
-_OPENING = (("simple", 0.0), ("kahn", 0.0), ("pinned", 0.1), ("local-search", 0.05), ("pinned", 0.1))
+# What comes first, in order of effort, and the part of the time still left that each may use; the first two always run,
+# as they answer at once even when time is up. Each runs only while a gap is left, as all that follows.
+_AT_ONCE = ("simple", "kahn")
+_OPENING = (("simple", 1.0), ("kahn", 1.0), ("pinned", 0.1), ("local-search", 0.05), ("pinned", 0.1))
 
 
 def certify(
@@ -136,10 +137,9 @@ class _Ladder:
     def climb(self, enough: float | None) -> None:
         """Run the opening, then one method after the other as long as it is worth it."""
         for method, share in _OPENING:
-            if self._is_over(enough, timeless=share == 0):
+            if self._is_over(enough, timeless=method in _AT_ONCE):
                 return
-            part = self.deadline.share(share) if share > 0 else Deadline(interrupted=self.deadline.interrupted)
-            self._run(method, None if method in HEURISTICS else find_model(method), part)
+            self._run(method, None if method in HEURISTICS else find_model(method), self.deadline.share(share))
         arms = arms_of(self.instance)
         while arms and not self._is_over(enough):
             arm = choose(arms)
