@@ -19,7 +19,7 @@ from heuristics.portfolio import portfolio
 from instances import Instance, Partition
 from instances.partitioning.reductions import reduce_instance
 
-__all__ = ["HEURISTICS"]
+__all__ = ["HEURISTICS", "go_on"]
 
 _SECTION = "MTPP, Section 5.3"
 _SMALL, _LARGE = BRKGAParameters(10, 10), BRKGAParameters(100, 100)
@@ -118,3 +118,18 @@ _ALL = (
 
 #: Name to heuristic, in the order of the paper's Table 1, then those beyond the paper.
 HEURISTICS = {method.name: method for method in _ALL}
+
+#: Those that can begin from a partition.
+_GOING_ON: dict[str, Callable[[Partition, np.random.Generator, Limits], Partition]] = {
+    "local-search": lambda start, rng, limits: local_search(start.instance, rng, limits, start=start),
+    "portfolio": lambda start, rng, limits: portfolio(start.instance, rng, limits, starts=[start]),
+}
+
+
+def go_on(method: str, start: Partition, rng: np.random.Generator, limits: Limits) -> Partition | None:
+    """What a heuristic makes of a partition, no worse than that; None if it has to begin anew."""
+    instance = start.instance
+    if method not in _GOING_ON or instance.k > instance.graph.n:
+        return None
+    reduction = reduce_instance(instance)
+    return reduction.expand(_GOING_ON[method](reduction.restrict(start), rng, limits))

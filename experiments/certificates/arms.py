@@ -29,6 +29,8 @@ _TWO, _MOST_BLOCKS = 2, 8
 _MANY_NODES = 250
 # Of more, it does not come to its first bound.
 _MOST_PRICED_NODES = 2_000
+# What a model takes to be built, for each block and each of its rows.
+_ROW_SECONDS = 6e-5
 # Where no level has more nodes there may be few enough ideals.
 _NARROW = 14
 
@@ -40,9 +42,9 @@ class Rung:
     method: str
     seconds: float  # by the clock of the time limit
     end: float  # seconds since the begin of the work
-    bottleneck: float | None  # of the best partition
-    bound: float | None  # the best one
-    by: str | None  # whose bound that is
+    bottleneck: float | None = None  # of the best partition
+    bound: float | None = None  # the best one
+    by: str | None = None  # whose bound that is
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Arm:
     spent: float = 0.0  # seconds so far
     gain: float = math.inf  # fall of the logarithm of the ratio per second in the last turn
     over: bool = False  # whether another turn is of no use
+    least: float = 0.0  # seconds below which a turn comes to nothing
 
     def deadline(self, whole: Deadline) -> Deadline:
         """When the next turn ends; what would leave too little for another one takes all."""
@@ -83,25 +86,32 @@ def arms_of(instance: Instance) -> list[Arm]:
     n, k = instance.graph.n, instance.k
     narrow, small, large = _level_width(instance) <= _NARROW, k <= _FEW_BLOCKS and n * k <= _SMALL, n > _MANY_NODES
     priced = k > _TWO and n <= _MOST_PRICED_NODES
+    row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     quick = find_model(PRICED_QUICK)
     assert isinstance(quick, Algorithm)
     candidates = [
         (narrow, Arm("ideals", 0.35, find_model("ideals"))),
         (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
         (True, Arm("portfolio", 0.1)),
-        (small, Arm("exact", 0.3, find_model("exact"))),
+        (small, Arm("exact", 0.3, find_model("exact"), least=k * row)),
         (not narrow, Arm("ideals", 0.3, find_model("ideals"))),
         (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
-        (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"))),
+        (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"), least=_TWO * row)),
         (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),
-        (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"))),
+        (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"), least=k * row)),
     ]
     return [arm for suits, arm in candidates if suits]
 
 
-def choose(arms: Sequence[Arm]) -> Arm:
-    """The next one: who had no turn yet, then who gains most, of equals who had least."""
-    return next((arm for arm in arms if arm.spent == 0), max(arms, key=lambda arm: (arm.gain, -arm.spent)))
+def choose(arms: Sequence[Arm], left: float = math.inf) -> Arm | None:
+    """The next one: who had no turn yet, then who gains most, of equals who had least.
+
+    None if what is left, in seconds, is too little for any.
+    """
+    able = [arm for arm in arms if arm.least <= left]
+    return next(
+        (arm for arm in able if arm.spent == 0), max(able, key=lambda arm: (arm.gain, -arm.spent), default=None)
+    )
 
 
 def _level_width(instance: Instance) -> int:
