@@ -42,9 +42,9 @@ class Rung:
     method: str
     seconds: float  # by the clock of the time limit
     end: float  # seconds since the begin of the work
-    bottleneck: float | None = None  # of the best partition
-    bound: float | None = None  # the best one
-    by: str | None = None  # whose bound that is
+    bottleneck: float | None  # of the best partition
+    bound: float | None  # the best one
+    by: str | None  # whose bound that is
 
 
 @dataclass
@@ -109,9 +109,8 @@ def choose(arms: Sequence[Arm], left: float = math.inf) -> Arm | None:
     None if what is left, in seconds, is too little for any.
     """
     able = [arm for arm in arms if arm.least <= left]
-    return next(
-        (arm for arm in able if arm.spent == 0), max(able, key=lambda arm: (arm.gain, -arm.spent), default=None)
-    )
+    untried = next((arm for arm in able if arm.spent == 0), None)
+    return untried or max(able, key=lambda arm: (arm.gain, -arm.spent), default=None)
 
 
 def _level_width(instance: Instance) -> int:

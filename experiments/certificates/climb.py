@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,9 +47,10 @@ class Ladder:
     on_step: Callable[[Rung], None]
     on_answer: Callable[[Result], None] = ignore
     hear: Callable[[], None] = lambda: None  # called before each step: `answers` may grow by what others found
+    watch: Stopwatch = field(default_factory=Stopwatch)  # since the begin of the work
 
     def __post_init__(self) -> None:
-        self._watch, self._rng = Stopwatch(), np.random.default_rng(self.options.seed)
+        self._rng = np.random.default_rng(self.options.seed)
         self._sound = True  # whether the solver is to be believed
 
     @property
@@ -89,7 +90,7 @@ class Ladder:
     def _run(self, method: str, model: Model | None, deadline: Deadline) -> Result | None:
         """Run a search or a model until its deadline; what it found, or None if its solver failed."""
         best, watch, answer = self.best, Stopwatch(), None
-        report = _reporter(method, best, self._watch, self.on_progress)
+        report = _reporter(method, best, self.watch, self.on_progress)
         report(None)
         try:
             answer = self._answer(method, model, deadline, best, report)
@@ -101,8 +102,7 @@ class Ladder:
         for lie in drop_lies(self.answers):
             self._sound = False
             self.on_fault(lie)
-        rung = Rung(method=method, seconds=watch.passed, end=self._watch.passed)
-        self.on_step(self.seen(rung))
+        self.on_step(self.rung(method, watch.passed))
         return answer
 
     def _answer(
@@ -117,11 +117,17 @@ class Ladder:
         told = replace(self.options, time_limit=None if left is None else max(left, _LEAST))
         return solve(self.instance, model, told, start=best.partition, on_progress=report)
 
-    def seen(self, rung: Rung) -> Rung:
-        """A turn, with what is known now."""
+    def rung(self, method: str, seconds: float) -> Rung:
+        """A turn that ends now, with what is known behind it."""
         best = self.best
-        bound, by = (None, None) if best.bound is None else (best.bound.value, best.bound.method)
-        return replace(rung, bottleneck=best.cost, bound=bound, by=by)
+        return Rung(
+            method=method,
+            seconds=seconds,
+            end=self.watch.passed,
+            bottleneck=best.cost,
+            bound=None if best.bound is None else best.bound.value,
+            by=None if best.bound is None else best.bound.method,
+        )
 
 
 def _gap(known: Result) -> float:

@@ -122,7 +122,7 @@ class _Listener:
             for lie in drop_lies(ladder.answers):
                 ladder.on_fault(lie)
         elif isinstance(said, Rung):
-            ladder.on_step(ladder.seen(said))
+            ladder.on_step(ladder.rung(said.method, said.seconds))
         elif isinstance(said, Progress):
             ladder.on_progress(said)
         elif isinstance(said, SolverNotAvailableError):
