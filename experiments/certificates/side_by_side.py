@@ -78,14 +78,15 @@ class _Listener:
         try:
             for steps, arms in plans:
                 here, there = context.Pipe()
-                processes.append(
-                    context.Process(target=_work, args=(ladder, steps, arms, there, os.getpid()), daemon=True)
-                )
+                lines.append(here)
+                told = (ladder, steps, arms, there, tuple(lines), os.getpid())
+                processes.append(context.Process(target=_work, args=told, daemon=True))
                 processes[-1].start()
                 there.close()
-                lines.append(here)
-            self._listen(processes, lines)
+            self._listen(processes, list(lines))
         finally:
+            for line in lines:
+                line.close()  # who waits for an answer hears that there is none
             for process in processes:
                 process.terminate()
             until = time.monotonic() + _GRACE
@@ -132,9 +133,16 @@ class _Listener:
 
 
 def _work(
-    ladder: Ladder, steps: Sequence[tuple[str, float]], arms: Sequence[Arm], line: Connection, parent: int
+    ladder: Ladder,
+    steps: Sequence[tuple[str, float]],
+    arms: Sequence[Arm],
+    line: Connection,
+    others: Sequence[Connection],
+    parent: int,
 ) -> None:
-    """Climb alone in a copy of the process, and tell of all that is found."""
+    """Climb alone in a copy of the process, and tell of all that is found; the lines of others are not ours."""
+    for other in others:
+        other.close()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     interrupted = ladder.deadline.interrupted
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who listens has heard it too

@@ -105,9 +105,9 @@ def test_the_work_ends_once_enough_is_known() -> None:
     assert known.cost is not None
     assert known.bound is not None
     for enough in (2 * known.cost, known.bound.value / 2):
-        methods: list[str] = []
-        gather(instance, BOTH, start=known.partition, enough=enough, on_step=lambda rung: methods.append(rung.method))
-        assert "portfolio" not in methods
+        steps = list[Rung]()
+        gather(instance, BOTH, start=known.partition, enough=enough, on_step=steps.append)
+        assert "portfolio" not in {rung.method for rung in steps}
 
 
 def test_one_hears_what_the_other_found() -> None:
