@@ -12,6 +12,7 @@ from instances import Instance
 from instances.deadline import Deadline
 from instances.graph.layers import depths
 from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.ideals.ideals import MOST_LISTED
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
@@ -84,7 +85,12 @@ def arms_of(instance: Instance) -> list[Arm]:
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
     n, k = instance.graph.n, instance.k
-    narrow, small, large = _level_width(instance) <= _NARROW, k <= _FEW_BLOCKS and n * k <= _SMALL, n > _MANY_NODES
+    listed = n <= MOST_LISTED
+    narrow, small, large = (
+        listed and _level_width(instance) <= _NARROW,
+        k <= _FEW_BLOCKS and n * k <= _SMALL,
+        n > _MANY_NODES,
+    )
     priced = k > _TWO and n <= _MOST_PRICED_NODES
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     quick = find_model(PRICED_QUICK)
@@ -94,7 +100,7 @@ def arms_of(instance: Instance) -> list[Arm]:
         (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
         (True, Arm("portfolio", 0.1)),
         (small, Arm("exact", 0.3, find_model("exact"), least=k * row)),
-        (not narrow, Arm("ideals", 0.3, find_model("ideals"))),
+        (listed and not narrow, Arm("ideals", 0.3, find_model("ideals"))),
         (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
         (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"), least=_TWO * row)),
         (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),

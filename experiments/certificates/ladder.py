@@ -106,7 +106,8 @@ def gather(
             climb_side_by_side(ladder)
         else:
             ladder.steps(OPENING)
-            ladder.turns(arms_of(instance))
+            if not ladder.is_over():
+                ladder.turns(arms_of(instance))
     kept = _best_of_each_bound(answers)
     stopped = interrupted.is_set() or combine(*answers).interrupted
     return [*kept[:-1], replace(kept[-1], interrupted=stopped)]

@@ -65,11 +65,12 @@ def _draw_bounds(ax: Axes, rungs: Sequence[Rung], time_unit: str) -> None:
         ax.set_title(f"ratio {last.bottleneck / last.bound:.4f} after {last.end:.3g} s", loc="left", fontsize="medium")
     ax.set_ylim(bottom=0)
     ax.set_ylabel(f"time of a block [{scale.unit}]")
-    ax.legend(frameon=False, fontsize="small")
+    if ax.lines:
+        ax.legend(frameon=False, fontsize="small")
 
 
 def _draw_turns(ax: Axes, rungs: Sequence[Rung], methods: Sequence[str]) -> None:
-    least = _VISIBLE * max(rung.end for rung in rungs)
+    least = _VISIBLE * (max(rung.end for rung in rungs) or 1.0)
     for row, method in enumerate(methods):
         turns = [(max(0.0, rung.end - rung.seconds), rung.seconds) for rung in rungs if rung.method == method]
         drawn = [(begin, max(least, seconds)) for begin, seconds in turns]

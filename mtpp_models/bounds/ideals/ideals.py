@@ -34,10 +34,12 @@ from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enu
 from mtpp_models.cuts.joins import join
 from mtpp_models.simple import simple
 
-__all__ = ["IDEALS", "count_ideals", "ideals", "solve_ideals"]
+__all__ = ["IDEALS", "MOST_LISTED", "count_ideals", "ideals", "solve_ideals"]
 
 #: Name of the method in results.
 IDEALS = "ideals"
+#: Of graphs with more nodes no ideals are listed: sets of nodes take a bit for each pair of nodes.
+MOST_LISTED = 20_000
 
 # The largest number of ideals.
 _MOST_IDEALS = 1_000_000
@@ -54,8 +56,6 @@ _IDEALS_A_SECOND = 25_000
 # Listing is tried up to a few ideals first, of which a slow machine lists those of so many nodes at once, and up to
 # more as long as that is likely to take no more than a part of the time that is left.
 _LISTED_AT_ONCE, _MORE, _FOR_LISTING = 2_000_000, 4, 0.5
-# Sets of nodes take a bit for each pair of nodes.
-_MOST_NODES = 20_000
 # Entries of the table of the dynamic program, 16 bytes each.
 _LARGEST_TABLE = 2**26
 # A tenth of a second or so of work between looks at the clock.
@@ -191,7 +191,7 @@ def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
 def _list_within(instance: Instance, limit: int, upper: FloatArray, deadline: Deadline) -> Lattice | None:
     """The ideals; None if there are more than `limit`, or if listing them is likely to take too long."""
     most, seconds = max(1, _LISTED_AT_ONCE // instance.graph.n), 0.0
-    while instance.graph.n <= _MOST_NODES and not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
+    while instance.graph.n <= MOST_LISTED and not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
         watch = Stopwatch()
         lattice = _enumerate(instance, min(most, limit), upper)
         if lattice is not None or most >= limit:
