@@ -76,7 +76,7 @@ def test_an_interrupt_ends_both(method: str) -> None:
             reached.append(moment)
             signal.raise_signal(signal.SIGINT)
 
-    result = certify(question(), SolveOptions(time_limit=20.0, threads=2), on_progress=interrupt)
+    result = certify(question(), SolveOptions(time_limit=10.0, threads=2), on_progress=interrupt)
     assert reached
     assert result.interrupted
     assert result.bound is not None
@@ -94,7 +94,7 @@ def test_a_second_interrupt_leaves_nothing_behind() -> None:
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
-        certify(question(), SolveOptions(time_limit=20.0, threads=2), on_progress=interrupt)
+        certify(question(), SolveOptions(time_limit=10.0, threads=2), on_progress=interrupt)
     assert children() == before
 
 
