@@ -19,7 +19,7 @@ from heuristics.portfolio import portfolio
 from instances import Instance, Partition
 from instances.partitioning.reductions import reduce_instance
 
-__all__ = ["HEURISTICS"]
+__all__ = ["HEURISTICS", "go_on"]
 
 _SECTION = "MTPP, Section 5.3"
 _SMALL, _LARGE = BRKGAParameters(10, 10), BRKGAParameters(100, 100)
@@ -83,7 +83,9 @@ _ALL = (
         "kahn",
         "best slicing of the Kahn order of equal priorities",
         "MTPP, Algorithms 1 and 3",
-        lambda instance, _rng, _limits: slice_order(instance, kahn(instance.graph, np.zeros(instance.graph.n))),
+        lambda instance, _rng, limits: slice_order(
+            instance, kahn(instance.graph, np.zeros(instance.graph.n)), limits.deadline
+        ),
     ),
     _arrangement("mla", "slicing of an order with short edges", weighted=False),
     _arrangement("mla-weighted", "slicing of an order with short edges, weighted by bytes", weighted=True),
@@ -116,3 +118,18 @@ _ALL = (
 
 #: Name to heuristic, in the order of the paper's Table 1, then those beyond the paper.
 HEURISTICS = {method.name: method for method in _ALL}
+
+#: Those that can begin from a partition.
+_GOING_ON: dict[str, Callable[[Partition, np.random.Generator, Limits], Partition]] = {
+    "local-search": lambda start, rng, limits: local_search(start.instance, rng, limits, start=start),
+    "portfolio": lambda start, rng, limits: portfolio(start.instance, rng, limits, starts=[start]),
+}
+
+
+def go_on(method: str, start: Partition, rng: np.random.Generator, limits: Limits) -> Partition | None:
+    """What a heuristic makes of a partition, no worse than that; None if it has to begin anew."""
+    instance = start.instance
+    if method not in _GOING_ON or instance.k > instance.graph.n:
+        return None
+    reduction = reduce_instance(instance)
+    return reduction.expand(_GOING_ON[method](reduction.restrict(start), rng, limits))

@@ -8,8 +8,8 @@ from contextlib import suppress
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.registry import HEURISTICS
-from instances import Instance, Result
+from heuristics.registry import HEURISTICS, go_on
+from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
 from instances.lookup import find
@@ -18,7 +18,14 @@ from instances.partitioning.fitting import fits_nowhere
 __all__ = ["search"]
 
 
-def search(instance: Instance, method: str, rng: np.random.Generator, limits: Limits | None = None) -> Result:
+def search(
+    instance: Instance,
+    method: str,
+    rng: np.random.Generator,
+    limits: Limits | None = None,
+    *,
+    start: Partition | None = None,
+) -> Result:
     """Search for a partition.
 
     Parameters
@@ -29,6 +36,8 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
     rng : numpy.random.Generator
     limits : Limits, optional
         None by default: the heuristic's own number of evaluations.
+    start : Partition, optional
+        What `portfolio` and `local-search` begin from; the others begin anew.
 
     Returns
     -------
@@ -53,7 +62,8 @@ def search(instance: Instance, method: str, rng: np.random.Generator, limits: Li
         return Result(method, instance, impossible=reason)
     limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):
-        found = heuristic.run(instance, rng, limits)
+        found = None if start is None else go_on(method, start, rng, limits)
+        found = found or heuristic.run(instance, rng, limits)
         partition = found if found.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result(method, instance, partition, seconds=spent, interrupted=interrupted)

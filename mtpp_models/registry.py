@@ -13,6 +13,7 @@ from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned
 from mtpp_models.bounds.priced.priced import priced
 from mtpp_models.bounds.priced.quick import priced_quick
+from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK
 from mtpp_models.formulations.parts import Strengthening
@@ -46,6 +47,7 @@ _ALGORITHMS = (
         "minimum cuts around pairs of nodes, two of which share a block",
         "this project, mtpp_models/bounds/pigeonhole.py",
         _timed(pigeonhole),
+        MOST_PAIRED,
     ),
     Algorithm(
         "ideals",
@@ -61,6 +63,7 @@ _PRICED_QUICK = Algorithm(
     "cheapest block that is worth its share of prices that are guessed",
     "this project, mtpp_models/bounds/priced/quick.py",
     priced_quick,
+    MOST_PAIRED,
 )
 
 _PRICED = Algorithm(
@@ -68,6 +71,7 @@ _PRICED = Algorithm(
     "cheapest block that is worth its share of the best prices of nodes",
     "this project, mtpp_models/bounds/priced/priced.py",
     priced,
+    MOST_PAIRED,
 )
 
 #: Name to model, in order of effort.

@@ -12,8 +12,10 @@ from instances import Instance
 from instances.deadline import Deadline
 from instances.graph.layers import depths
 from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.ideals.ideals import MOST_LISTED
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
+from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.registry import Model, find_model
 
 __all__ = ["Arm", "Rung", "arms_of", "choose"]
@@ -26,6 +28,10 @@ _FEW_BLOCKS, _SMALL = 4, 4_000
 _TWO, _MOST_BLOCKS = 2, 8
 # Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge.
 _MANY_NODES = 250
+# Of more, it does not come to its first bound.
+_MOST_PRICED_NODES = 2_000
+# What a model takes to be built, for each block and each of its rows.
+_ROW_SECONDS = 6e-5
 # Where no level has more nodes there may be few enough ideals.
 _NARROW = 14
 
@@ -53,6 +59,7 @@ class Arm:
     spent: float = 0.0  # seconds so far
     gain: float = math.inf  # fall of the logarithm of the ratio per second in the last turn
     over: bool = False  # whether another turn is of no use
+    least: float = 0.0  # seconds below which a turn comes to nothing
 
     def deadline(self, whole: Deadline) -> Deadline:
         """When the next turn ends; what would leave too little for another one takes all."""
@@ -78,26 +85,38 @@ def arms_of(instance: Instance) -> list[Arm]:
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
     n, k = instance.graph.n, instance.k
-    narrow, small, large = _level_width(instance) <= _NARROW, k <= _FEW_BLOCKS and n * k <= _SMALL, n > _MANY_NODES
+    listed = n <= MOST_LISTED
+    narrow, small, large = (
+        listed and _level_width(instance) <= _NARROW,
+        k <= _FEW_BLOCKS and n * k <= _SMALL,
+        n > _MANY_NODES,
+    )
+    priced = k > _TWO and n <= _MOST_PRICED_NODES
+    row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     quick = find_model(PRICED_QUICK)
     assert isinstance(quick, Algorithm)
     candidates = [
         (narrow, Arm("ideals", 0.35, find_model("ideals"))),
-        (True, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
+        (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
         (True, Arm("portfolio", 0.1)),
-        (small, Arm("exact", 0.3, find_model("exact"))),
-        (not narrow, Arm("ideals", 0.3, find_model("ideals"))),
-        (k > _TWO, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
-        (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"))),
-        (k > _TWO, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),
-        (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"))),
+        (small, Arm("exact", 0.3, find_model("exact"), least=k * row)),
+        (listed and not narrow, Arm("ideals", 0.3, find_model("ideals"))),
+        (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
+        (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"), least=_TWO * row)),
+        (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),
+        (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"), least=k * row)),
     ]
     return [arm for suits, arm in candidates if suits]
 
 
-def choose(arms: Sequence[Arm]) -> Arm:
-    """The next one: who had no turn yet, then who gains most, of equals who had least."""
-    return next((arm for arm in arms if arm.spent == 0), max(arms, key=lambda arm: (arm.gain, -arm.spent)))
+def choose(arms: Sequence[Arm], left: float = math.inf) -> Arm | None:
+    """The next one: who had no turn yet, then who gains most, of equals who had least.
+
+    None if what is left, in seconds, is too little for any.
+    """
+    able = [arm for arm in arms if arm.least <= left]
+    untried = next((arm for arm in able if arm.spent == 0), None)
+    return untried or max(able, key=lambda arm: (arm.gain, -arm.spent), default=None)
 
 
 def _level_width(instance: Instance) -> int:

@@ -9,7 +9,8 @@ from threading import Event
 
 import numpy as np
 
-from experiments.certificates.ladder import gather, reaches, rules_out
+from experiments.certificates.climb import reaches, rules_out
+from experiments.certificates.ladder import gather
 from heuristics import Limits, search
 from instances import Bound, InputError, Instance, Result, combine
 from instances.deadline import Deadline

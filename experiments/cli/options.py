@@ -115,7 +115,10 @@ TimeLimit = Annotated[float, of_search(metavar="SECONDS", help="For each k.")]
 OptionalTimeLimit = Annotated[float | None, of_search(metavar="SECONDS", help="For each k.  [default: none]")]
 Solver = Annotated[str, of_search(metavar="NAME", help="See mtpp list solvers.")]
 Gap = Annotated[float, of_search(metavar="X", help="Relative gap that is good enough.")]
-Threads = Annotated[int, of_search(metavar="N", help="Threads of the solver.")]
+Threads = Annotated[
+    int,
+    of_search(metavar="N", help="Threads of the solver; certify gives one of several to a search beside the proofs."),
+]
 Start = Annotated[Path | None, of_search(metavar="FILE", help="Partition to start from (mtpp-partition/1).")]
 Out = Annotated[
     Path | None, of_files(metavar="FILE", help="Write the answer as JSON; with several k, '-kK' is put into the name.")

@@ -1,12 +1,14 @@
-"""How bottleneck and bound came together over time."""
+"""How bottleneck and bound came together over time, and who was at work meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from matplotlib.figure import Figure
+
 from experiments.certificates.arms import Rung
-from experiments.plots.style import axes_of, colours, legend_beside, plain
+from experiments.plots.style import plain
 from experiments.quantities import Scale
 
 if TYPE_CHECKING:
@@ -14,12 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_progress"]
 
-# Height of the strip that says who is at work, as a part of the picture.
-_STRIP = 0.05
+# Inches: of the picture, of the upper part, of a row of the lower part.
+_WIDTH, _HEIGHT, _ROW = 8.0, 3.4, 0.24
+_UPPER, _LOWER = "black", "tab:red"
+# Turns too short to be seen are drawn this part of all time wide.
+_VISIBLE = 0.003
 
 
-def plot_progress(rungs: Sequence[Rung], time_unit: str, ax: Axes | None = None) -> Axes:
-    """Draw the best bottleneck and the best bound behind each step, and what was at work meanwhile.
+def plot_progress(rungs: Sequence[Rung], time_unit: str) -> Figure:
+    """Draw the best bottleneck and the best bound behind each step, and below it a row of turns for each method.
 
     Parameters
     ----------
@@ -27,30 +32,51 @@ def plot_progress(rungs: Sequence[Rung], time_unit: str, ax: Axes | None = None)
         In their order, at least one.
     time_unit : str
         Of bottleneck and bound.
-    ax : matplotlib.axes.Axes, optional
 
     Returns
     -------
-    matplotlib.axes.Axes
+    matplotlib.figure.Figure
     """
-    ax = axes_of(ax, 8.0, 4.5)
-    scale = Scale.of_times([rung.bottleneck or rung.bound or 0.0 for rung in rungs], time_unit)
-    for name, values, colour in (
-        ("best bottleneck", [rung.bottleneck for rung in rungs], "black"),
-        ("best bound", [rung.bound for rung in rungs], "tab:red"),
+    methods = list(dict.fromkeys(rung.method for rung in rungs))
+    rows = _ROW * (len(methods) + 1)
+    figure = Figure(figsize=(_WIDTH, _HEIGHT + rows), layout="constrained")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(_HEIGHT, rows))
+    _draw_bounds(above, rungs, time_unit)
+    _draw_turns(below, rungs, methods)
+    for ax in (above, below):
+        plain(ax)
+    return figure
+
+
+def _draw_bounds(ax: Axes, rungs: Sequence[Rung], time_unit: str) -> None:
+    scale, last = Scale.of_times([rung.bottleneck or rung.bound or 0.0 for rung in rungs], time_unit), rungs[-1]
+    for name, by, values, colour in (
+        ("best bottleneck", "", [rung.bottleneck for rung in rungs], _UPPER),
+        ("best bound", f" ({last.by})", [rung.bound for rung in rungs], _LOWER),
     ):
         known = [(rung.end, value / scale.size) for rung, value in zip(rungs, values, strict=True) if value is not None]
-        if known:
-            ax.step(*zip(*known, strict=True), where="post", label=name, color=colour, marker=".")
-    low, high = ax.get_ylim()
-    ax.set_ylim(low - 2 * _STRIP * (high - low), high)
-    methods = list(dict.fromkeys(rung.method for rung in rungs))
-    for method, hue in zip(methods, colours(len(methods)), strict=True):
-        for number, rung in enumerate(rung for rung in rungs if rung.method == method):
-            label = None if number else method
-            ax.axvspan(rung.end - rung.seconds, rung.end, 0, _STRIP, color=hue, lw=0, label=label)
-    ax.set_xlabel("time since the begin [s]")
+        if not known:
+            continue
+        times, heights = zip(*known, strict=True)
+        changes = [i for i, height in enumerate(heights) if i == 0 or height != heights[i - 1]]
+        label = f"{name}, {scale.cell(known[-1][1] * scale.size)} {scale.unit}{by}"
+        ax.step(times, heights, where="post", label=label, color=colour, marker=".", markevery=changes)
+    if last.bottleneck is not None and last.bound:
+        ax.set_title(f"ratio {last.bottleneck / last.bound:.4f} after {last.end:.3g} s", loc="left", fontsize="medium")
+    ax.set_ylim(bottom=0)
     ax.set_ylabel(f"time of a block [{scale.unit}]")
-    plain(ax)
-    legend_beside(ax)
-    return ax
+    if ax.lines:
+        ax.legend(frameon=False, fontsize="small")
+
+
+def _draw_turns(ax: Axes, rungs: Sequence[Rung], methods: Sequence[str]) -> None:
+    least = _VISIBLE * (max(rung.end for rung in rungs) or 1.0)
+    for row, method in enumerate(methods):
+        turns = [(max(0.0, rung.end - rung.seconds), rung.seconds) for rung in rungs if rung.method == method]
+        drawn = [(begin, max(least, seconds)) for begin, seconds in turns]
+        ax.broken_barh(drawn, (row - 0.4, 0.8), color="tab:blue", edgecolor="white", linewidth=0.5)
+    ax.set_yticks(range(len(methods)), methods, fontsize="small")
+    ax.set_ylim(len(methods) - 0.5, -0.5)
+    ax.set_ylabel("at work")
+    ax.set_xlabel("time since the begin [s]")
+    ax.set_xlim(left=0)

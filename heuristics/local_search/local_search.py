@@ -48,7 +48,7 @@ def local_search(
     """
     limits = limits or Limits()
     n = instance.graph.n
-    best = start or slice_order(instance, kahn(instance.graph, np.zeros(n)))
+    best = start or slice_order(instance, kahn(instance.graph, np.zeros(n)), limits.deadline)
     if not Walker.can_walk(instance):
         return best
     budget = Budget(limits, moves)

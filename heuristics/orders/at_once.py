@@ -43,7 +43,7 @@ def at_once(instance: Instance, limits: Limits) -> Partition:
         found.append(slice_order(instance, orders.pop(0)))
     for order in orders if _is_quick(instance, limits) else ():
         if not limits.reached(min(partition.bottleneck for partition in found)):
-            found.append(slice_order(instance, order))
+            found.append(slice_order(instance, order, limits.deadline))
     return min(found, key=lambda partition: partition.preference)
 
 

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from instances import Instance, Partition
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
@@ -43,7 +44,7 @@ __all__ = ["cut_order", "fewest_blocks", "slice_by_bisection"]
 _ROUNDING = 1e-12
 
 
-def slice_by_bisection(instance: Instance, order: IntArray) -> Partition:
+def slice_by_bisection(instance: Instance, order: IntArray, deadline: Deadline | None = None) -> Partition:
     """Best partition of an order into at most k segments.
 
     Parameters
@@ -52,19 +53,21 @@ def slice_by_bisection(instance: Instance, order: IntArray) -> Partition:
         With infinite memory or an activation buffer.
     order : (n,) integers
         A topological order.
+    deadline : Deadline, optional
+        Looked at before each threshold: behind it, the best slicing found counts, at first that in equal pieces.
 
     Returns
     -------
     Partition
-        The same bottleneck as that of `heuristics.slice_order_for_all_k`, up to rounding.
+        The same bottleneck as that of `heuristics.slice_order_for_all_k`, up to rounding, unless time was up.
     """
-    arrays = KernelArrays.of(instance)
+    deadline, arrays = deadline or Deadline(), KernelArrays.of(instance)
     before = np.cumsum(arrays.work[order]) - arrays.work[order]
     equal = float(arrays.work.sum()) / instance.k
     best = cut_order(instance, order, np.searchsorted(before, equal * np.arange(instance.k)))
     low, high = max(float(arrays.work.max()), equal), best.bottleneck
     starts = None
-    while low < high:
+    while low < high and not deadline.passed:
         threshold = math.sqrt(low) * math.sqrt(high) if low > 0 else high / 2
         if not low <= threshold < high:  # they are neighbours
             break

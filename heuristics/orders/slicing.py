@@ -38,6 +38,7 @@ from heuristics.orders.bisection import cut_order, slice_by_bisection
 from heuristics.orders.kernels import by_window, slice_kernel, slice_within
 from heuristics.orders.segments import segment_costs_kernel
 from instances import Instance, Partition
+from instances.deadline import Deadline
 from instances.errors import NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
@@ -50,6 +51,8 @@ __all__ = ["TABLE_NODES", "segment_costs", "slice_order", "slice_order_for_all_k
 TABLE_NODES = 2_000
 #: Up to here the peaks of all segments of an order, n² floats, are kept.
 _PEAK_NODES = 10_000
+#: What the peak of a segment takes, about.
+_PEAK_SECONDS = 1e-7
 #: How many constants are tried for the peaks of a larger graph.
 _BUFFERS = 3
 
@@ -75,7 +78,7 @@ def segment_costs(instance: Instance, order: ArrayLike) -> FloatArray:
     return segment_costs_kernel(check_order(instance.graph, order), KernelArrays.of(instance))
 
 
-def slice_order(instance: Instance, order: ArrayLike) -> Partition:
+def slice_order(instance: Instance, order: ArrayLike, deadline: Deadline | None = None) -> Partition:
     """Best partition of an order into at most k segments.
 
     Parameters
@@ -83,6 +86,8 @@ def slice_order(instance: Instance, order: ArrayLike) -> Partition:
     instance : Instance
     order : (n,) integers
         A topological order.
+    deadline : Deadline, optional
+        Of graphs with more than 2,000 nodes the best slicing found by then; smaller ones take no time worth counting.
 
     Returns
     -------
@@ -111,10 +116,10 @@ def slice_order(instance: Instance, order: ArrayLike) -> Partition:
     arrays = KernelArrays.of(instance)
     if arrays.is_constrained:
         return _slice_within(instance, order, arrays)
-    if instance.graph.n <= (_PEAK_NODES if arrays.needs_peaks else TABLE_NODES):
+    if _has_table(instance.graph.n, arrays.needs_peaks, deadline or Deadline()):
         _, cut = slice_kernel(order, instance.k, arrays)
         return cut_order(instance, order, _starts(cut, instance.k))
-    return _slice_by_buffers(instance, order) if arrays.needs_peaks else slice_by_bisection(instance, order)
+    return (_slice_by_buffers if arrays.needs_peaks else slice_by_bisection)(instance, order, deadline)
 
 
 def slice_order_for_all_k(instance: Instance, order: ArrayLike) -> list[Partition]:
@@ -170,12 +175,17 @@ def _chunks(order: IntArray, arrays: KernelArrays) -> IntArray:
     return chunk
 
 
-def _slice_by_buffers(instance: Instance, order: IntArray) -> Partition:
+def _has_table(n: int, needs_peaks: bool, deadline: Deadline) -> bool:
+    """Whether to slice by tables of all segments, which nothing interrupts."""
+    return n <= TABLE_NODES or (needs_peaks and n <= _PEAK_NODES and n**2 * _PEAK_SECONDS < deadline.left)
+
+
+def _slice_by_buffers(instance: Instance, order: IntArray, deadline: Deadline | None) -> Partition:
     """Slice with the peak of the slowest block, at first none, in place of every peak."""
     best, buffer = None, 0.0
     for _ in range(_BUFFERS):
         linear = replace(instance, platform=replace(instance.platform, activation_buffer=buffer))
-        found = Partition(instance, slice_by_bisection(linear, order).block, order)
+        found = Partition(instance, slice_by_bisection(linear, order, deadline).block, order)
         best = min(best or found, found, key=lambda partition: partition.preference)
         buffer = float(found.peaks[found.block_costs.argmax()])
     assert best is not None

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from instances import Instance, Partition, Result
+from instances import Bound, Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.simple import as_answer, one_block
+from mtpp_models.simple import as_answer, one_block, simple
 from mtpp_models.solvers.interface import Controls
 
 __all__ = ["Algorithm"]
@@ -23,6 +23,7 @@ class Algorithm:
     summary: str
     reference: str
     run: Callable[[Partition, Controls], Result]  # of a partition of the instance, the better the faster
+    most_nodes: int | None = None  # of larger graphs, which would take too much memory, it says what *simple* says
     exact: bool = False  # whether the bound is the optimum when it runs to its end
     is_bound: ClassVar[bool] = True
 
@@ -35,7 +36,10 @@ class Algorithm:
         watch = Stopwatch()
         question = instance.without_constraints() if self.exact else instance.relaxed()
         known = one_block(instance) if start is None else start
-        result = self.run(Partition(question, known.block, known.order), controls)
+        if self.most_nodes is not None and instance.graph.n > self.most_nodes:
+            result = Result(self.name, instance, known, Bound(simple(instance), "simple", optimal=False))
+        else:
+            result = self.run(Partition(question, known.block, known.order), controls)
         answer = result.partition if start is not None or self.exact else None
         answer = None if answer is None else as_answer(instance, answer)
         if start is not None and (answer is None or start.bottleneck <= answer.bottleneck):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ import numpy as np
 from instances import Instance
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.fitting import needs_of, room
-from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment, reachability
+from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment, reachability, reached_from
 
 __all__ = ["UNIT", "BlockCuts", "Cut"]
 
@@ -55,8 +56,6 @@ class BlockCuts:
 
     Attributes
     ----------
-    reach, reach_back : (n, n) booleans
-        Whether a path, maybe of no edge, leads from the row to the column, or from the column to the row.
     work, time : integers
         Of the nodes and tensors, in 2^-36 of the cutoff.
     constant : (n,) integers
@@ -67,11 +66,22 @@ class BlockCuts:
     def __init__(self, instance: Instance, cutoff: float) -> None:
         graph = self.graph = instance.graph
         self._instance, self._cutoff, self._tensor_time = instance, cutoff, instance.tensor_time
-        self.reach = reachability(*graph.successors, graph.topological_order)
-        self.reach_back = np.ascontiguousarray(self.reach.T)
         self.time, self.work = self.whole(self._tensor_time), self.whole(graph.work)
         self.constant = np.zeros(graph.n, dtype=np.int64)
         self.network = self._build()
+
+    @cached_property
+    def reach(self) -> BoolArray:
+        """(n, n) booleans: whether a path, maybe of no edge, leads from the row to the column.
+
+        It is made when it is asked for: large graphs have no room for it.
+        """
+        return reachability(*self.graph.successors, self.graph.topological_order)
+
+    @cached_property
+    def reach_back(self) -> BoolArray:
+        """(n, n) booleans: whether a path, maybe of no edge, leads from the column to the row."""
+        return np.ascontiguousarray(self.reach.T)
 
     def loaded(self) -> BlockCuts | None:
         """The same with overflow as a linear cost, maybe below 0, in its place; None if no block surely overflows."""
@@ -121,9 +131,7 @@ class BlockCuts:
 
     def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
         """Cut around the nodes, at least one, and all between them; the block must not hold `without`."""
-        given = list(nodes)
-        before: BoolArray = np.asarray(self.reach_back[given].any(axis=0))
-        behind: BoolArray = np.asarray(self.reach[given].any(axis=0))
+        before, behind = self._around(np.array(list(nodes), dtype=np.int64))
         network, sources = self.network, np.flatnonzero(before & behind)
         residual, drain = network.capacity.copy(), network.drain.copy()
         if without is not None:
@@ -135,7 +143,12 @@ class BlockCuts:
 
     def is_convex(self, nodes: BoolArray) -> bool:
         """Whether the (n,) set holds all paths between its nodes."""
-        return not (self.reach[nodes].any(axis=0) & self.reach_back[nodes].any(axis=0) & ~nodes).any()
+        before, behind = self._around(np.flatnonzero(nodes))
+        return not (before & behind & ~nodes).any()
+
+    def _around(self, nodes: IntArray) -> tuple[BoolArray, BoolArray]:
+        """Two (n,) booleans: which nodes lie before, and behind, some of these, or are one of them."""
+        return reached_from(*self.graph.predecessors, nodes), reached_from(*self.graph.successors, nodes)
 
     def whole(self, values: FloatArray) -> IntArray:
         """Times as whole numbers, rounded down; what is larger counts as twice the cutoff."""

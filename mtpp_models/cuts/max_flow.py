@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
 
-__all__ = ["UNLIMITED", "BoolArray", "FlowNetwork", "augment", "reachability"]
+__all__ = ["MOST_PAIRED", "UNLIMITED", "BoolArray", "FlowNetwork", "augment", "reachability", "reached_from"]
 
 BoolArray = NDArray[np.bool_]
 
 #: Capacity of what must not be cut; sums of a few of them stay below 2^63.
 UNLIMITED = 2**60
+#: Of graphs with more nodes no pairs of nodes are looked at: their matrices would take gigabytes, and minutes.
+MOST_PAIRED = 5_000
 
 _FORWARD, _BACKWARD = 1, 2
 
@@ -198,3 +200,27 @@ def reachability(start: IntArray, after: IntArray, order: IntArray) -> BoolArray
             if not reach[v, w]:
                 reach[v] |= reach[w]
     return reach
+
+
+@compiled
+def reached_from(start: IntArray, after: IntArray, nodes: IntArray) -> BoolArray:
+    """(n,) booleans: whether a path, maybe of no edge, leads from one of the nodes there.
+
+    The successors are compressed rows; with predecessors, paths lead backwards.
+    """
+    found = np.zeros(len(start) - 1, dtype=np.bool_)
+    queue, size = np.empty(len(found), dtype=np.int64), 0
+    for v in nodes:
+        if not found[v]:
+            found[v], queue[size] = True, v
+            size += 1
+    i = 0
+    while i < size:
+        v = queue[i]
+        i += 1
+        for a in range(start[v], start[v + 1]):
+            w = after[a]
+            if not found[w]:
+                found[w], queue[size] = True, w
+                size += 1
+    return found

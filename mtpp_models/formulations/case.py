@@ -24,6 +24,8 @@ __all__ = ["Case", "CaseResult", "block_ranks"]
 
 # A row takes about so many seconds to be built and handed over, and twice as long as one of a sample of some rows.
 _ROW_SECONDS, _ROW_FACTOR, _SAMPLE = 3e-5, 2.0, 500
+# Rows of a model that takes a few gigabytes; with more it is not built.
+_MOST_ROWS = 1_500_000
 # Of the time that is left: what need not be estimated more closely.
 _LITTLE = 0.05
 # How far from a whole number the solution of a solver may be.
@@ -101,9 +103,14 @@ class Case:
         )
 
     def _can_be_built(self, data: ScaledInstance, left: float) -> bool:
-        """Whether so many seconds may be enough to build the model and to hand it over, which nothing interrupts."""
+        """Whether memory, and so many seconds, may be enough to build the model and to hand it over.
+
+        Nothing interrupts that.
+        """
         graph = data.instance.graph
         rows = (graph.n + 2 * len(graph.tensors.consumers)) * self.blocks
+        if rows > _MOST_ROWS:
+            return False
         return rows * _ROW_SECONDS <= _LITTLE * left or rows * _ROW_FACTOR * _row_seconds() <= left
 
 

@@ -12,6 +12,7 @@ activations count in the models as the largest need of a node, and no partition 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from instances.graph.tensors import IntArray
 from instances.partitioning.reductions import Contraction, merge
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.joins import join
-from mtpp_models.cuts.max_flow import BoolArray, reachability
+from mtpp_models.cuts.max_flow import MOST_PAIRED, BoolArray, reachability
 from mtpp_models.cuts.windows import BlockWindows, allowed_windows, windows
 from mtpp_models.formulations.case import Case, block_ranks
 from mtpp_models.formulations.clique_rows import CliqueRow, cliques, successions
@@ -82,8 +83,10 @@ def collect_facts(
     cutoff : float
     parts : Strengthening
     deadline : Deadline
-        When to stop looking for them, roughly.
+        When to stop looking for them, roughly. In a graph of too many nodes for matrices of pairs none are looked for.
     """
+    if instance.graph.n > MOST_PAIRED:
+        parts = replace(parts, windows=False, conflicts=False)
     apart = _conflicts(instance, {1, *sizes}, cutoff, deadline) if parts.conflicts else {}
     blocks = windows(instance, cutoff, apart.get(1), deadline) if parts.windows else _anywhere(instance)
     if (blocks.first > blocks.last).any():

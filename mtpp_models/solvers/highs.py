@@ -21,7 +21,7 @@ from instances import InputError
 from instances.graph.tensors import FloatArray
 from mtpp_models.solvers.interface import Controls, Progress, SolverFaultError, SolverOutcome, Termination
 
-__all__ = ["run_highs", "solve_lp", "version"]
+__all__ = ["forget_threads", "run_highs", "solve_lp", "version"]
 
 _TERMINATION = {
     highspy.HighsModelStatus.kOptimal: Termination.OPTIMAL,
@@ -33,6 +33,11 @@ _TERMINATION = {
 def version() -> str | None:
     """Version of the library."""
     return str(highspy.Highs().version())
+
+
+def forget_threads() -> None:
+    """End the threads of earlier runs: a copy of this process would wait for them, and has none."""
+    highspy.Highs.resetGlobalScheduler(True)
 
 
 def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
@@ -49,7 +54,7 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     columns = compiled.columns
     linear = _linear_program(compiled)
     # The scheduler of HiGHS keeps the number of threads of its first run in the process.
-    highspy.Highs.resetGlobalScheduler(True)
+    forget_threads()
     highs = highspy.Highs()
     lines: list[str] = []
     _set_options(highs, controls)

@@ -67,7 +67,7 @@ class SolveOptions:
     gap : float
         Relative gap that is good enough.
     threads : int
-        Of the solver.
+        Of the solver. Of several, `certify` gives one to a search in a process of its own, beside the proofs.
     seed : int
 
     Raises

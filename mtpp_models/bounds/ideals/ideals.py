@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from instances import Bound, InputError, Instance, Partition, Result
-from instances.deadline import Deadline
+from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.fitting import needs_of
 from instances.partitioning.kernel_arrays import KernelArrays
@@ -34,10 +34,12 @@ from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enu
 from mtpp_models.cuts.joins import join
 from mtpp_models.simple import simple
 
-__all__ = ["IDEALS", "count_ideals", "ideals", "solve_ideals"]
+__all__ = ["IDEALS", "MOST_LISTED", "count_ideals", "ideals", "solve_ideals"]
 
 #: Name of the method in results.
 IDEALS = "ideals"
+#: Of graphs with more nodes no ideals are listed: sets of nodes take a bit for each pair of nodes.
+MOST_LISTED = 20_000
 
 # The largest number of ideals.
 _MOST_IDEALS = 1_000_000
@@ -51,12 +53,13 @@ _FEW_IDEALS = 20_000
 _FOR_JOINS = 0.5
 # How many ideals a slow program does in a second.
 _IDEALS_A_SECOND = 25_000
-# Of listing ideals: as many ideals as that divided by the nodes of the graph.
-_NODES_A_SECOND = 40_000_000
+# Listing is tried up to a few ideals first, of which a slow machine lists those of so many nodes at once, and up to
+# more as long as that is likely to take no more than a part of the time that is left.
+_LISTED_AT_ONCE, _MORE, _FOR_LISTING = 2_000_000, 4, 0.5
 # Entries of the table of the dynamic program, 16 bytes each.
 _LARGEST_TABLE = 2**26
-# A second or so of work between looks at the clock.
-_STEPS = 20_000_000
+# A tenth of a second or so of work between looks at the clock.
+_STEPS = 2_000_000
 
 
 def count_ideals(instance: Instance, limit: int) -> int | None:
@@ -99,11 +102,11 @@ def solve_ideals(
     for start in starts:
         upper[start.instance.k] = start.bottleneck
     most = min(limit, _LARGEST_TABLE // len(upper))
-    lattice = _enumerate(instance, _affordable(instance, min(_FEW_IDEALS, most), deadline), upper)
+    lattice = _list_within(instance, min(_FEW_IDEALS, most), upper, deadline)
     joined = merge(instance, np.arange(instance.graph.n))
     if lattice is None and most > _FEW_IDEALS and 0 < upper.max() < math.inf and not deadline.passed:
         joined = join(instance, float(upper.max()), deadline.share(_FOR_JOINS))
-        lattice = _enumerate(joined.instance, _affordable(joined.instance, most, deadline), upper)
+        lattice = _list_within(joined.instance, most, upper, deadline)
     if lattice is None:
         return None
     chains = _cheapest_chains(joined.instance, lattice, upper, deadline)
@@ -185,9 +188,16 @@ def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
     return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * float(upper.max())))
 
 
-def _affordable(instance: Instance, limit: int, deadline: Deadline) -> int:
-    """So many ideals, or as many as take half of the time to list."""
-    return int(min(limit, 1 + _NODES_A_SECOND * deadline.left / 2 / instance.graph.n))
+def _list_within(instance: Instance, limit: int, upper: FloatArray, deadline: Deadline) -> Lattice | None:
+    """The ideals; None if there are more than `limit`, or if listing them is likely to take too long."""
+    most, seconds = max(1, _LISTED_AT_ONCE // instance.graph.n), 0.0
+    while instance.graph.n <= MOST_LISTED and not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
+        watch = Stopwatch()
+        lattice = _enumerate(instance, min(most, limit), upper)
+        if lattice is not None or most >= limit:
+            return lattice
+        most, seconds = _MORE * most, _MORE * watch.passed
+    return None
 
 
 def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> Lattice | None:

@@ -1,0 +1,165 @@
+"""Search and proofs in two processes: they hear of each other, and nothing is left of them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import experiments.certificates.side_by_side as side_by_side
+from experiments import certify
+from experiments.certificates.arms import Rung
+from experiments.certificates.ladder import gather
+from heuristics import Limits, search
+from instances import Bound, FalseCertificateError, Instance, Partition, Platform, Result, combine
+from instances.random_graphs import regal_style
+from mtpp_models import Progress, SolveOptions, simple
+from mtpp_models.solvers.interface import SolverFaultError, SolverNotAvailableError
+
+BOTH = SolveOptions(time_limit=30.0, threads=2)
+
+
+def question(n: int = 40, k: int = 10) -> Instance:
+    return Instance(regal_style("erdos-renyi", n, seed=1), Platform(k=k, bandwidth=1.0))
+
+
+def children() -> set[int]:
+    """Processes of this one that are no zombies."""
+    found = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return {int(pid) for pid in found if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"}
+
+
+def test_two_processes_prove_what_one_proves() -> None:
+    """The optimum, with steps of both, in the order of time."""
+    instance, steps = question(16, 3), list[Rung]()
+    before = children()
+    result = combine(*gather(instance, BOTH, on_step=steps.append))
+    alone = certify(instance, SolveOptions(time_limit=30.0))
+    assert result.proved
+    assert alone.cost is not None
+    assert result.cost == pytest.approx(alone.cost)
+    assert children() == before
+    assert [rung.end for rung in steps] == sorted(rung.end for rung in steps)
+    bottlenecks = [rung.bottleneck for rung in steps if rung.bottleneck is not None]
+    bounds = [rung.bound for rung in steps if rung.bound is not None]
+    assert bottlenecks == sorted(bottlenecks, reverse=True)
+    assert bounds == sorted(bounds)
+
+
+def test_both_take_part() -> None:
+    """What the search finds and what the proofs say is in the answer and in the progress."""
+    steps, moments = list[str](), list[Progress]()
+    answers = gather(
+        question(), SolveOptions(time_limit=3.0, threads=2), on_step=lambda rung: steps.append(rung.method),
+        on_progress=moments.append,
+    )  # fmt: skip
+    assert {"simple", "kahn", "portfolio", "pinned"} <= set(steps)
+    assert {"portfolio", "pinned"} <= {moment.case for moment in moments}
+    result = combine(*answers)
+    assert result.bound is not None
+    assert result.cost is not None
+    assert simple(question()) <= result.bound.value <= result.cost
+
+
+@pytest.mark.parametrize("method", ["simple", "kahn", "pinned", "portfolio", "pigeonhole", "priced"])
+def test_an_interrupt_ends_both(method: str) -> None:
+    """Ctrl-C at any step: an answer with bound and partition, and no process is left."""
+    reached, before = list[Progress](), children()
+
+    def interrupt(moment: Progress) -> None:
+        if moment.case == method and not reached:
+            reached.append(moment)
+            signal.raise_signal(signal.SIGINT)
+
+    result = certify(question(), SolveOptions(time_limit=10.0, threads=2), on_progress=interrupt)
+    assert reached
+    assert result.interrupted
+    assert result.bound is not None
+    assert result.partition is not None
+    assert children() == before
+
+
+def test_a_second_interrupt_leaves_nothing_behind() -> None:
+    """It raises, as ever, and both processes end."""
+    before = children()
+
+    def interrupt(moment: Progress) -> None:
+        if moment.case == "portfolio":
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        certify(question(), SolveOptions(time_limit=10.0, threads=2), on_progress=interrupt)
+    assert children() == before
+
+
+def test_the_work_ends_once_enough_is_known() -> None:
+    """A bottleneck that is good enough, or the proof that there is none, ends both."""
+    instance = question()
+    known = certify(instance, SolveOptions(time_limit=1.0))
+    assert known.cost is not None
+    assert known.bound is not None
+    for enough in (2 * known.cost, known.bound.value / 2):
+        steps = list[Rung]()
+        gather(instance, BOTH, start=known.partition, enough=enough, on_step=steps.append)
+        assert "portfolio" not in {rung.method for rung in steps}
+
+
+def test_one_hears_what_the_other_found() -> None:
+    """A better partition and a better bound are taken over, what is no better is not."""
+    instance = question()
+    start = search(instance, "kahn", np.random.default_rng(0)).partition
+    better = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=500_000)).partition
+    assert start is not None
+    assert better is not None
+    assert better.bottleneck < start.bottleneck
+    mine = [Result("kahn", instance, start), Result("simple", instance, None, Bound(simple(instance), "simple"))]
+    for said, taken in ((mine[0], 0), (Result("portfolio", instance, better), 1), (mine[1], 0)):
+        here, there = multiprocessing.Pipe()
+        here.send(said)
+        answers = list(mine)
+        side_by_side._ask(there, answers)
+        assert here.recv() is not None
+        assert len(answers) == len(mine) + taken
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (SolverFaultError("highs", "failed"), SolverNotAvailableError),
+        (FalseCertificateError("a bug"), FalseCertificateError),
+        (type("Local", (Exception,), {})("a word"), RuntimeError),
+    ],
+)
+def test_errors_travel_with_their_words(error: Exception, kind: type[Exception]) -> None:
+    """Those that cannot be sent arrive as another kind."""
+    sent = side_by_side._portable(error)
+    assert isinstance(sent, kind)
+    assert str(error) in str(sent)
+
+
+def test_an_error_in_one_of_them_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A false certificate in the other process is no less false."""
+
+    def lie(*_: Any, **__: Any) -> Partition:
+        raise FalseCertificateError("a bound exceeds a bottleneck")
+
+    monkeypatch.setattr("experiments.certificates.climb.solve", lie)
+    known = search(question(), "kahn", np.random.default_rng(0))
+    before = children()
+    with pytest.raises(FalseCertificateError, match="exceeds"):
+        gather(question(), BOTH, start=known.partition)
+    assert children() == before
+
+
+def test_a_process_that_may_have_no_children_climbs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As do other systems than Linux, where copies of a process may hang."""
+    assert side_by_side.can_split()
+    monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
+    assert not side_by_side.can_split()
+    assert certify(question(16, 3), BOTH).proved
