@@ -12,7 +12,7 @@ from instances import Instance
 from instances.deadline import Deadline
 from instances.graph.layers import depths
 from mtpp_models.bounds.algorithm import Algorithm
-from mtpp_models.bounds.priced.priced import PRICED
+from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
 from mtpp_models.registry import Model, find_model
 
@@ -79,8 +79,9 @@ def arms_of(instance: Instance) -> list[Arm]:
     """
     n, k = instance.graph.n, instance.k
     narrow, small, large = _level_width(instance) <= _NARROW, k <= _FEW_BLOCKS and n * k <= _SMALL, n > _MANY_NODES
-    quick = find_model(PRICED_QUICK)
+    quick, prices = find_model(PRICED_QUICK), find_model(PRICED)
     assert isinstance(quick, Algorithm)
+    assert isinstance(prices, Algorithm)
     candidates = [
         (narrow, Arm("ideals", 0.35, find_model("ideals"))),
         (True, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
@@ -89,7 +90,7 @@ def arms_of(instance: Instance) -> list[Arm]:
         (not narrow, Arm("ideals", 0.3, find_model("ideals"))),
         (k > _TWO, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
         (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"))),
-        (k > _TWO, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),
+        (k > _TWO, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
         (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"))),
     ]
     return [arm for suits, arm in candidates if suits]
