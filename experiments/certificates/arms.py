@@ -13,7 +13,7 @@ from instances.deadline import Deadline
 from instances.graph.layers import depths
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import MOST_LISTED
-from mtpp_models.bounds.priced.priced import PRICED
+from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.registry import Model, find_model
@@ -93,8 +93,9 @@ def arms_of(instance: Instance) -> list[Arm]:
     )
     priced = k > _TWO and n <= _MOST_PRICED_NODES
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
-    quick = find_model(PRICED_QUICK)
+    quick, prices = find_model(PRICED_QUICK), find_model(PRICED)
     assert isinstance(quick, Algorithm)
+    assert isinstance(prices, Algorithm)
     candidates = [
         (narrow, Arm("ideals", 0.35, find_model("ideals"))),
         (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
@@ -103,7 +104,7 @@ def arms_of(instance: Instance) -> list[Arm]:
         (listed and not narrow, Arm("ideals", 0.3, find_model("ideals"))),
         (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.5 if large else 0.05, replace(quick, run=QuickPrices()))),
         (k > _TWO, Arm("coarse-2+all", 0.4 if large else 0.2, find_model("coarse-2+all"), least=_TWO * row)),
-        (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, find_model(PRICED))),
+        (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
         (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"), least=k * row)),
     ]
     return [arm for suits, arm in candidates if suits]

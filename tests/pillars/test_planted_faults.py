@@ -187,16 +187,22 @@ FAULTS = {
         words="does not fit into the memory",
     ),
     "price tree": Fault(
-        "mtpp_models/bounds/priced/branch_and_bound.py",
+        "mtpp_models/bounds/priced/exploring.py",
         "    return worth >= 1.0 - _SHORT",
         "    return worth >= 2.0 - _SHORT",
-        pillar="mtpp_models/bounds/test_priced.py",
+        pillar="mtpp_models/bounds/test_price_tree.py",
     ),
     "leaves of the price tree": Fault(
         "mtpp_models/bounds/priced/branch_and_bound.py",
-        "        self._open, self._done = self._open + self._done, 0\n        return None",
-        "        self._open, self._done = self._open, 0\n        return None",
-        pillar="mtpp_models/bounds/test_priced.py",
+        "        self._open, self._done = self._open + self._done, 0\n",
+        "        self._open, self._done = self._open, 0\n",
+        pillar="mtpp_models/bounds/test_price_tree.py",
+    ),
+    "leaves that stand aside": Fault(
+        "mtpp_models/bounds/priced/branch_and_bound.py",
+        "        return not self._aside, None",
+        "        return True, None",
+        pillar="mtpp_models/bounds/test_price_tree.py",
     ),
     "goal of guessed prices": Fault(
         "mtpp_models/bounds/priced/quick.py",

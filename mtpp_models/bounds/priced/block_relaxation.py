@@ -25,7 +25,7 @@ from instances.graph.tensors import FloatArray, IntArray
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment
 
-__all__ = ["IN", "OUT", "BlockQuestion", "constant_of", "linear_costs", "relax"]
+__all__ = ["IN", "OUT", "BlockQuestion", "Flows", "begin_flow", "constant_of", "copy_flow", "linear_costs", "relax"]
 
 #: Nodes that are in the block, and out of it.
 IN, OUT = 1, 2
@@ -38,6 +38,8 @@ _STEPS, _LAST_STEPS, _FOUND = 3, 12, 1e-6
 _JUMP, _HIGHEST = 4.0, 2.0**8
 # The share is short by this much: rounding must not exclude a block that is worth it exactly.
 _SHORT = 1e-12
+# Whole numbers in flows that are kept.
+_MOST_FLOWS = 2**22
 
 
 class BlockQuestion(NamedTuple):
@@ -50,6 +52,49 @@ class BlockQuestion(NamedTuple):
     worth: FloatArray  # (n,): prices; a block is worth 1
     apart: BoolArray  # (n, n): pairs of nodes that no block below the goal holds
     reach: BoolArray  # (n, n): whether a path leads from the row to the column
+
+
+class Flows(NamedTuple):
+    """Flows of a few nodes of the tree, from which those below them go on; place 0 is that of the node at work."""
+
+    row: IntArray  # (p,): the leaf that goes on from here, -1 if none
+    state: NDArray[np.int8]  # (p, n): decisions and what follows from them
+    residual: IntArray  # (p, 1 or 2, a): what the arcs still carry, as `drain`
+    drain: IntArray  # (p, 1 or 2, N)
+    price: IntArray  # (p, 1 or 2, n): what nodes are worth, in whole units of the goal
+    sums: IntArray  # (p, 1 or 2, 2): what was pushed, and what is supplied
+
+    @classmethod
+    def of(cls, question: BlockQuestion) -> Flows:
+        """Room for as many as fit, none of them there."""
+        (cases, n), arcs, ends = question.work.shape, len(question.network.head), len(question.network.drain)
+        places = max(2, min(n + 2, _MOST_FLOWS // (cases * (arcs + ends))))
+        return cls(
+            np.full(places, -1),
+            np.zeros((places, n), dtype=np.int8),
+            np.zeros((places, cases, arcs), dtype=np.int64),
+            np.zeros((places, cases, ends), dtype=np.int64),
+            np.zeros((places, cases, n), dtype=np.int64),
+            np.zeros((places, cases, 2), dtype=np.int64),
+        )
+
+
+@compiled
+def begin_flow(question: BlockQuestion, flows: Flows) -> None:
+    """Put the flow of no decisions and no prices at place 0."""
+    for case in range(len(question.work)):
+        flows.residual[0, case] = question.network.capacity
+        flows.drain[0, case] = question.network.drain
+        flows.drain[0, case, : len(question.worth)] = question.work[case]
+    flows.state[0], flows.price[0], flows.sums[0] = 0, 0, 0
+
+
+@compiled
+def copy_flow(flows: Flows, there: int, here: int) -> None:
+    """Put the flow at one place at another as well."""
+    flows.state[here] = flows.state[there]
+    flows.residual[here], flows.drain[here] = flows.residual[there], flows.drain[there]
+    flows.price[here], flows.sums[here] = flows.price[there], flows.sums[there]
 
 
 def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
@@ -74,6 +119,7 @@ def relax(
     state: NDArray[np.int8],
     question: BlockQuestion,
     case: int,
+    flows: Flows,
     before: BoolArray,
     behind: BoolArray,
     multiplier: float,
@@ -82,30 +128,35 @@ def relax(
 ) -> tuple[bool, float, float]:
     """Whether a multiplier reaches the goal; else the best one, and the cost of the set that is worth enough.
 
-    `few` and `many` are set to the tied sets that are worth too little and enough.
+    `few` and `many` are set to the tied sets that are worth too little and enough. The flow goes on from that in place
+    0, of no decisions or of fewer.
     """
     network, worth = question.network, question.worth
     constant = constant_of(question.constant[case], state == IN)
     n, source = len(state), len(network.drain) - 1
-    residual, drain = np.empty_like(network.capacity), np.empty_like(network.drain)
+    residual, drain, price = flows.residual[0, case], flows.drain[0, case], flows.price[0, case]
+    pushed, supplied = flows.sums[0, case]
     reached = np.zeros(len(drain), dtype=np.bool_)
     sources = np.append(np.flatnonzero(state == IN), source)
+    for v in range(n):
+        if state[v] == OUT:
+            supplied -= residual[question.supply[v]]
+            residual[question.supply[v]], drain[v] = 0, UNLIMITED
     few[:] = state == IN
     many[:] = state != OUT
     few_cost, few_worth, many_cost, many_worth = 0.0, -1.0, np.inf, -1.0
     for _ in range(_STEPS if (state == 0).any() else _LAST_STEPS):
-        supplied = _balance(state, question, case, multiplier, residual, drain)
+        supplied += _move(state, question, multiplier, residual, drain, price)
         fixed = math.floor(multiplier * (1.0 - _SHORT)) + constant - supplied
-        if fixed >= UNIT:
-            return True, multiplier, many_cost
-        flow = augment(network, residual, drain, sources, before, behind, UNIT - fixed, reached)
-        if flow >= UNIT - fixed:
+        if pushed < UNIT - fixed:
+            pushed += augment(network, residual, drain, sources, before, behind, UNIT - fixed - pushed, reached)
+        if pushed >= UNIT - fixed:
             return True, multiplier, many_cost
         value = 0.0
         for v in range(n):
             if reached[v]:
                 value += worth[v]
-        cost = flow + fixed + multiplier * (value - 1.0)
+        cost = pushed + fixed + multiplier * (value - 1.0)
         if value >= 1.0 - _SHORT:
             again = value == many_worth
             many_cost, many_worth = cost, value
@@ -126,31 +177,39 @@ def relax(
             if abs(tie - multiplier) <= _FOUND * multiplier:
                 break
             multiplier = min(tie, _HIGHEST * UNIT)
+    flows.sums[0, case, 0], flows.sums[0, case, 1] = pushed, supplied
     return False, multiplier, many_cost
 
 
 @compiled
-def _balance(
+def _move(
     state: NDArray[np.int8],
     question: BlockQuestion,
-    case: int,
     multiplier: float,
     residual: IntArray,
     drain: IntArray,
+    price: IntArray,
 ) -> int:
-    """Set the capacities for a multiplier; all supplies together.
+    """Set the prices for a multiplier; how much more is supplied in all.
 
-    Prices are rounded up, so that no set seems to cost more than it does.
+    No capacity becomes smaller than the flow that it carries: what a price loses is added to the drain. Prices are
+    rounded up, so that no set seems to cost more than it does.
     """
-    residual[:] = question.network.capacity
-    drain[:] = question.network.drain
     supplied = 0
     for v in range(len(state)):
         if state[v] == OUT:
-            drain[v] = UNLIMITED
             continue
-        balance = question.work[case, v] - math.ceil(multiplier * question.worth[v]) - 1
-        drain[v] = max(0, balance)
-        residual[question.supply[v]] = max(0, -balance)
-        supplied += max(0, -balance)
+        whole = math.ceil(multiplier * question.worth[v]) + 1
+        rise, arc = whole - price[v], question.supply[v]
+        price[v] = whole
+        if rise > 0:
+            met = min(rise, drain[v])
+            drain[v] -= met
+            residual[arc] += rise - met
+            supplied += rise - met
+        else:
+            met = min(-rise, residual[arc])
+            residual[arc] -= met
+            drain[v] += -rise - met
+            supplied -= met
     return supplied

@@ -36,8 +36,10 @@ __all__ = ["PriceSearch"]
 _FRESH, _FRESH_MOVES, _FRESH_HOT = 15, 200, 0.4
 _KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 50, 0.2
 _COLD, _PENALTY = 0.04, 1.3
-# The ceiling falls to no less than this in a round.
-_FALL = 0.95
+# The ceiling falls to no less than this in a round, and rises to no more.
+_FALL, _RISE = 0.95, 1.01
+# Relative: T stands still where it moves by no more.
+_STILL = 1e-6
 # Blocks worth less than this do not scale the prices: they might hold no node of any price.
 _LEAST = 1e-9
 
@@ -58,7 +60,8 @@ class PriceSearch:
         Not negative and not all 0. Of the blocks known when they settled, none that costs at most T is worth more
         than 1.
     ceiling : float
-        T; falls until the nodes are worth k blocks, or to *simple*. Overflow is left out of all costs here.
+        T; moves until the nodes are worth k blocks, between *simple* and the bottleneck of the best partition known.
+        Overflow is left out of all costs here.
     """
 
     def __init__(self, start: Partition, seed: int = 0) -> None:
@@ -74,7 +77,25 @@ class PriceSearch:
         work = instance.graph.work / self.ceiling
         self.prices: FloatArray = work if work.any() else np.full(len(work), 1 / len(work))
         self._tried = self.prices
-        for b in range(instance.k):
+        self.learn(start)
+
+    @property
+    def worth(self) -> float:
+        """What the nodes are worth together, over k: 1 where no better prices are to be found at this ceiling."""
+        return float(self.prices.sum()) / self._k
+
+    def aim(self, ceiling: float) -> None:
+        """Look for prices under which no block that costs at most this is worth more than 1; T is no larger.
+
+        Below the cost at which the best prices are worth k blocks they are worth more, and leave room for blocks that
+        nobody has found.
+        """
+        self.ceiling = self._most = ceiling
+
+    def learn(self, start: Partition) -> None:
+        """Respect the blocks of a partition as well; T is no larger than its bottleneck."""
+        self.aim(min(self.ceiling, start.bottleneck))
+        for b in range(self.instance.k):
             self.add(start.block == b)
 
     def add(self, inside: BoolArray) -> bool:
@@ -95,16 +116,17 @@ class PriceSearch:
         return float(graph.work[inside].sum() + self.instance.tensor_time[cut].sum())
 
     def improve(self, rounds: int, deadline: Deadline | None = None) -> None:
-        """Find blocks that are worth too much and lower the prices, as long as that finds new ones.
+        """Find blocks that are worth too much and lower the prices, as long as that finds new ones or moves T.
 
         There are at most so many rounds, and the deadline is looked at after each search.
         """
         deadline = deadline or Deadline()
         for _ in range(rounds):
-            known = len(self._blocks)
+            known, ceiling = len(self._blocks), self.ceiling
             self._search(deadline)
             self._settle()
-            if len(self._blocks) == known or deadline.passed:
+            still = len(self._blocks) == known and abs(self.ceiling - ceiling) <= _STILL * ceiling
+            if still or deadline.passed:
                 break
 
     def _search(self, deadline: Deadline) -> None:
@@ -140,8 +162,8 @@ class PriceSearch:
         if covering is not None:
             # Halfway to the best ones so far: prices that jump about find blocks that do not matter.
             self._tried = (self.prices + covering) / 2
-            fall = min(1.0, max(_FALL, float(covering.sum()) / self._k))
-            self.ceiling = max(self._floor, self.ceiling * fall)
+            change = min(_RISE, max(_FALL, float(covering.sum()) / self._k))
+            self.ceiling = max(self._floor, min(self._most, self.ceiling * change))
 
 
 def _covering_prices(inside: BoolArray) -> FloatArray | None:

@@ -13,12 +13,13 @@ With price = work this is the three-superblock relaxation of the paper, (14). Th
 close to the configuration program.
 
 The proof is destructive: `mtpp_models.bounds.priced.branch_and_bound` shows that no block which costs less than a goal
-T is worth its share, and then OPT >= T, or it finds one, which corrects the prices.
+T is worth its share, and then OPT >= T, or it finds some, which correct the prices. Its leaves are kept for other goals
+and prices, and for the next turn.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
 
 from instances import Bound, Partition, Result
 from instances.deadline import Deadline, Stopwatch
@@ -30,36 +31,31 @@ from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
 
-__all__ = ["PRICED", "PricedSettings", "priced"]
+__all__ = ["PRICED", "Prices", "priced"]
 
 PRICED = "priced"
 
-
-@dataclass(frozen=True)
-class PricedSettings:
-    """How `priced` divides its time and chooses its goals."""
-
-    # Rounds of searches for prices, at first and after each block that corrects them, unless time runs out.
-    first_rounds: int = 200
-    more_rounds: int = 50
-    # Of the time that is left: for these rounds, and for one proof.
-    first: float = 0.2
-    more: float = 0.05
-    proof: float = 0.35
-    pairs: float = 0.57  # of the time that is left for a proof: for the pairs of nodes that share no block
-    rise: float = 0.6  # how far the first goal lies from *simple* to the cost at which the prices are worth k blocks
-    nearly: float = 0.998  # of that cost: from there on, the next goal is that cost itself
-    retreat: float = 0.4  # how far a goal falls towards the bound after a proof that took too long
-    little: float = 0.15  # of all time: too little for another proof after one that took too long
-    shortest: float = 0.05  # seconds that are too little for any proof
-    proofs: int = 200  # attempts, so that it ends without a clock
-    close: float = 1e-6  # relative: what counts as the goal reached
-    negligible: float = 1e-3  # where *simple* is 0, goals below this part of the bottleneck are given up
-
-
-_SETTINGS = PricedSettings()
-# How far below the cost of a block the next goal lies.
-_ROUNDING = 1e-9
+# Rounds of searches for prices, at first and after blocks that correct them, unless time runs out; and of the time that
+# is left, what they may take. At first they also end where the nodes are worth nearly all that they could be.
+_FIRST_ROUNDS, _MORE_ROUNDS, _FIRST, _MORE, _CONVERGED = 200, 3, 0.25, 0.1, 0.995
+# Rounds for prices that suit a goal, of the time that is left, and by how much they shall be worth more than k blocks.
+_SUIT_ROUNDS, _SUIT, _MARGIN = 12, 0.1, 0.004
+# Of the time that is left: for one proof, of which for the pairs of nodes that share no block, and for more blocks
+# behind the first; blocks that are enough for a correction.
+_PROOF, _PAIRS, _MORE_BLOCKS, _BLOCKS = 0.4, 0.1, 0.03, 40
+# How far the next goal lies from the bound to the ceiling, at first and later. Nearer to the ceiling than this part it
+# is the ceiling.
+_RISE, _NEXT, _NEARLY = 0.75, 0.5, 0.002
+# A goal that is higher by this part takes twice the time; no goal rises by less than the other part.
+_TWICE, _LEAST_RISE = 0.012, 0.001
+# How far a goal falls towards the bound after a proof that took too long, and after so many corrections.
+_RETREAT, _CORRECTIONS, _LOWER = 0.3, 6, 0.4
+# Seconds that are too little for any proof, and attempts, so that it ends without a clock.
+_SHORTEST, _ATTEMPTS = 0.05, 200
+# Relative: what counts as the goal reached; and how far below the cost of a block the next goal lies.
+_CLOSE, _ROUNDING = 1e-6, 1e-9
+# Where *simple* is 0, goals below this part of the bottleneck are given up.
+_NEGLIGIBLE = 1e-3
 
 
 def priced(start: Partition, controls: Controls) -> Result:
@@ -68,73 +64,147 @@ def priced(start: Partition, controls: Controls) -> Result:
     The bound's witness holds the prices, unless it is *simple*. Without a time limit, the same seed gives the same
     bound.
     """
-    instance, floor = start.instance, simple(start.instance)
-    # All nodes together are worth their share as well.
-    everything = one_block(instance).bottleneck
-    bound = Bound(floor, PRICED, optimal=min(start.bottleneck, everything) <= floor)
-    if not bound.optimal:
-        bound = _raise_goals(start, floor, bound, controls)
-    return Result(PRICED, instance, start, bound)
+    return Prices()(start, controls)
 
 
-def _raise_goals(start: Partition, floor: float, bound: Bound, controls: Controls) -> Bound:
-    """Choose a goal, try to prove it, and learn from the answer, until the bound cannot rise or time is up."""
-    watch, deadline, settings = Stopwatch(), controls.deadline, _SETTINGS
-    whole = deadline.left
-    search = PriceSearch(start, controls.options.seed)
-    search.improve(settings.first_rounds, deadline.share(settings.first))
-    least = floor or settings.negligible * start.bottleneck
-    goal, proofs = floor + settings.rise * (search.ceiling - floor), 0
-    while not (bound.optimal or deadline.passed or deadline.left < settings.shortest or proofs == settings.proofs):
-        proofs += 1
-        goal = max(bound.value, min(goal, search.ceiling))
-        if goal < least:  # without their overflow, blocks cost next to nothing
-            return replace(bound, optimal=True)
-        prices = search.prices
-        value, block = _prove_with(prices, goal, search, deadline.share(settings.proof))
-        if value > bound.value:
-            closed = value >= start.bottleneck * (1 - PROOF_TOLERANCE)
-            bound = Bound(value, PRICED, closed, {"prices": prices.tolist(), "seed": controls.options.seed})
-            controls.report(Progress(PRICED, watch.passed, None, value, None))
-        if value >= goal * (1 - settings.close):  # the goal is proved
-            if goal >= search.ceiling:
-                return replace(bound, optimal=True)
-            goal += (search.ceiling - goal) * (0.5 if goal < settings.nearly * search.ceiling else 1.0)
-        elif block is not None:  # a block stands in the way, and corrects the prices
-            cost, is_new = search.cost(block), search.add(block)
-            solved = value >= cost * (1 - settings.close)
-            if solved and not is_new:  # the search for prices has it in view and can do no better
-                return replace(bound, optimal=True)
-            search.improve(settings.more_rounds, deadline.share(settings.more))
-            # What these prices were worth at most lies above the bound and below the goal.
-            goal = (goal + cost) / 2
-            goal += 0.0 if solved else (bound.value - goal) * settings.retreat
-        elif deadline.left < settings.little * whole:
-            break
-        else:  # the proof took too long
-            goal += (bound.value - goal) * settings.retreat
-    return bound
+class Prices:
+    """`priced` that remembers: asked again about the same question, it goes on where it was."""
+
+    def __init__(self) -> None:
+        self._question: str | None = None
+        self._climb: _Climb | None = None
+
+    def __call__(self, start: Partition, controls: Controls) -> Result:
+        """As `priced`."""
+        instance, floor = start.instance, simple(start.instance)
+        # All nodes together are worth their share as well.
+        most = min(start.bottleneck, one_block(instance).bottleneck)
+        if most <= floor:
+            return Result(PRICED, instance, start, Bound(floor, PRICED))
+        if self._climb is None or self._question != instance.key:
+            self._question, self._climb = instance.key, _Climb(start, floor, controls)
+        at_its_end = self._climb.go_on(start, controls)
+        value, proved = self._climb.value, self._climb.proved
+        closed = at_its_end or value >= most * (1 - PROOF_TOLERANCE)
+        witness = {} if proved is None else {"prices": proved.tolist(), "seed": controls.options.seed}
+        return Result(PRICED, instance, start, Bound(value, PRICED, closed, witness))
 
 
-def _prove_with(
-    prices: FloatArray,
-    goal: float,
-    search: PriceSearch,
-    deadline: Deadline,
-) -> tuple[float, BoolArray | None]:
-    """What given prices prove, at most `goal`, and a block that stands in the way of more.
+class _Climb:
+    """Goals that rise to the cost at which the best prices are worth k blocks."""
 
-    The prices, (n,), are not negative and not all 0; the goal is positive, at least *simple*. The bound is in the time
-    unit of the work, and 0 if there was no time; the block is (n,) the nodes of the cheapest one found that is worth
-    its share and costs less than `goal`, or None.
-    """
-    cheapest = None
-    while goal > 0:
-        tree = BlockTree(search.instance, prices, goal, deadline.share(_SETTINGS.pairs))
-        proved, block = tree.explore(deadline)
-        if proved:
-            return goal, cheapest
-        if block is None:
-            break
-        cheapest, goal = block, (1 - _ROUNDING) * min(goal, search.cost(block) + tree.overflow(block))
-    return 0.0, cheapest
+    def __init__(self, start: Partition, floor: float, controls: Controls) -> None:
+        self.value = floor
+        self.proved: FloatArray | None = None  # the prices that it was proved with
+        self._search = PriceSearch(start, controls.options.seed)
+        self._least = floor or _NEGLIGIBLE * start.bottleneck
+        self._ceiling = start.bottleneck  # where the best prices are worth k blocks; no goal is above
+        self._goal: float | None = None
+        self._tree: BlockTree | None = None
+        self._prices: FloatArray | None = None  # those of the tree
+        self._failures = 0  # corrections since a goal was proved or given up
+
+    def go_on(self, start: Partition, controls: Controls) -> bool:
+        """Raise the bound until time is up; whether no better one is to be expected."""
+        search, deadline, watch = self._search, controls.deadline, Stopwatch()
+        search.learn(start)
+        self._ceiling = min(self._ceiling, start.bottleneck)
+        if self._goal is None:
+            _converge(search, _FIRST_ROUNDS, _CONVERGED, deadline.share(_FIRST))
+            self._ceiling = search.ceiling
+            self._goal = self.value + _RISE * (self._ceiling - self.value)
+        for _ in range(_ATTEMPTS):
+            if self.value >= start.bottleneck * (1 - PROOF_TOLERANCE):
+                return True
+            if deadline.passed or deadline.left < _SHORTEST:
+                return False
+            goal = self._suited(deadline)
+            if goal < self._least:  # without their overflow, blocks cost next to nothing
+                return True
+            tried = Stopwatch()
+            proved, blocks = self._attempt(goal, deadline.share(_PROOF))
+            if proved is not None:
+                self.value, self.proved = max(self.value, proved), self._prices
+                controls.report(Progress(PRICED, watch.passed, None, self.value, None))
+                if proved >= self._ceiling:
+                    return True
+                self._goal = self._next_goal(tried.passed, deadline)
+            if blocks:
+                in_view = self._correct(blocks, deadline)
+                if proved is not None and in_view:
+                    return True
+                self._failures += 1
+                if in_view or self._failures % _CORRECTIONS == 0:
+                    self._goal += (self.value - self._goal) * _LOWER
+            elif proved is None:  # it took too long
+                self._goal += (self.value - self._goal) * _RETREAT
+            if proved is not None or not blocks:
+                self._failures = 0
+        return False
+
+    def _suited(self, deadline: Deadline) -> float:
+        """The next goal, and prices for it."""
+        search, goal = self._search, self._goal or self._ceiling
+        goal = max(self.value, min(goal, self._ceiling))
+        search.aim(goal)
+        _converge(search, _SUIT_ROUNDS, 1 + _MARGIN, deadline.share(_SUIT))
+        if search.ceiling < goal:
+            self._ceiling = max(self.value, search.ceiling)
+        return max(self.value, search.ceiling)
+
+    def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
+        """What the prices prove, close to a goal, if there is time; and blocks that stand in the way of more.
+
+        A block that costs nearly as much as the goal lowers it, and nothing has to be done again.
+        """
+        search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self.value - goal) * _LOWER
+        blocks: list[BoolArray] = []
+        if self._tree is None:
+            self._tree = BlockTree(search.instance, search.prices, goal, pairs)
+        else:
+            self._tree.aim(goal, pairs)
+            if self._prices is not search.prices:
+                self._tree.reprice(search.prices)
+        tree, self._prices = self._tree, search.prices
+        while len(blocks) < _BLOCKS:
+            done, block = tree.explore(deadline)
+            if block is None:
+                return (goal if done else None), blocks
+            cost = (1 - _ROUNDING) * (search.cost(block) + tree.overflow(block))
+            blocks.append(block)
+            tree.pass_by()
+            if cost >= least:
+                goal = min(goal, cost)
+                tree.aim(goal)
+            elif least < math.inf:  # too far below; some more, for better prices
+                deadline, least = deadline.share(_MORE_BLOCKS), math.inf
+        return None, blocks
+
+    def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
+        """Learn from blocks that stand in the way of a goal; whether there are no better prices in view."""
+        search = self._search
+        new, prices = sum(search.add(block) for block in blocks), search.prices
+        search.improve(_MORE_ROUNDS, deadline.share(_MORE))
+        return new == 0 and search.prices is prices
+
+    def _next_goal(self, seconds: float, deadline: Deadline) -> float:
+        """As high as there is time for, after a proof that took so many seconds."""
+        value, ceiling = self.value, self._ceiling
+        if value >= ceiling * (1 - _NEARLY):
+            return ceiling
+        higher = value + (ceiling - value) * _NEXT
+        if deadline.left == math.inf:
+            return higher
+        doublings = math.log2(max(1.0, _PROOF * deadline.left / max(seconds, _SHORTEST)))
+        return min(higher, value * (1 + max(_LEAST_RISE, _TWICE * doublings)))
+
+
+def _converge(search: PriceSearch, rounds: int, enough: float, deadline: Deadline) -> None:
+    """Improve prices until they are worth enough, or settle."""
+    for _ in range(rounds):
+        ceiling, prices = search.ceiling, search.prices
+        if search.worth >= enough or deadline.passed:
+            return
+        search.improve(1, deadline)
+        if search.prices is prices and search.ceiling == ceiling:
+            return

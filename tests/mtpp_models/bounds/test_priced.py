@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-
 import numpy as np
 import pytest
 from brute_force import best_partition
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from price_oracle import cheapest, convex_sets, prices_for, searched_tree, without_overflow
 from strategies import heavy_overflows, instances, partitions
 
 from heuristics import HEURISTICS
@@ -20,38 +18,12 @@ from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import regal_style
 from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
-from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.price_search import PriceSearch
+from mtpp_models.bounds.priced.priced import Prices
 from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.solvers.interface import Controls
 
 FloatArray = np.ndarray
-
-
-def convex_sets(instance: Instance) -> list[tuple[BoolArray, float]]:
-    """All blocks but the empty one, by brute force, with their costs; without a buffer the peak is the largest need."""
-    graph, modelled = instance.graph, instance.modelled().with_k(3)
-    found: dict[bytes, tuple[BoolArray, float]] = {}
-    for home in itertools.product(range(3), repeat=graph.n):
-        if 1 in home and all(home[u] <= home[v] for u, v in graph.edges.tolist()):
-            inside = np.array(home) == 1
-            if inside.tobytes() not in found:
-                found[inside.tobytes()] = inside, float(Partition(modelled, home).block_costs[1])
-    return list(found.values())
-
-
-def cheapest(instance: Instance, prices: FloatArray, short: float = 0.0) -> float:
-    """Cost of the cheapest block that is worth its share, of which a small part may be missing."""
-    share = math.fsum(prices) / min(instance.k, instance.graph.n) * (1 - short)
-    return min(cost for inside, cost in convex_sets(instance) if prices[inside].sum() >= share)
-
-
-@st.composite
-def prices_for(draw: st.DrawFn, n: int) -> FloatArray:
-    """Any prices: few, equal, whole, of very different size."""
-    price = draw(st.sampled_from([st.integers(0, 3), st.floats(0, 1), st.sampled_from([0.0, 1e-9, 1.0, 1e9])]))
-    prices = np.array(draw(st.lists(price, min_size=n, max_size=n)), dtype=np.float64)
-    assume(prices.max() > 1e-300)
-    return prices
 
 
 @settings(max_examples=2000)
@@ -78,108 +50,6 @@ def test_reductions_prove_no_more_than_the_original_graph(data: st.DataObject) -
     assert cheapest(reduction.instance, small, 1e-9) <= original * (1 + 1e-12)
 
 
-def searched_tree(
-    instance: Instance, prices: FloatArray, goal: float, seconds: float = 60.0
-) -> tuple[bool, BoolArray | None]:
-    return BlockTree(instance, prices, goal).explore(Deadline.after(seconds))
-
-
-@settings(max_examples=600)
-@given(st.data())
-def test_the_tree_finds_a_block_below_the_goal_or_proves_that_there_is_none(data: st.DataObject) -> None:
-    """Against all convex sets; with overflow and without, weights of any size, goals near what is true."""
-    instance = data.draw(instances(max_nodes=5) | heavy_overflows())
-    prices = data.draw(prices_for(instance.graph.n))
-    value = cheapest(instance, prices, 1e-12)
-    goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.0, 1.01, 2.0]))
-    assume(goal > 0 and np.isfinite(goal))
-    proved, block = searched_tree(instance, prices, goal)
-    if proved:
-        assert goal <= value * (1 + 1e-9)
-    else:
-        assert block is not None
-        assert cheapest(without_overflow(instance), prices, 1e-6) <= goal * (1 + 1e-9)
-        sets = {one.tobytes() for one, _ in convex_sets(instance)}
-        assert block.tobytes() in sets
-        assert prices[block].sum() >= prices.sum() / min(instance.k, instance.graph.n) * (1 - 1e-6)
-        # Shared parameters are left out, and those of thousands of goals are cut short.
-        most = 2**12 * goal * instance.platform.bandwidth
-        if not instance.graph.parameters and instance.graph.held_total < most:
-            costs = {one.tobytes(): cost for one, cost in convex_sets(instance)}
-            assert costs[block.tobytes()] <= goal * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("family", ["erdos-renyi", "watts-strogatz", "stochastic-block"])
-@pytest.mark.parametrize("k", [3, 6])
-def test_the_tree_agrees_with_the_model_of_the_paper(family: str, k: int) -> None:
-    """Where the prices are the work, the cheapest block is the optimum of *bottleneck*."""
-    instance = Instance(regal_style(family, 24, seed=1), Platform(k, 1.0))
-    bound = solve(instance, "bottleneck", reduce=False).bound
-    assert bound is not None
-    assert bound.optimal
-    work = instance.graph.work
-    assert searched_tree(instance, work, bound.value * (1 - 1e-5)) == (True, None)
-    proved, block = searched_tree(instance, work, bound.value * (1 + 1e-5))
-    assert not proved
-    assert block is not None
-
-
-def test_a_tree_that_is_told_to_stop_proves_nothing() -> None:
-    instance = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(4, 1.0))
-    assert BlockTree(instance, instance.graph.work, 1.0).explore(Deadline.after(0)) == (False, None)
-
-
-def test_small_prices_count_together() -> None:
-    """Each is a millionth of a millionth of the largest; together they are worth a share."""
-    half = 100
-    graph = ComputationGraph.from_edges(
-        [(v, v + 1) for v in range(2 * half - 1)], np.full(2 * half, 1 / half), np.full(2 * half, 1e-3)
-    )
-    instance = Instance(graph, Platform(2, 1.0))
-    prices = np.full(2 * half, 0.9e-9)
-    prices[[0, -1]] = 1.0
-    optimum = Partition(instance, np.repeat([0, 1], half)).bottleneck
-    assert not searched_tree(instance, prices, 1.5 * optimum)[0]
-
-
-@settings(max_examples=400)
-@given(st.data())
-def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) -> None:
-    """Goals that rise and fall, and prices that change, in one tree: against all convex sets, as from the root."""
-    instance = data.draw(instances(max_nodes=5) | heavy_overflows())
-    prices = data.draw(prices_for(instance.graph.n))
-    first = cheapest(instance, prices, 1e-12)
-    assume(0 < first < math.inf)
-    tree = BlockTree(instance, prices, first)
-    for _ in range(4):
-        if data.draw(st.booleans()):
-            tree.explore(Deadline.after(60.0))
-        if data.draw(st.booleans()):
-            prices = data.draw(prices_for(instance.graph.n))
-            tree.reprice(prices)
-        value = cheapest(instance, prices, 1e-12)
-        goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.0, 1.01, 2.0]))
-        assume(0 < goal < math.inf)
-        tree.aim(goal)
-        proved, block = tree.explore(Deadline.after(60.0))
-        if goal != value:  # there, rounding decides: both answers are true
-            assert proved == searched_tree(instance, prices, goal)[0]
-        assert goal <= value * (1 + 1e-9) or not proved
-        assert proved == (block is None)
-
-
-def test_leaves_that_are_lost_are_explored_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With room for so few that some are lost, the tree begins anew and proves the same."""
-    instance = Instance(regal_style("erdos-renyi", 30, seed=2), Platform(3, 1.0))
-    work, floor = instance.graph.work, float(instance.graph.work.sum()) / 3
-    monkeypatch.setattr("mtpp_models.bounds.priced.branch_and_bound._MOST_DECISIONS", 1)
-    tree = BlockTree(instance, work, floor)
-    goals = [floor * factor for factor in (1.05, 1.1, 1.15, 1.1, 1.2, 1.3)]
-    for goal in goals:
-        tree.aim(goal)
-        assert tree.explore(Deadline.after(60.0))[0] == searched_tree(instance, work, goal)[0]
-
-
 @pytest.mark.parametrize("model", ["priced", "priced-quick"])
 @pytest.mark.parametrize("start", ["none", "optimal"])
 @settings(max_examples=40)
@@ -191,6 +61,29 @@ def test_no_bound_is_above_the_optimum(model: str, start: str, instance: Instanc
     assert result.bound is not None
     assert result.bound.value <= best_partition(instance.modelled()).bottleneck * (1 + 1e-9)
     assert (result.partition is None) == (start == "none")
+
+
+def test_another_turn_goes_on_where_the_last_one_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search for prices begins once for each question, and no turn proves less than the one before."""
+    begun = []
+
+    def begin(start: Partition, seed: int) -> PriceSearch:
+        begun.append(start.instance)
+        return PriceSearch(start, seed)
+
+    monkeypatch.setattr("mtpp_models.bounds.priced.priced.PriceSearch", begin)
+    instance, method = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(4, 1.0)), Prices()
+
+    def turn(question: Instance) -> float:
+        bound = method(best_of_kahn(question), Controls(deadline=Deadline.after(0.4))).bound
+        assert bound is not None
+        return bound.value
+
+    values = [turn(instance) for _ in range(4)]
+    assert values == sorted(values)
+    assert len(begun) == 1
+    assert turn(instance.with_k(3)) <= best_of_kahn(instance.with_k(3)).bottleneck
+    assert len(begun) == 2
 
 
 def test_a_toy_is_proved_beyond_all_cuts() -> None:
@@ -309,10 +202,6 @@ def test_no_known_block_is_worth_more_than_one(start: Partition) -> None:
             if block.any():
                 assert search.cost(block) == pytest.approx(costs[block.tobytes()], rel=1e-9, abs=1e-9)
                 assert search.cost(block) > search.ceiling or search.prices[block].sum() <= 1 + 1e-6
-
-
-def without_overflow(instance: Instance) -> Instance:
-    return Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))
 
 
 def test_prices_of_a_seed_are_the_same_again() -> None:

@@ -1,0 +1,152 @@
+"""The tree of blocks against brute force: from the root, and with leaves that are kept."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from price_oracle import cheapest, convex_sets, prices_for, searched_tree, without_overflow
+from strategies import heavy_overflows, instances
+
+from instances import ComputationGraph, Instance, Partition, Platform
+from instances.deadline import Deadline
+from instances.random_graphs import regal_style
+from mtpp_models import solve
+from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.cuts.max_flow import BoolArray
+
+
+@settings(max_examples=600)
+@given(st.data())
+def test_the_tree_finds_a_block_below_the_goal_or_proves_that_there_is_none(data: st.DataObject) -> None:
+    """Against all convex sets; with overflow and without, weights of any size, goals near what is true."""
+    instance = data.draw(instances(max_nodes=5) | heavy_overflows())
+    prices = data.draw(prices_for(instance.graph.n))
+    value = cheapest(instance, prices, 1e-12)
+    goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.0, 1.01, 2.0]))
+    assume(goal > 0 and np.isfinite(goal))
+    proved, block = searched_tree(instance, prices, goal)
+    if proved:
+        assert goal <= value * (1 + 1e-9)
+    else:
+        assert block is not None
+        assert cheapest(without_overflow(instance), prices, 1e-6) <= goal * (1 + 1e-9)
+        sets = {one.tobytes() for one, _ in convex_sets(instance)}
+        assert block.tobytes() in sets
+        assert prices[block].sum() >= prices.sum() / min(instance.k, instance.graph.n) * (1 - 1e-6)
+        # Shared parameters are left out, and those of thousands of goals are cut short.
+        most = 2**12 * goal * instance.platform.bandwidth
+        if not instance.graph.parameters and instance.graph.held_total < most:
+            costs = {one.tobytes(): cost for one, cost in convex_sets(instance)}
+            assert costs[block.tobytes()] <= goal * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("family", ["erdos-renyi", "watts-strogatz", "stochastic-block"])
+@pytest.mark.parametrize("k", [3, 6])
+def test_the_tree_agrees_with_the_model_of_the_paper(family: str, k: int) -> None:
+    """Where the prices are the work, the cheapest block is the optimum of *bottleneck*."""
+    instance = Instance(regal_style(family, 24, seed=1), Platform(k, 1.0))
+    bound = solve(instance, "bottleneck", reduce=False).bound
+    assert bound is not None
+    assert bound.optimal
+    work = instance.graph.work
+    assert searched_tree(instance, work, bound.value * (1 - 1e-5)) == (True, None)
+    proved, block = searched_tree(instance, work, bound.value * (1 + 1e-5))
+    assert not proved
+    assert block is not None
+
+
+def test_a_tree_that_is_told_to_stop_proves_nothing() -> None:
+    instance = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(4, 1.0))
+    assert BlockTree(instance, instance.graph.work, 1.0).explore(Deadline.after(0)) == (False, None)
+
+
+def test_small_prices_count_together() -> None:
+    """Each is a millionth of a millionth of the largest; together they are worth a share."""
+    half = 100
+    graph = ComputationGraph.from_edges(
+        [(v, v + 1) for v in range(2 * half - 1)], np.full(2 * half, 1 / half), np.full(2 * half, 1e-3)
+    )
+    instance = Instance(graph, Platform(2, 1.0))
+    prices = np.full(2 * half, 0.9e-9)
+    prices[[0, -1]] = 1.0
+    optimum = Partition(instance, np.repeat([0, 1], half)).bottleneck
+    assert not searched_tree(instance, prices, 1.5 * optimum)[0]
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) -> None:
+    """Goals that rise and fall, and prices that change, in one tree: against all convex sets, as from the root."""
+    instance = data.draw(instances(max_nodes=5) | heavy_overflows())
+    prices = data.draw(prices_for(instance.graph.n))
+    first = cheapest(instance, prices, 1e-12)
+    assume(0 < first < math.inf)
+    tree = BlockTree(instance, prices, first)
+    for _ in range(4):
+        if data.draw(st.booleans()):
+            tree.explore(Deadline.after(60.0))
+        if data.draw(st.booleans()):
+            prices = data.draw(prices_for(instance.graph.n))
+            tree.reprice(prices)
+        value = cheapest(instance, prices, 1e-12)
+        goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.0, 1.01, 2.0]))
+        assume(0 < goal < math.inf)
+        tree.aim(goal)
+        proved, block = tree.explore(Deadline.after(60.0))
+        if goal != value:  # there, rounding decides: both answers are true
+            assert proved == searched_tree(instance, prices, goal)[0]
+        assert goal <= value * (1 + 1e-9) or not proved
+        assert proved == (block is None)
+
+
+def all_blocks(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
+    """Whether nothing stands in the way, and what does."""
+    blocks = []
+    while True:
+        proved, block = tree.explore(Deadline.after(60.0))
+        if block is None:
+            return proved, blocks
+        blocks.append(block)
+        tree.pass_by()
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_blocks_that_are_passed_by_prove_nothing(data: st.DataObject) -> None:
+    """They are blocks, and under other goals and prices they count as they do from the root."""
+    instance = data.draw(instances(max_nodes=5) | heavy_overflows())
+    prices = data.draw(prices_for(instance.graph.n))
+    first = cheapest(instance, prices, 1e-12)
+    assume(0 < first < math.inf)
+    tree = BlockTree(instance, prices, data.draw(st.sampled_from([1.01, 2.0, 4.0])) * first)
+    for _ in range(3):
+        proved, blocks = all_blocks(tree)
+        assert proved == (not blocks)
+        sets = {one.tobytes() for one, _ in convex_sets(instance)}
+        share = prices.sum() / min(instance.k, instance.graph.n)
+        assert all(block.tobytes() in sets and prices[block].sum() >= share * (1 - 1e-6) for block in blocks)
+        if data.draw(st.booleans()):
+            prices = data.draw(prices_for(instance.graph.n))
+            tree.reprice(prices)
+        value = cheapest(instance, prices, 1e-12)
+        goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.01, 2.0]))
+        assume(0 < goal < math.inf)
+        tree.aim(goal)
+        assert all_blocks(tree)[0] == searched_tree(instance, prices, goal)[0]
+        tree.aim(goal)
+
+
+def test_leaves_that_are_lost_are_explored_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for so few that some are lost, the tree begins anew and proves the same."""
+    instance = Instance(regal_style("erdos-renyi", 30, seed=2), Platform(3, 1.0))
+    work, floor = instance.graph.work, float(instance.graph.work.sum()) / 3
+    monkeypatch.setattr("mtpp_models.bounds.priced.branch_and_bound._MOST_DECISIONS", 1)
+    tree = BlockTree(instance, work, floor)
+    goals = [floor * factor for factor in (1.05, 1.1, 1.15, 1.1, 1.2, 1.3)]
+    for goal in goals:
+        tree.aim(goal)
+        assert tree.explore(Deadline.after(60.0))[0] == searched_tree(instance, work, goal)[0]
