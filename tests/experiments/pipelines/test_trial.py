@@ -51,7 +51,8 @@ def trial() -> Trial:
         samples=None,
         stages=(stage((), (Sent(A, (1,)),), 2e-3), stage((Received(A, 0),), (Sent(B, ()),), 3e-3)),
     )
-    return Trial(manifest, np.array([first, second]) + np.array([100.0, 100.0, 0.0]), [0, 1], Agreement(2, 1, 1e-7, None))
+    events = np.array([first, second]) + np.array([100.0, 100.0, 0.0])
+    return Trial(manifest, events, [0, 1], Agreement(2, 1, 1e-7, None))
 
 
 def test_measures(trial: Trial) -> None:
