@@ -100,6 +100,20 @@ def test_tensors_that_skip_stages_and_several_outputs(tmp_path: Path, clean: obj
     assert trial.agreement.exact == trial.agreement.requests > 0
 
 
+def test_types_and_shapes(tmp_path: Path, clean: object) -> None:
+    """Scalars, no elements at all, truth, and numbers of half a float pass from stage to stage."""
+    nodes = "a = Relu(x) b = Cast<to = 16>(a) c = Not(t) d = Add(s, s) f = Neg(e) "
+    nodes += "y = Cast<to = 1>(b) z = Not(c) u = Neg(d) v = Neg(f)"
+    given = "float[2] x, bool t, float s, float16[0,3] e"
+    network = model(f"g ({given}) => (float[2] y, bool z, float u, float16[0,3] v, bfloat16[2] b) {{ {nodes} }}")
+    path = save(tmp_path, network)
+    split_into(tmp_path / "stages", path, cut_by(path, [0, 0, 0, 0, 0, 1, 1, 1, 1]))
+    for fusion in (False, True):
+        trial = try_stages(tmp_path / "stages", requests=5, fusion=fusion)
+        assert trial.agreement is not None
+        assert trial.agreement.exact == trial.agreement.requests == 4
+
+
 def test_queues_are_bounded(clean: object) -> None:
     """The first stage is at most the queue and the way to its last reader ahead."""
     with Pipeline(copying(4), queue=1, requests=50) as pipeline:
