@@ -93,7 +93,7 @@ class _Question:
         told = said or {}
         rate = told.get("bandwidth")
         if self.bandwidth == _MEASURED:
-            rate = measured_bandwidth()
+            rate = _measured_bandwidth()
         elif self.bandwidth is not None or rate is None:
             rate = bandwidth_of(graph, self.bandwidth)
         memory, buffer = told.get("memory"), told.get("activation_buffer")
@@ -175,11 +175,15 @@ def _quickly(instance: Instance, given: Partition | None, method: str, settings:
     return [found, solve(instance, "simple", settings, start=found.partition)]
 
 
-def measured_bandwidth() -> float:
+def _measured_bandwidth() -> float:
     """Bytes per second between processes of this machine."""
     from experiments.pipelines.links import measure_link
+    from experiments.pipelines.runner import StageError
 
-    return measure_link().bandwidth
+    try:
+        return measure_link().bandwidth
+    except StageError as error:
+        raise InputError(f"--bandwidth {_MEASURED}: {error}") from None
 
 
 def _check_model(path: Path) -> None:

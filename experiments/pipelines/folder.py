@@ -16,7 +16,6 @@ from experiments.pipelines.samples import record_samples
 from instances import InputError, Partition, Result, combine
 from instances.json_files import finite_or_none, write_json
 from instances.readers.onnx.external_weights import copy_weights
-from instances.readers.onnx.model_file import load_model, set_dims
 from instances.readers.onnx.stages import Cut, Stage, TensorSpec, cut_model
 
 __all__ = ["write_stages"]
@@ -77,10 +76,8 @@ def write_stages(
         stages = _stages(cut, best.partition, Path(path), written)
         recorded = None
         if samples:
-            model = load_model(path)
-            set_dims(model, dims or {}, path)
             try:
-                recorded = record_samples(model, Path(path).parent, inputs, outputs, written.file(_SAMPLES))
+                recorded = record_samples(cut.model, Path(path).parent, inputs, outputs, written.file(_SAMPLES))
             except StageError as error:
                 (on_fault or (lambda fault: None))(str(error))
         manifest = Manifest(

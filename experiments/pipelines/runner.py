@@ -271,4 +271,4 @@ class Pipeline:
         begun = {i: events[i][:, 0].max() for i in open_stages if events and (events[i][:, 0] > events[i][:, 1]).any()}
         number = min(begun, key=lambda i: begun[i]) if begun else min(open_stages)
         what = "did nothing" if events else "did not get ready"
-        return f"{self.stages[number].label}: it {what} within {self.timeout:g} s and was stopped; see --timeout."
+        return f"{self.stages[number].label}: it {what} within {self.timeout:g} s and was stopped."

@@ -50,6 +50,7 @@ class Stage:
 class Cut:
     """A model in stages; blocks without nodes have none."""
 
+    model: ModelProto  # the whole, with fixed shapes
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     stages: tuple[Stage, ...]
@@ -117,6 +118,7 @@ class _Cutter:
             if not sent[block]:  # nothing in it matters, but a model has an output
                 sent[block] = dict.fromkeys(self._loose_ends(block))
         return Cut(
+            model=self._model,
             inputs=tuple(self._spec(name) for name in self._given),
             outputs=tuple(self._spec(name) for name in self._outputs),
             stages=tuple(self._stage(block, parts[block], list(sent[block])) for block in blocks),

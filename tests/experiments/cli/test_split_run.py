@@ -26,8 +26,9 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return save(tmp_path, model(f"g (float[n,64] x) => (float[n,64] y) {{ {nodes} }}", w=(64, 64)))
 
 
-def test_two_commands(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_commands(network: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    monkeypatch.setattr("experiments.pipelines.links._SIZES", (64, 2**18))
     assert mtpp(f"split net.onnx -k 2 --dim n=8 {SLOW} --time-limit 1 --out stages --quiet") == 0
     out = capsys.readouterr().out
     assert "2 stages in stages; run them: mtpp run stages" in out

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 onnx = pytest.importorskip("onnx", reason="the extra 'onnx' is not installed")
 
@@ -93,6 +96,46 @@ def test_forged_manifests_are_refused(folder: Path, name: str) -> None:
         read_manifest(folder)
     assert str(folder) in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=5),
+)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two stages, for many examples."""
+    folder = tmp_path_factory.mktemp("model")
+    path = save(folder, model("g (float[2] x) => (float[2] y) { a = Relu(x) y = Neg(a) }"))
+    split_into(folder / "stages", path, cut_by(path, [0, 1]), samples=False)
+    return folder / "stages"
+
+
+@given(data=st.data())
+def test_whatever_is_changed_is_read_or_refused(written: Path, data: st.DataObject) -> None:
+    """No other error, whatever a member becomes."""
+
+    def edit(document: dict[str, Any]) -> None:
+        here: Any = document
+        while True:
+            key = data.draw(st.sampled_from(sorted(here) if isinstance(here, dict) else range(len(here))))
+            if not isinstance(here[key], dict | list) or not here[key] or data.draw(st.booleans()):
+                break
+            here = here[key]
+        here[key] = data.draw(st.one_of(VALUES, st.lists(VALUES, max_size=2), st.just({})))
+
+    before = (written / "manifest.json").read_text()
+    try:
+        change(written, edit)
+        with suppress(InputError):
+            read_manifest(written)
+    finally:
+        (written / "manifest.json").write_text(before)
 
 
 def test_altered_links_and_missing_files_are_refused(folder: Path) -> None:
