@@ -15,6 +15,7 @@ from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
 from instances import InputError, Platform
 from instances.certificate_file import Claim
+from instances.errors import printable
 from instances.json_files import PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, read_json
 from instances.lookup import find
 from instances.partitioning.answer_file import AnswerFile
@@ -114,4 +115,7 @@ def _refuse_graph(file: Path, graph: str | None, reading: Reading, what: str) ->
 def _stated(answer: Partition | Plan, claims: tuple[Claim, ...], file: Path) -> str:
     """What the file says of the answer, in one line; nothing is checked here."""
     name, best = answer.instance.label, max(claims, key=lambda claim: claim.value)
-    return f"{name}: {file.name} states that no answer takes less than {best.value:.6g} s, by {best.method}"
+    unit = answer.instance.time_unit
+    return printable(
+        f"{name}: {file.name} states that no answer takes less than {best.value:.6g} {unit}, by {best.method}"
+    )

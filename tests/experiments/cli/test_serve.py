@@ -83,6 +83,19 @@ def test_export_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp("verify c.json") in (0, 4)
 
 
+def test_a_name_ends_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name of an instance comes from the file, and goes into a file that is sourced."""
+    assert mtpp(f"certify {GPT2} --level layer --for vllm --time-limit 5 --out c.json --quiet") == 0
+    document = json.loads(Path("c.json").read_text())
+    document["instance"]["name"] = "x\nVLLM_PP_LAYER_PARTITION=1,1,10"
+    Path("c.json").write_text(json.dumps(document))
+    capsys.readouterr()
+    assert mtpp("export c.json --for vllm") == 0
+    comment, words = capsys.readouterr().out.splitlines()
+    assert comment.startswith("# x")
+    assert not words.endswith("1,1,10")
+
+
 def test_export_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """A plan file holds its question."""
     assert mtpp("import bert-base --dim batch=4 --level layer --out graph.json --quiet") == 0
