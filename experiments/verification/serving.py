@@ -94,6 +94,8 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     if not stated.front:
         yield "front: there is no cut; nothing is claimed"
         return
+    if not 0 <= stated.answer < len(stated.front):
+        yield f"answer: there is no cut {stated.answer} among {len(stated.front)}"
     shapes = [fault for i, point in enumerate(stated.front) if (fault := _misshapen(stated, point, f"front[{i}]"))]
     if shapes:
         yield from shapes

@@ -31,6 +31,8 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("front.png").stat().st_size > 0
     assert mtpp("verify front.json") == 0
     assert "no cut beats one is proved again" in capsys.readouterr().out
+    assert mtpp("export front.json --for galvatron") == 0
+    assert json.loads(capsys.readouterr().out)["pp_division"] == fastest
     assert mtpp(f"{asked} --first capacity --json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["answer"] == len(document["front"]) - 1
@@ -110,7 +112,7 @@ def test_export_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
         capsys,
         {
             "export plan.json --for vllm": "here 2 run 4",
-            "export plan.json bert-base --for megatron": "a plan holds its graph",
+            "export plan.json bert-base --for megatron": "it holds its graph",
             "export plan.json --for openvino": "give a partition",
         },
     )
