@@ -13,14 +13,15 @@ from experiments.cli.inputs import Reading
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
-from instances import InputError, Platform
+from instances import InputError, Partition, Platform
 from instances.certificate_file import Claim
-from instances.json_files import PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, read_json
+from instances.errors import printable
+from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, read_json
 from instances.lookup import find
 from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
 
 if TYPE_CHECKING:
-    from instances import Partition
     from instances.planning.plan import Plan
 
 __all__ = ["export"]
@@ -32,7 +33,10 @@ _PLANS = (PLAN_FORMAT, TIMED_PLAN_FORMAT)
 def export(
     *,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A certificate, a partition, or a plan with its question.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A certificate, a partition, a serving front, or a plan with its question."
+        ),
     ],
     graph: Annotated[
         str | None, typer.Argument(metavar="[GRAPH]", help="What a partition is of; the others hold their graphs.")
@@ -58,60 +62,74 @@ def export(
     found = find(RUNTIMES, runtime, "runtime")
     beside = None if out is None else Path(f"{out}.certificate.json")
     Files(out=out).check(beside)
-    document = read_json(file)
-    answer, claims = _read(document, file, graph, reading)
+    answer, stated = _read(read_json(file), file, graph, reading)
     words = found.words(answer)
-    certified = bool(claims)
-    said = [_stated(answer, claims, file)] if certified else []
+    said = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
     text = "".join(f"{found.comment} {line}\n" for line in said if found.comment is not None) + words
-    if out is not None:
-        out.write_text(text, encoding="utf-8")
-        if certified and beside is not None:
-            beside.write_bytes(file.read_bytes())
     if out is None:
         printing.say(text.removesuffix("\n"))
+    else:
+        out.write_text(text, encoding="utf-8")
+        if stated is not None and beside is not None:
+            beside.write_bytes(file.read_bytes())
     printing.document(lambda: {"runtime": runtime, "words": words, "stated": said})
     return DONE
 
 
-def _read(
-    document: Value, file: Path, graph: str | None, reading: Reading
-) -> tuple[Partition | Plan, tuple[Claim, ...]]:
-    """The answer of a file and the bounds that it states."""
+def _read(document: Value, file: Path, graph: str | None, reading: Reading) -> tuple[Partition | Plan, str | None]:
+    """The answer of a file, and what the file states of all answers, which nothing here checks."""
     named = document.open_members(()).get("format")
-    if named is not None and named.data in _PLANS:
-        _refuse_graph(file, graph, reading, "a plan")
-        return _plan(document)
+    kind = None if named is None else named.data
+    if kind in (*_PLANS, SERVING_FORMAT, CERTIFICATE_FORMAT):
+        if graph is not None or reading != Reading():
+            raise InputError(f"{file}: it holds its graph; leave out all that says another one.")
+        return (
+            _serving(document)
+            if kind == SERVING_FORMAT
+            else _plan(document)
+            if kind in _PLANS
+            else _certified(document)
+        )
     answer = AnswerFile.of(document)
-    if answer.holds_graph:
-        _refuse_graph(file, graph, reading, "a certificate")
-        return answer.certified()
     if graph is None:
         raise InputError(
             f"{file}: it does not hold its graph; name that: mtpp export {file} {answer.graph_name or 'GRAPH'}"
         )
     # Where the words cut does not depend on speeds.
-    return answer.partition(reading.load(graph), lambda k, said: Platform(k, 1.0)), ()
+    return answer.partition(reading.load(graph), lambda k, said: Platform(k, 1.0)), None
 
 
-def _plan(document: Value) -> tuple[Plan, tuple[Claim, ...]]:
+def _certified(document: Value) -> tuple[Partition, str | None]:
+    partition, claims = AnswerFile.of(document).certified()
+    return partition, _bound(partition, claims)
+
+
+def _serving(document: Value) -> tuple[Partition, str | None]:
+    stated = serving_from_document(document)
+    if not 0 <= stated.answer < len(stated.front):
+        document.fail(f"there is no cut {stated.answer} among {len(stated.front)}.")
+    try:
+        partition = Partition(stated.instance, stated.front[stated.answer].block)
+    except InputError as error:
+        document.fail(str(error))
+    return partition, "no cut is faster and holds more context"
+
+
+def _plan(document: Value) -> tuple[Plan, str | None]:
     from instances.planning.plan import Plan
     from instances.planning.stated import plan_from_document, timeline_from_document
 
     timed = document.check_format(*_PLANS) == TIMED_PLAN_FORMAT
     stated = timeline_from_document(document) if timed else plan_from_document(document)
     try:
-        return Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ())), stated.claims
+        plan = Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ()))
     except InputError as error:
         document.fail(str(error))
+    return plan, _bound(plan, stated.claims)
 
 
-def _refuse_graph(file: Path, graph: str | None, reading: Reading, what: str) -> None:
-    if graph is not None or reading != Reading():
-        raise InputError(f"{file}: {what} holds its graph; leave out all that says another one.")
-
-
-def _stated(answer: Partition | Plan, claims: tuple[Claim, ...], file: Path) -> str:
-    """What the file says of the answer, in one line; nothing is checked here."""
-    name, best = answer.instance.label, max(claims, key=lambda claim: claim.value)
-    return f"{name}: {file.name} states that no answer takes less than {best.value:.6g} s, by {best.method}"
+def _bound(answer: Partition | Plan, claims: tuple[Claim, ...]) -> str | None:
+    if not claims:
+        return None
+    best = max(claims, key=lambda claim: claim.value)
+    return f"no answer takes less than {best.value:.6g} {answer.instance.time_unit}, by {best.method}"

@@ -55,7 +55,8 @@ def serve(
     """Cut a decoder for serving: the largest context that fits, the least bottleneck, and all that lies between.
 
     Each row is a cut that no other beats in both; that is proved. The context is that of each sequence. Times hold at
-    the context of --dim, which all cuts hold; without a phase it is decoding.
+    the context of --dim, which all cuts hold; without a phase it is decoding. The throughput counts sequences: tokens
+    in decoding, prompts in prefill.
 
     Example: mtpp serve llama-3-8b -k 4 --memory 24GB --dim batch=32 --dim element_bytes=2
     """

@@ -8,6 +8,7 @@ stages, each over an interval that is fast enough and has room enough.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -93,6 +94,8 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     if not stated.front:
         yield "front: there is no cut; nothing is claimed"
         return
+    if not 0 <= stated.answer < len(stated.front):
+        yield f"answer: there is no cut {stated.answer} among {len(stated.front)}"
     shapes = [fault for i, point in enumerate(stated.front) if (fault := _misshapen(stated, point, f"front[{i}]"))]
     if shapes:
         yield from shapes
@@ -133,8 +136,7 @@ def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | N
 
 
 def _intervals(stated: StatedServing, point: StatedPoint) -> list[tuple[int, int]]:
-    ends = [sum(own < stage for own in point.block) for stage in range(stated.instance.k + 1)]
-    return list(pairwise(ends))
+    return list(pairwise(bisect_left(point.block, stage) for stage in range(stated.instance.k + 1)))
 
 
 def _faults_of_point(stated: StatedServing, point: StatedPoint, held: list[_Stage], place: str) -> Iterator[str]:

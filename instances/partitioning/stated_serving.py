@@ -44,6 +44,7 @@ class StatedServing(Envelope):
     window: tuple[float, ...]  # tokens
     context: int
     front: tuple[StatedPoint, ...]
+    answer: int  # of the front
 
     answer_name: ClassVar[str] = "front"
     cost_name: ClassVar[str] = "bottleneck"
@@ -59,8 +60,8 @@ def serving_from_document(document: Value) -> StatedServing:
     """
     document.check_format(SERVING_FORMAT)
     fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
-    for name, kind in (("answer", Value.whole), ("runtime", Value.text), ("words", Value.text)):
-        kind(fields[name])
+    for name in ("runtime", "words"):  # for people
+        fields[name].text()
     question = fields["instance"].members(_QUESTION, ("constraints",))
     graph = graph_from_document(question["graph"])
     rows = {name: tuple(map(_or_infinite, question[name].items())) for name in ("need", "token_bytes", "window")}
@@ -81,6 +82,7 @@ def serving_from_document(document: Value) -> StatedServing:
         **rows,
         context=question["context"].whole(),
         front=tuple(map(_point, fields["front"].items())),
+        answer=fields["answer"].whole(),
     )
 
 

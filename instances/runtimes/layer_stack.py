@@ -15,7 +15,9 @@ from instances.partitioning.constraints import Constraints
 
 __all__ = ["LayerStack", "numbered"]
 
-_NUMBER = re.compile(r"(?:^|[./])(?P<stem>[A-Za-z_]\w*)\.(?P<number>\d{1,6})(?=[./]|$)")
+_NUMBER = re.compile(r"(?:^|[./])(?P<stem>[A-Za-z_]\w*)\.(?P<number>[0-9]{1,6})(?=[./]|$)")
+#: What may stand in a stem: it becomes part of programs and settings.
+_PLAIN = re.compile(r"[\w./]+")
 _FEWEST = 2
 
 
@@ -106,7 +108,7 @@ def numbered(names: Sequence[str], network: str) -> tuple[str, list[int | None]]
     ('model.layers', [None, 0, 1, None])
     """
     found = [_NUMBER.search(name) for name in names]
-    stems = [None if match is None else name[: match.end("stem")] for name, match in zip(names, found, strict=True)]
+    stems = [_stem(name, match) for name, match in zip(names, found, strict=True)]
     numbers: dict[str, set[int]] = {}
     for stem, match in zip(stems, found, strict=True):
         if stem is not None and match is not None:
@@ -128,6 +130,12 @@ def numbered(names: Sequence[str], network: str) -> tuple[str, list[int | None]]
         int(match["number"]) if match is not None and own == stem else None
         for own, match in zip(stems, found, strict=True)
     ]
+
+
+def _stem(name: str, match: re.Match[str] | None) -> str | None:
+    """What stands before the number, if it is a path."""
+    stem = None if match is None else name[: match.end("stem")]
+    return stem if stem is not None and _PLAIN.fullmatch(stem) else None
 
 
 def _plain(stem: str) -> str:

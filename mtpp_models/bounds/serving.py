@@ -153,6 +153,9 @@ def _contexts(question: ServingInstance) -> FloatArray:
             held += own[j - 1] + sum(size for size, user in before[j - 1] if user < i)
             most = max(most, need[j - 1])
             free = memory - held - Fraction(most)
+            if free < 0:  # longer ones hold no less
+                found[i, j:] = -1.0
+                break
             found[i, j] = largest_context(free, question.token_bytes[i:j], question.window[i:j])
     return found
 

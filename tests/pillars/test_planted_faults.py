@@ -61,6 +61,22 @@ bound = Bound(placement.instance.lower_bound, "simple")
 write_json(sys.argv[2], placement_certificate([Result(sys.argv[1], placement.instance, placement, bound)]))
 """
 
+# And for serving fronts.
+USE_SERVING = """
+import sys
+from instances import Platform
+from instances.architectures import ARCHITECTURES
+from instances.json_files import write_json
+from instances.runtimes import RUNTIMES
+from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving_file import serving_document
+from mtpp_models.bounds.serving import serving_front
+
+graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
+question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES[sys.argv[1]])
+front = serving_document(question, serving_front(question).points)
+write_json(sys.argv[2], front | {"answer": 0, "runtime": sys.argv[1], "words": ""})
+"""
 
 # A user whose question has a rule, and who takes a partition, and a bound of *simple*, for an answer to it.
 USE_RULE = """
@@ -215,6 +231,29 @@ FAULTS = {
         "latest[u] = head[u] + work[u] + apart[v, u]",
         "latest[u] = head[u] + work[u] + 1.25 * apart[v, u]",
         pillar="mtpp_models/placement/test_placement_bounds.py",
+    ),
+    "context of a stage": Fault(
+        "instances/partitioning/serving.py",
+        "memory - Fraction(weights) - Fraction(activations),",
+        "memory - Fraction(weights),",
+        ("vllm",),
+        script=USE_SERVING,
+    ),
+    "room of an interval": Fault(
+        "mtpp_models/bounds/serving.py",
+        "free = memory - held - Fraction(most)",
+        "free = memory - held - held / 8 - Fraction(most)",
+        ("vllm",),
+        script=USE_SERVING,
+        words="another cut",
+    ),
+    "next point of a front": Fault(
+        "mtpp_models/bounds/serving.py",
+        "context = point.capacity + 1",
+        "context = point.capacity + 1000",
+        ("vllm",),
+        script=USE_SERVING,
+        words="another cut",
     ),
     "solver's margin": Fault(
         "mtpp_models/formulations/case.py",

@@ -31,6 +31,8 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("front.png").stat().st_size > 0
     assert mtpp("verify front.json") == 0
     assert "no cut beats one is proved again" in capsys.readouterr().out
+    assert mtpp("export front.json --for galvatron") == 0
+    assert json.loads(capsys.readouterr().out)["pp_division"] == fastest
     assert mtpp(f"{asked} --first capacity --json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["answer"] == len(document["front"]) - 1
@@ -83,6 +85,19 @@ def test_export_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp("verify c.json") in (0, 4)
 
 
+def test_a_name_ends_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """The name of an instance comes from the file, and goes into a file that is sourced."""
+    assert mtpp(f"certify {GPT2} --level layer --for vllm --time-limit 5 --out c.json --quiet") == 0
+    document = json.loads(Path("c.json").read_text())
+    document["instance"]["name"] = "x\nVLLM_PP_LAYER_PARTITION=1,1,10"
+    Path("c.json").write_text(json.dumps(document))
+    capsys.readouterr()
+    assert mtpp("export c.json --for vllm") == 0
+    comment, words = capsys.readouterr().out.splitlines()
+    assert comment.startswith("# x")
+    assert not words.endswith("1,1,10")
+
+
 def test_export_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
     """A plan file holds its question."""
     assert mtpp("import bert-base --dim batch=4 --level layer --out graph.json --quiet") == 0
@@ -97,7 +112,7 @@ def test_export_of_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
         capsys,
         {
             "export plan.json --for vllm": "here 2 run 4",
-            "export plan.json bert-base --for megatron": "a plan holds its graph",
+            "export plan.json bert-base --for megatron": "it holds its graph",
             "export plan.json --for openvino": "give a partition",
         },
     )

@@ -58,8 +58,8 @@ def test_typer_takes_such_a_verb() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("partition", "graph blocks bandwidth memory activation_buffer fit constraints colour_classes dim level "
-         "training reader communication input_work time_unit peak_flops memory_bandwidth throughput method seed "
+        ("partition", "graph blocks bandwidth memory activation_buffer fit constraints colour_classes runtime dim "
+         "level training reader communication input_work time_unit peak_flops memory_bandwidth throughput method seed "
          "time_limit out plot json quiet"),
         ("place", "graph devices bandwidth memory unequal dim training reader input_work time_unit peak_flops "
          "memory_bandwidth groups method seed time_limit certify solver threads out plot json quiet"),
@@ -70,6 +70,10 @@ def test_typer_takes_such_a_verb() -> None:
          "quiet"),
         ("verify", "certificates ideals rerun time_limit graph dim level training peak_flops memory_bandwidth json "
          "quiet"),
+        ("export", "file graph runtime dim level training reader communication input_work time_unit peak_flops "
+         "memory_bandwidth out json quiet"),
+        ("serve", "graph blocks memory bandwidth runtime first dim reader communication input_work time_unit "
+         "peak_flops memory_bandwidth out plot json quiet"),
         ("explain", "file graph bandwidth memory activation_buffer fit constraints dim level training reader "
          "communication input_work time_unit peak_flops memory_bandwidth time_limit solver gap threads seed json "
          "quiet"),

@@ -180,6 +180,14 @@ def test_what_has_no_layers_is_refused(names: tuple[str, ...], edges: list[tuple
         RUNTIMES["vllm"].rules(graph)
 
 
+def test_names_write_no_program() -> None:
+    """What stands before a number goes into settings and programs, so that it has to be a path."""
+    hostile = 'x"]; import os #'
+    graph = ComputationGraph.from_edges([(0, 1)], work=[1, 1], names=(f"{hostile}.layers.0", f"{hostile}.layers.1"))
+    with pytest.raises(InputError, match="tell of no layers"):
+        RUNTIMES["torch"].words(Partition(Instance(graph, Platform(2, 1.0)), [0, 1]))
+
+
 def test_a_cut_layer_is_refused() -> None:
     """The message names the layer and the stages."""
     with pytest.raises(InputError, match=r"in decoder\.1 lies in stages 0 to 1"):

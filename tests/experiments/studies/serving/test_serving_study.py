@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.runs.workers import this_process
@@ -12,7 +13,11 @@ from experiments.studies.serving.jobs import ServingJob, jobs_of
 from experiments.studies.serving.reported import ollama_12010, vllm_6920
 from experiments.studies.serving.rules import DEFAULT_RULES, served
 from experiments.studies.serving.tables import context_ratio, make_serving_tables, time_ratio
+from instances import Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
+from instances.runtimes import RUNTIMES
+from instances.runtimes.layer_stack import LayerStack
+from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front
 
 
@@ -31,6 +36,27 @@ def test_rules_of_the_documents() -> None:
     assert DEFAULT_RULES["vllm"](61, 4) == (15, 15, 16, 15)
     assert DEFAULT_RULES["tensorrt-llm"](61, 8) == (8, 8, 8, 8, 8, 7, 7, 7)
     assert DEFAULT_RULES["torchtitan"](32, 8) == (4, 5, 4, 4, 4, 4, 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "dims", "ratios"),
+    [
+        ("llama-3-8b", {"batch": 32, "sequence": 1}, (1.267, 1.267, 1.068)),
+        ("llama-3-8b", {"sequence": 2048}, (1.142, 1.142, 1.008)),
+        ("llama-3-70b", {"sequence": 2048}, (1.002, 1.002, 1.002)),
+        ("bert-large", {}, (1.0, 1.0, 1.305)),
+    ],
+)
+def test_rules_over_the_program_over_ideals(name: str, dims: dict[str, int], ratios: tuple[float, ...]) -> None:
+    """Without a cache, on eight devices: what the rules lose against an optimum that another program proves."""
+    graph = ARCHITECTURES[name].build(level="layer", **dims)
+    stack = LayerStack.of(graph)
+    best = solve(Instance(graph, Platform(8, 64e9), constraints=RUNTIMES["vllm"].rules(graph)), "ideals").bound
+    assert best is not None
+    for rule, ratio in zip(DEFAULT_RULES.values(), ratios, strict=True):
+        stage = np.array([0, *np.repeat(range(8), rule(stack.layers, 8)), 7])
+        cut = Partition(Instance(graph, Platform(8, 64e9)), stage[stack.unit])
+        assert cut.bottleneck / best.value == pytest.approx(ratio, abs=5e-4)
 
 
 def test_all_decoders_in_both_phases() -> None:
