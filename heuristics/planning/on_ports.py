@@ -63,6 +63,11 @@ _WAYS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "interleaved": ((None, 0),),
 }
 
+#: What orders ask for besides memory, by the beginning of their word.
+_NEEDS = {
+    "in": ": even groups, 2 or more, must divide {devices} devices and {microbatches} microbatches",
+    "zb": ": stages that recompute do not split their backward passes",
+}
 #: Which orders of passes may be chosen.
 ORDERS = tuple(_WAYS)
 
@@ -282,7 +287,9 @@ class _Search:
     def _refusal(self) -> InputError:
         if not self.found:
             return self.instance.no_plan
-        return InputError(f"No plan found can take the orders '{self.words.orders}' within memory; choose auto.")
+        kinds, V, M = self.words.orders, self.instance.cluster.n, self.instance.microbatches
+        why = _NEEDS.get(kinds[:2], "").format(devices=V, microbatches=M)
+        return InputError(f"No plan found can take the orders '{kinds}' within memory{why}; choose auto.")
 
 
 def _one_in_flight(stages: int, _microbatches: int) -> IntArray:
