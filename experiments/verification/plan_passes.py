@@ -14,7 +14,7 @@ from experiments.verification.shared_ports import Cards, Operation
 from instances.planning.problem import TrainingInstance
 from instances.planning.stated import MOMENTS, StatedTimeline
 
-__all__ = ["PlanPasses", "structure_faults"]
+__all__ = ["PlanPasses", "deadlocks", "structure_faults"]
 
 Order = Sequence[tuple[int, str, int]]
 
@@ -55,6 +55,31 @@ def _faults_of_orders(stated: StatedTimeline) -> Iterator[str]:
                     yield f"stage {n} does not run both passes of microbatch {m} once"
         for n, letter, m in seen:
             yield f"{n}{letter}{m} is in the order of another group, or no pass of this plan"
+
+
+def deadlocks(stated: StatedTimeline) -> Iterator[str]:
+    """The first pass of each group that waits for ever, if the orders of the groups wait for each other."""
+    places, done, moved = [0] * len(stated.orders), set[tuple[int, str, int]](), True
+    while moved:
+        moved = False
+        for g, order in enumerate(stated.orders):
+            while places[g] < len(order) and _is_ready(order[places[g]], done, len(stated.devices) - 1):
+                done.add(order[places[g]])
+                places[g] += 1
+                moved = True
+    for place, order in zip(places, stated.orders, strict=True):
+        if place < len(order):
+            n, letter, m = order[place]
+            yield f"{n}{letter}{m} waits for ever in this order"
+
+
+def _is_ready(one: tuple[int, str, int], done: set[tuple[int, str, int]], last: int) -> bool:
+    n, letter, m = one
+    if letter == "F":
+        return n == 0 or (n - 1, "F", m) in done
+    if letter == "W":
+        return (n, "I", m) in done
+    return (n, "F", m) in done and (n == last or (n + 1, "B", m) in done or (n + 1, "I", m) in done)
 
 
 def _faults_of_shapes(stated: StatedTimeline) -> Iterator[str]:

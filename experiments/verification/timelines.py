@@ -10,7 +10,7 @@ from itertools import pairwise
 from experiments.verification.clock import Clock, Limits
 from experiments.verification.exact_instance import as_float
 from experiments.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
-from experiments.verification.plan_passes import PlanPasses, structure_faults
+from experiments.verification.plan_passes import PlanPasses, deadlocks, structure_faults
 from experiments.verification.shared_ports import Operation, progress
 from experiments.verification.verdict import Check, Verdict, check_claims
 from instances.certificate_file import Claim
@@ -30,7 +30,7 @@ def verify_timeline(document: Value, limits: Limits) -> Verdict:
     stated, clock = timeline_from_document(document), Clock(limits.seconds)
     checks, faults = check_claims(stated, lambda claim: _check(stated, claim), limits.seconds)
     faults += faults_of_copies(stated.copies, _copies(stated))
-    fault = next(structure_faults(stated), None)
+    fault = next(structure_faults(stated), None) or next(deadlocks(stated), None)
     passes = None if fault else PlanPasses.of(stated)
     if passes is None:
         fault = fault or "devices that have to exchange data have no link"

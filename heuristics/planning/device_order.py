@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from instances.compiled import compiled
@@ -46,7 +45,7 @@ def minimum_cut(weight: FloatArray) -> BoolArray:
     The first best cut of a phase of Stoer and Wagner (1997), vertices in the order of their indices. If the graph falls
     apart, its smallest component.
     """
-    pieces, piece = connected_components(csr_array(weight != 0), directed=False)
+    pieces, piece = connected_components(weight != 0, directed=False)
     if pieces > 1:
         sizes = np.bincount(piece)[piece]  # of each one's component; the first of the smallest says which
         return np.asarray(piece == piece[sizes.argmin()])

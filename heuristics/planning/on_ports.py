@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import one_forward_one_backward, steady
 from heuristics.planning.improved import device_orders, improved, least_bound_plans
 from heuristics.planning.interleaving import interleaved_plans
-from heuristics.planning.orders import PassLists, execute_orders, portfolio, steady_order, unsplit_orders, zero_bubble
+from heuristics.planning.orders import execute_orders, lists_of, portfolio, steady_order, unsplit_orders, zero_bubble
 from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.shared_annealing import Scored, anneal_on_ports, score
 from heuristics.planning.splitting import even_counts
@@ -31,8 +30,6 @@ from heuristics.planning.spp import spp
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.planning import Iteration, Plan, Schedule, TrainingInstance
-from instances.planning.flows import BACKWARD, FORWARD
-from instances.planning.plan_files import operations_document
 from instances.planning.timeline import Timeline
 
 __all__ = ["EFFORTS", "ORDERS", "Words", "improved_on_ports", "on_ports"]
@@ -63,6 +60,11 @@ _WAYS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "interleaved": ((None, 0),),
 }
 
+#: What orders ask for besides memory, by the beginning of their word.
+_NEEDS = {
+    "in": ": even groups, 2 or more, must divide {devices} devices and {microbatches} microbatches",
+    "zb": ": stages that recompute do not split their backward passes",
+}
 #: Which orders of passes may be chosen.
 ORDERS = tuple(_WAYS)
 
@@ -123,7 +125,7 @@ def on_ports(iteration: Iteration, instance: TrainingInstance) -> Iteration:
     (schedule,) = iteration.schedules
     plan = replace(iteration.plan, instance=instance)
     assert isinstance(schedule, Schedule)
-    return Iteration(instance, (execute_orders(plan, _lists(schedule), "as planned"),))
+    return Iteration(instance, (execute_orders(plan, lists_of(schedule), "as planned"),))
 
 
 class _Search:
@@ -282,7 +284,9 @@ class _Search:
     def _refusal(self) -> InputError:
         if not self.found:
             return self.instance.no_plan
-        return InputError(f"No plan found can take the orders '{self.words.orders}' within memory; choose auto.")
+        kinds, V, M = self.words.orders, self.instance.cluster.n, self.instance.microbatches
+        why = _NEEDS.get(kinds[:2], "").format(devices=V, microbatches=M)
+        return InputError(f"No plan found can take the orders '{kinds}' within memory{why}; choose auto.")
 
 
 def _one_in_flight(stages: int, _microbatches: int) -> IntArray:
@@ -294,16 +298,6 @@ def _fitted(plan: Plan, distance: int) -> Plan:
     M = plan.instance.microbatches
     ahead = [M] if plan.is_at_once else steady(plan.n_stages, M, distance)
     return replace(plan, recompute=tuple((plan.memory_needed(ahead) > plan.instance.memory).tolist()))
-
-
-def _lists(schedule: Schedule) -> PassLists:
-    """In which order the stages of a schedule take their passes."""
-    lists = []
-    for n, letters in enumerate(operations_document(schedule)["stages"]):
-        counts = {FORWARD: count(), BACKWARD: count()}
-        kinds = [FORWARD if letter == "f" else BACKWARD for letter in letters]
-        lists.append(tuple((kind, n, next(counts[kind])) for kind in kinds))
-    return tuple(lists)
 
 
 def _through_cards(iteration: Iteration, instance: TrainingInstance) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from heuristics.planning.execution import steady
 from heuristics.planning.fluid import run
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning import Plan
+from instances.planning import Plan, Schedule
 from instances.planning.flows import BACKWARD, FORWARD, KINDS, Flows
+from instances.planning.plan_files import operations_document
 from instances.planning.simulation import Pass
 from instances.planning.timeline import Moments, Timeline, memory_peaks
 
@@ -28,6 +30,7 @@ __all__ = [
     "encoded",
     "execute_orders",
     "interleaved",
+    "lists_of",
     "portfolio",
     "steady_order",
     "unsplit_orders",
@@ -130,6 +133,16 @@ def portfolio(plan: Plan) -> Iterator[tuple[str, PassLists]]:
             for behind in _BEHIND:
                 orders, name = zero_bubble(plan, distance, behind)
                 yield from _fitting(plan, name, orders)
+
+
+def lists_of(schedule: Schedule) -> PassLists:
+    """In which order the stages of a schedule take their passes."""
+    lists = []
+    for n, letters in enumerate(operations_document(schedule)["stages"]):
+        counts = {FORWARD: count(), BACKWARD: count()}
+        kinds = [FORWARD if letter == "f" else BACKWARD for letter in letters]
+        lists.append(tuple((kind, n, next(counts[kind])) for kind in kinds))
+    return tuple(lists)
 
 
 def execute_orders(plan: Plan, orders: PassLists, name: str = "") -> Timeline:

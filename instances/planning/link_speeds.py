@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from instances.compiled import compiled
@@ -143,5 +142,5 @@ def _core(linked: BoolArray, degree: int) -> BoolArray:
 
 def _largest_component(linked: BoolArray) -> int:
     """Devices of the largest component of a graph."""
-    _, component = connected_components(coo_array(linked), directed=False)
+    _, component = connected_components(linked, directed=False)
     return int(np.bincount(component).max(initial=0))

@@ -228,3 +228,22 @@ def test_bug_transfers_too_short_to_show_slowed_down_what_came_later() -> None:
     plan = Plan(instance, (0, 1, 2, 3), ((3,), (2, 0), (1,)))
     for _, orders in portfolio(plan):
         assert check(written(plan, orders)).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("order", "waits"),
+    [
+        ([["0B0", "0F0", "0F1", "0B1"], ["1F0", "1B0", "1F1", "1B1"]], "0B0"),
+        ([["0F0", "0B0", "0F1", "0B1"], ["1F0", "1F1", "1B0", "1B1"]], "0B0"),
+        ([["0F0", "0F1", "0B0", "0B1"], ["1B0", "1F0", "1F1", "1B1"]], "0B0"),
+    ],
+)
+def test_an_order_that_waits_for_ever_names_the_first_pass_that_does(order: list[list[str]], waits: str) -> None:
+    """Whatever the times are; groups may wait for each other."""
+    chain = LayerChain([1.0, 1.0], [2.0, 2.0], [1.0], [1.0], [1.0, 1.0])
+    instance = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 1.0), 2, network=Network())
+    plan = Plan(instance, (0, 1, 2), ((0,), (1,)))
+    document = written(plan, next(iter(portfolio(plan)))[1])
+    assert check(document).faults == ()
+    document["order"] = order
+    assert f"plan: {waits} waits for ever in this order" in check(document).faults

@@ -186,3 +186,11 @@ def test_what_has_no_plan_says_what_is_missing() -> None:
     apart = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 0.0), 2, memory=21.0, network=Network())
     with pytest.raises(InputError, match="have no link"):
         improved_on_ports(apart, np.random.default_rng(0), Limits(), Words(effort=0))
+
+
+def test_interleaved_stages_on_uneven_groups_are_refused_with_the_reason() -> None:
+    instance = shared(simulation(0, servers=(1, 1, 1), microbatches=4, layers=5))
+    with pytest.raises(
+        InputError, match="even groups, 2 or more, must divide 3 devices and 4 microbatches; choose auto"
+    ):
+        improved_on_ports(instance, np.random.default_rng(0), Limits(), Words(effort=0, orders="interleaved"))
