@@ -132,7 +132,7 @@ def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock:
     wrong = [d for d, claimed in enumerate(placement.peak_memory) if not is_near(claimed, needed[d])]
     if wrong:
         run = _run(placement, Step.rounded(placement.instance), clock)
-        assert run is not None
+        assert not isinstance(run, str)
         rounded = _memory(placement, run)
         for d in wrong:
             if not is_near(placement.peak_memory[d], rounded[d]):
