@@ -18,7 +18,7 @@ __all__ = ["warm_up"]
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
 _MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
 # Placers that have nothing to compile and may be missing.
-_PROGRAMS = ("metis", "scotch")
+_PROGRAMS = ("metis", "scotch", "placeto-published")
 
 
 @takes_words

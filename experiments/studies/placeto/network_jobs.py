@@ -226,12 +226,11 @@ class LaneJob(NetworkJob):
     def answer(self, start: Sequence[Run]) -> Run:
         """Times of the search with the policy among its starts, and without."""
         family, limits = PLACEMENT_FAMILIES[self.name], Limits(evaluations=self.options["moves"])
-        without = {name: placer for name, placer in STARTS.items() if name != "placeto"}
-        every = {**without, "placeto": PLACERS["placeto"].run}
+        every = {**STARTS, "placeto": PLACERS["placeto"].run}
         answer: dict[str, list[float]] = {"with": [], "without": []}
         for seed in range(_FRESH, _FRESH + self.options["graphs"]):
             question = PlacementInstance(family.graph(seed), self.devices, BANDWIDTH)
-            for name, starts in (("with", every), ("without", without)):
+            for name, starts in (("with", every), ("without", STARTS)):
                 found = search_order(question, np.random.default_rng(0), limits, starts=starts)
                 answer[name].append(found.relative_time)
         return answer

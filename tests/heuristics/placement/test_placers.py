@@ -42,6 +42,8 @@ def installed(name: str) -> str:
     """The name, or a skip if the placer needs what is not there."""
     if name == "metis":
         pytest.importorskip("pymetis", reason="pymetis is not installed")
+    if name == "placeto-published":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
     if name == "scotch" and not has_scotch():
         pytest.skip("Scotch's gpart is not on the path")
     return name
