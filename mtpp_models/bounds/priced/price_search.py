@@ -38,8 +38,8 @@ _KNOWN, _KNOWN_MOVES, _KNOWN_HOT = 60, 50, 0.2
 _COLD, _PENALTY = 0.04, 1.3
 # The ceiling falls to no less than this in a round, and rises to no more.
 _FALL, _RISE = 0.95, 1.01
-# Relative: T stands still where it moves by no more.
-_STILL = 1e-6
+# Relative: T stands still where it moves by no more, and prices are the same.
+_STILL, _SAME = 1e-6, 1e-9
 # Blocks worth less than this do not scale the prices: they might hold no node of any price.
 _LEAST = 1e-9
 
@@ -57,8 +57,8 @@ class PriceSearch:
     ----------
     instance : Instance
     prices : (n,) floats
-        Not negative and not all 0. Of the blocks known when they settled, none that costs at most T is worth more
-        than 1.
+        Not negative and not all 0; another array only where they have moved. Of the blocks known when they settled,
+        none that costs at most T is worth more than 1.
     ceiling : float
         T; moves until the nodes are worth k blocks, between *simple* and the bottleneck of the best partition known.
         Overflow is left out of all costs here.
@@ -91,12 +91,13 @@ class PriceSearch:
         nobody has found.
         """
         self.ceiling = self._most = ceiling
+        self._scale(self.prices)
 
     def learn(self, start: Partition) -> None:
         """Respect the blocks of a partition as well; T is no larger than its bottleneck."""
-        self.aim(min(self.ceiling, start.bottleneck))
         for b in range(self.instance.k):
             self.add(start.block == b)
+        self.aim(min(self.ceiling, start.bottleneck))
 
     def add(self, inside: BoolArray) -> bool:
         """Respect one more block, a convex set given by (n,) booleans; whether it is new."""
@@ -155,15 +156,27 @@ class PriceSearch:
                 break
 
     def _settle(self) -> None:
-        blocks = np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
-        scaled = [prices / (blocks @ prices).max(initial=_LEAST) for prices in (self.prices, self._tried)]
-        self.prices = max(scaled, key=lambda prices: float(prices.sum()))
-        covering = _covering_prices(blocks)
+        tested, covering = self._tried, _covering_prices(self._known())
+        if covering is not None:
+            change = min(_RISE, max(_FALL, float(covering.sum()) / self._k))
+            self.ceiling = max(self._floor, min(self._most, self.ceiling * change))
+        self._scale(self.prices, tested)
         if covering is not None:
             # Halfway to the best ones so far: prices that jump about find blocks that do not matter.
             self._tried = (self.prices + covering) / 2
-            change = min(_RISE, max(_FALL, float(covering.sum()) / self._k))
-            self.ceiling = max(self._floor, min(self._most, self.ceiling * change))
+
+    def _known(self) -> BoolArray:
+        """The known blocks that cost at most T, a row each."""
+        return np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
+
+    def _scale(self, *candidates: FloatArray) -> None:
+        """Take the prices that are worth most under which no known block is worth more than 1."""
+        blocks = self._known()
+        most = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
+        scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, most, strict=True)]
+        best = max(scaled, key=lambda prices: float(prices.sum()))
+        if not np.allclose(best, self.prices, rtol=_SAME, atol=0.0):
+            self.prices = best
 
 
 def _covering_prices(inside: BoolArray) -> FloatArray | None:

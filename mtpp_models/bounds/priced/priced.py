@@ -48,8 +48,9 @@ _PROOF, _PAIRS, _MORE_BLOCKS, _BLOCKS = 0.4, 0.1, 0.03, 40
 _RISE, _NEXT, _NEARLY = 0.75, 0.5, 0.002
 # A goal that is higher by this part takes twice the time; no goal rises by less than the other part.
 _TWICE, _LEAST_RISE = 0.012, 0.001
-# How far a goal falls towards the bound after a proof that took too long, and after so many corrections.
-_RETREAT, _CORRECTIONS, _LOWER = 0.3, 6, 0.4
+# How far a goal falls towards the bound after a proof that took too long, after so many corrections, and at most where
+# blocks lower it.
+_RETREAT, _CORRECTIONS, _LOWER, _FALL = 0.3, 6, 0.4, 0.75
 # Seconds that are too little for any proof, and attempts, so that it ends without a clock.
 _SHORTEST, _ATTEMPTS = 0.05, 200
 # Relative: what counts as the goal reached; and how far below the cost of a block the next goal lies.
@@ -122,7 +123,7 @@ class _Climb:
             if goal < self._least:  # without their overflow, blocks cost next to nothing
                 return True
             tried = Stopwatch()
-            proved, blocks = self._attempt(goal, deadline.share(_PROOF))
+            proved, blocks, cheapest = self._attempt(goal, deadline.share(_PROOF))
             if proved is not None:
                 self.value, self.proved = max(self.value, proved), self._prices
                 controls.report(Progress(PRICED, watch.passed, None, self.value, None))
@@ -130,11 +131,12 @@ class _Climb:
                     return True
                 self._goal = self._next_goal(tried.passed, deadline)
             if blocks:
-                in_view = self._correct(blocks, deadline)
-                if proved is not None and in_view:
-                    return True
                 self._failures += 1
-                if in_view or self._failures % _CORRECTIONS == 0:
+                if self._correct(blocks, deadline):
+                    self._goal = min(goal, cheapest)
+                    if self._goal <= self.value * (1 + _CLOSE):
+                        return True
+                elif self._failures % _CORRECTIONS == 0:
                     self._goal += (self.value - self._goal) * _LOWER
             elif proved is None:  # it took too long
                 self._goal += (self.value - self._goal) * _RETREAT
@@ -152,13 +154,15 @@ class _Climb:
             self._ceiling = max(self.value, search.ceiling)
         return max(self.value, search.ceiling)
 
-    def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
-        """What the prices prove, close to a goal, if there is time; and blocks that stand in the way of more.
+    def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray], float]:
+        """What the prices prove, close to a goal; blocks that stand in the way of more, and the cost of the cheapest.
 
-        A block that costs nearly as much as the goal lowers it, and nothing has to be done again.
+        The first is None where time is up, or a block is much too cheap. A block that costs nearly as much as the goal
+        lowers it, and nothing has to be done again.
         """
-        search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self.value - goal) * _LOWER
+        search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self.value - goal) * _FALL
         blocks: list[BoolArray] = []
+        cheapest = math.inf
         if self._tree is None:
             self._tree = BlockTree(search.instance, search.prices, goal, pairs)
         else:
@@ -169,8 +173,9 @@ class _Climb:
         while len(blocks) < _BLOCKS:
             done, block = tree.explore(deadline)
             if block is None:
-                return (goal if done else None), blocks
+                return (goal if done else None), blocks, cheapest
             cost = (1 - _ROUNDING) * (search.cost(block) + tree.overflow(block))
+            cheapest = min(cheapest, cost)
             blocks.append(block)
             tree.pass_by()
             if cost >= least:
@@ -178,7 +183,7 @@ class _Climb:
                 tree.aim(goal)
             elif least < math.inf:  # too far below; some more, for better prices
                 deadline, least = deadline.share(_MORE_BLOCKS), math.inf
-        return None, blocks
+        return None, blocks, cheapest
 
     def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
         """Learn from blocks that stand in the way of a goal; whether there are no better prices in view."""

@@ -193,11 +193,10 @@ def test_no_known_block_is_worth_more_than_one(start: Partition) -> None:
     assume(bound.value < start.bottleneck)
     costs = {inside.tobytes(): cost for inside, cost in convex_sets(without_overflow(start.instance))}
     for _ in range(3):
-        ceiling = search.ceiling
         search.improve(1000, Searches(90))
         assert search.prices.min() >= 0
         assert search.prices.max() > 0
-        assert bound.value <= search.ceiling <= ceiling
+        assert bound.value <= search.ceiling <= start.bottleneck
         for block in search._blocks.values():
             if block.any():
                 assert search.cost(block) == pytest.approx(costs[block.tobytes()], rel=1e-9, abs=1e-9)
