@@ -110,7 +110,7 @@ class _Listener:
                     lines.remove(line)
                     continue
                 self._hear(said, line)
-                if isinstance(said, Result) and until == math.inf and self.ladder.is_done:
+                if isinstance(said, Rung) and until == math.inf and self.ladder.is_done:
                     return
 
     def _hear(self, said: Any, line: Connection) -> None:

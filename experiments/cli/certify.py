@@ -56,7 +56,7 @@ def certify(
 
     faults: list[SolverNotAvailableError] = []
     told: list[tuple[Instance, list[Rung]]] = []
-    least = None
+    least, interrupted = None, False
     try:
         if (enough := question.enough(instances[0])) is not None:
             if start is not None:
@@ -88,9 +88,11 @@ def certify(
                 if result.impossible is None:
                     own.write(document)
                 own.draw(result)
-                if result.interrupted:
-                    return INTERRUPTED
+                if interrupted := result.interrupted:
+                    break
         tell_steps(told, printing)
+        if interrupted:
+            return INTERRUPTED
         tell(least, printing)
     finally:
         for fault in dict.fromkeys(map(str, faults)):

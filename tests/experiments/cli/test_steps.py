@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from command_line import assert_misuse, graph_file, mtpp
 
+from experiments.cli.exit_codes import INTERRUPTED
+from experiments.progress import LiveLine
 from instances import save_graph
 from instances.random_graphs import regal_style
+from mtpp_models import Progress
 
 CERTIFY = "certify graph.json -k 3 --bandwidth 1 --time-limit 5"
 
@@ -72,3 +76,22 @@ def test_refused_pictures(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
             "certify graph.json -k 2 --bandwidth 1 --plot-progress no/p.png": "no",
         },
     )
+
+
+def test_an_interrupt_loses_no_step(
+    graph: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was done before Ctrl-C is told and drawn; further k are left out."""
+    show = LiveLine.show
+
+    def interrupt(line: LiveLine, moment: Progress) -> None:
+        show(line, moment)
+        if moment.case == "kahn":
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(LiveLine, "show", interrupt)
+    words = "certify graph.json -k 3,4 --bandwidth 1 --time-limit 5 --explain --plot-progress p.svg"
+    assert mtpp(words) == INTERRUPTED
+    assert "\nSteps, k = 3:\n" in capsys.readouterr().out
+    assert Path("p-k3.svg").exists()
+    assert not Path("p-k4.svg").exists()
