@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from command_line import assert_misuse, graph_file, mtpp
+from experiments.progress import LiveLine
 
 from experiments.cli.exit_codes import INTERRUPTED
-from experiments.progress import LiveLine
 from instances import save_graph
 from instances.random_graphs import regal_style
 from mtpp_models import Progress
