@@ -66,6 +66,9 @@ def write_stages(
     best = combine(*answers)
     if best.partition is None:
         raise InputError(f"{best.instance.label}: there is no partition to split by.")
+    unit = best.instance.graph.time_unit
+    if unit != "s":
+        raise InputError(f"{best.instance.label}: the work is in units of {unit!r}; stages are measured in seconds.")
     folder = Path(folder)
     written = _Folder(folder)
     try:

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from stage_folders import cut_by, split_into  # noqa: E402
 
 from experiments.pipelines.folder import write_stages  # noqa: E402
 from experiments.pipelines.manifest import read_manifest  # noqa: E402
-from instances import InputError, Result  # noqa: E402
+from instances import InputError, Partition, Result  # noqa: E402
 from instances.partitioning.stated import read_certificate  # noqa: E402
 
 
@@ -155,6 +156,15 @@ def test_altered_links_and_missing_files_are_refused(folder: Path) -> None:
     (folder / "manifest.json").unlink()
     with pytest.raises(InputError, match=r"manifest\.json: there is no such file"):
         read_manifest(folder)
+
+
+def test_times_are_seconds(folder: Path) -> None:
+    path = folder.parent / "net.onnx"
+    partition = cut_by(path, [0, 1, 2])
+    question = replace(partition.instance, graph=replace(partition.instance.graph, time_unit="ms"))
+    other = Partition(question, partition.block)
+    with pytest.raises(InputError, match="the work is in units of 'ms'; stages are measured in seconds"):
+        split_into(folder.parent / "new", path, other)
 
 
 def test_a_folder_in_use_stays_as_it_is(folder: Path) -> None:
