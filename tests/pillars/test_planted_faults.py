@@ -105,7 +105,7 @@ write_json(sys.argv[2], certificate_document([solve(instance, "simple", start=Pa
 class Fault(NamedTuple):
     """A line of a file that becomes another one; which bound or planner to ask for; or which pillar falls.
 
-    With a rule, the user takes the blocks for an answer.
+    The pillar is a file of tests, or one of them. With a rule, the user takes the blocks for an answer.
     """
 
     file: str
@@ -206,31 +206,31 @@ FAULTS = {
         "mtpp_models/bounds/priced/exploring.py",
         "    return worth >= 1.0 - _SHORT",
         "    return worth >= 2.0 - _SHORT",
-        pillar="mtpp_models/bounds/test_price_tree.py",
+        pillar="mtpp_models/bounds/test_price_tree.py::test_small_prices_count_together",
     ),
     "leaves of the price tree": Fault(
         "mtpp_models/bounds/priced/branch_and_bound.py",
         "        self._open, self._done = self._open + self._done, 0\n",
         "        self._open, self._done = self._open, 0\n",
-        pillar="mtpp_models/bounds/test_price_tree.py",
+        pillar="mtpp_models/bounds/test_price_tree.py::test_blocks_that_are_passed_by_prove_nothing",
     ),
     "leaves that stand aside": Fault(
         "mtpp_models/bounds/priced/branch_and_bound.py",
         "        return not self._aside, None",
         "        return True, None",
-        pillar="mtpp_models/bounds/test_price_tree.py",
+        pillar="mtpp_models/bounds/test_price_tree.py::test_blocks_that_are_passed_by_prove_nothing",
     ),
     "goal of guessed prices": Fault(
         "mtpp_models/bounds/priced/quick.py",
         "                self.value = value = goal",
         "                self.value = value = goal * (1 + self.step)",
-        pillar="mtpp_models/bounds/test_priced.py",
+        pillar="mtpp_models/bounds/test_priced.py::test_no_bound_is_above_the_optimum[none-priced-quick]",
     ),
     "heads with communication": Fault(
         "mtpp_models/placement/heads.py",
         "latest[u] = head[u] + work[u] + apart[v, u]",
         "latest[u] = head[u] + work[u] + 1.25 * apart[v, u]",
-        pillar="mtpp_models/placement/test_placement_bounds.py",
+        pillar="mtpp_models/placement/test_placement_bounds.py::test_heads_know_that_apart_takes_a_transfer",
     ),
     "context of a stage": Fault(
         "instances/partitioning/serving.py",
