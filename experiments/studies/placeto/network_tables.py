@@ -39,7 +39,8 @@ OOM: a device needs more than 11 GB. One seed: differences under 2 % say nothing
 _PAPER_NOTE = """\
 Reduction: how much shorter the step of Placeto is than that of the RNN. Samples: until a time within 1 % of the best
 one; the paper counts those until the best. Of Placeto, episodes, and in brackets simulations, one for each step that
-moves a node. To the RNN: samples until Placeto is within 1 % of the RNN's best, and how many times fewer; a dash where it never is."""
+moves a node. To the RNN: samples until Placeto is within 1 % of the RNN's best, a dash where it never is; speedup: how
+many times fewer these are than the RNN's."""
 _PAPER_TIMES_NOTE = "As the paper has them, in seconds on K80 cards: what is large there need not be large here."
 _DESIGNS_NOTE = """\
 Mean of the step time over that of one device, on unseen graphs, after one sweep with the likeliest devices; and how
