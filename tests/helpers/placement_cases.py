@@ -73,7 +73,7 @@ class PlacementCase:
             yield dataclasses.replace(self, edges=_less(self.edges, i))
         for v in range(len(self.work) if len(self.work) > 1 else 0):
             kept = [[u - (u > v), w - (w > v), o] for u, w, o in self.edges if v not in (u, w)]
-            fewer = {name: _less(getattr(self, name), v) for name in ("work", "outputs")}
+            fewer: dict[str, Any] = {name: _less(getattr(self, name), v) for name in ("work", "outputs")}
             yield dataclasses.replace(self, edges=kept, **fewer)
         if self.speeds is not None:
             yield dataclasses.replace(self, speeds=None, rates=None)
