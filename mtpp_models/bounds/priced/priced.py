@@ -51,8 +51,8 @@ _TWICE, _LEAST_RISE = 0.012, 0.001
 # How far a goal falls towards the bound after a proof that took too long, after so many corrections, and at most where
 # blocks lower it or no better prices are in view.
 _RETREAT, _CORRECTIONS, _LOWER, _FALL = 0.3, 6, 0.4, 0.75
-# Seconds that are too little for any proof, and attempts, so that it ends without a clock.
-_SHORTEST, _ATTEMPTS = 0.05, 200
+# Seconds that are too little for any proof, and attempts: without a clock, so that it ends, and with one.
+_SHORTEST, _ATTEMPTS, _MOST_ATTEMPTS = 0.05, 40, 4000
 # Relative: what counts as the goal reached; and how far below the cost of a block the next goal lies.
 _CLOSE, _ROUNDING = 1e-5, 1e-9
 # Where *simple* is 0, goals below this part of the bottleneck are given up.
@@ -114,7 +114,7 @@ class _Climb:
             _converge(search, _FIRST_ROUNDS, _CONVERGED, deadline.share(_FIRST))
             self._ceiling = search.ceiling
             self._goal = self.value + _RISE * (self._ceiling - self.value)
-        for _ in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS if deadline.left == math.inf else _MOST_ATTEMPTS):
             if self.value >= start.bottleneck * (1 - PROOF_TOLERANCE):
                 return True
             if deadline.passed or deadline.left < _SHORTEST:
