@@ -220,6 +220,12 @@ FAULTS = {
         "        return True, None",
         pillar="mtpp_models/bounds/test_price_tree.py::test_blocks_that_are_passed_by_prove_nothing",
     ),
+    "leaves that are put together": Fault(
+        "mtpp_models/bounds/priced/exploring.py",
+        "            leaves.decided[kept, node] = 0",
+        "            leaves.decided[kept, node] = leaves.decided[row, node]",
+        pillar="mtpp_models/bounds/test_price_tree.py",
+    ),
     "goal of guessed prices": Fault(
         "mtpp_models/bounds/priced/quick.py",
         "                self.value = value = goal",

@@ -80,6 +80,11 @@ class PriceSearch:
         self.learn(start)
 
     @property
+    def known(self) -> int:
+        """How many blocks the prices respect."""
+        return len(self._blocks)
+
+    @property
     def worth(self) -> float:
         """What the nodes are worth together, over k: 1 where no better prices are to be found at this ceiling."""
         return float(self.prices.sum()) / self._k

@@ -49,12 +49,12 @@ _RISE, _NEXT, _NEARLY = 0.75, 0.5, 0.002
 # A goal that is higher by this part takes twice the time; no goal rises by less than the other part.
 _TWICE, _LEAST_RISE = 0.012, 0.001
 # How far a goal falls towards the bound after a proof that took too long, after so many corrections, and at most where
-# blocks lower it.
+# blocks lower it or no better prices are in view.
 _RETREAT, _CORRECTIONS, _LOWER, _FALL = 0.3, 6, 0.4, 0.75
-# Seconds that are too little for any proof, and attempts, so that it ends without a clock.
-_SHORTEST, _ATTEMPTS = 0.05, 200
+# Seconds that are too little for any proof, and attempts: without a clock, so that it ends, and with one.
+_SHORTEST, _ATTEMPTS, _MOST_ATTEMPTS = 0.05, 40, 4000
 # Relative: what counts as the goal reached; and how far below the cost of a block the next goal lies.
-_CLOSE, _ROUNDING = 1e-6, 1e-9
+_CLOSE, _ROUNDING = 1e-5, 1e-9
 # Where *simple* is 0, goals below this part of the bottleneck are given up.
 _NEGLIGIBLE = 1e-3
 
@@ -114,7 +114,7 @@ class _Climb:
             _converge(search, _FIRST_ROUNDS, _CONVERGED, deadline.share(_FIRST))
             self._ceiling = search.ceiling
             self._goal = self.value + _RISE * (self._ceiling - self.value)
-        for _ in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS if deadline.left == math.inf else _MOST_ATTEMPTS):
             if self.value >= start.bottleneck * (1 - PROOF_TOLERANCE):
                 return True
             if deadline.passed or deadline.left < _SHORTEST:
@@ -123,7 +123,7 @@ class _Climb:
             if goal < self._least:  # without their overflow, blocks cost next to nothing
                 return True
             tried = Stopwatch()
-            proved, blocks, cheapest = self._attempt(goal, deadline.share(_PROOF))
+            proved, blocks = self._attempt(goal, deadline.share(_PROOF))
             if proved is not None:
                 self.value, self.proved = max(self.value, proved), self._prices
                 controls.report(Progress(PRICED, watch.passed, None, self.value, None))
@@ -132,12 +132,11 @@ class _Climb:
                 self._goal = self._next_goal(tried.passed, deadline)
             if blocks:
                 self._failures += 1
-                if self._correct(blocks, deadline):
-                    self._goal = min(goal, cheapest)
-                    if self._goal <= self.value * (1 + _CLOSE):
-                        return True
-                elif self._failures % _CORRECTIONS == 0:
-                    self._goal += (self.value - self._goal) * _LOWER
+                in_view = self._correct(blocks, deadline)
+                if in_view or self._failures % _CORRECTIONS == 0:
+                    self._goal += (self.value - self._goal) * (_FALL if in_view else _LOWER)
+                if in_view and self._goal <= self.value * (1 + _CLOSE):
+                    return True
             elif proved is None:  # it took too long
                 self._goal += (self.value - self._goal) * _RETREAT
             if proved is not None or not blocks:
@@ -154,15 +153,14 @@ class _Climb:
             self._ceiling = max(self.value, search.ceiling)
         return max(self.value, search.ceiling)
 
-    def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray], float]:
-        """What the prices prove, close to a goal; blocks that stand in the way of more, and the cost of the cheapest.
+    def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
+        """What the prices prove, close to a goal, and blocks that stand in the way of more.
 
         The first is None where time is up, or a block is much too cheap. A block that costs nearly as much as the goal
         lowers it, and nothing has to be done again.
         """
         search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self.value - goal) * _FALL
         blocks: list[BoolArray] = []
-        cheapest = math.inf
         if self._tree is None:
             self._tree = BlockTree(search.instance, search.prices, goal, pairs)
         else:
@@ -173,9 +171,8 @@ class _Climb:
         while len(blocks) < _BLOCKS:
             done, block = tree.explore(deadline)
             if block is None:
-                return (goal if done else None), blocks, cheapest
+                return (goal if done else None), blocks
             cost = (1 - _ROUNDING) * (search.cost(block) + tree.overflow(block))
-            cheapest = min(cheapest, cost)
             blocks.append(block)
             tree.pass_by()
             if cost >= least:
@@ -183,14 +180,16 @@ class _Climb:
                 tree.aim(goal)
             elif least < math.inf:  # too far below; some more, for better prices
                 deadline, least = deadline.share(_MORE_BLOCKS), math.inf
-        return None, blocks, cheapest
+        return None, blocks
 
     def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
         """Learn from blocks that stand in the way of a goal; whether there are no better prices in view."""
         search = self._search
-        new, prices = sum(search.add(block) for block in blocks), search.prices
+        known, prices = search.known, search.prices
+        for block in blocks:
+            search.add(block)
         search.improve(_MORE_ROUNDS, deadline.share(_MORE))
-        return new == 0 and search.prices is prices
+        return search.known == known and search.prices is prices
 
     def _next_goal(self, seconds: float, deadline: Deadline) -> float:
         """As high as there is time for, after a proof that took so many seconds."""
@@ -207,9 +206,9 @@ class _Climb:
 def _converge(search: PriceSearch, rounds: int, enough: float, deadline: Deadline) -> None:
     """Improve prices until they are worth enough, or settle."""
     for _ in range(rounds):
-        ceiling, prices = search.ceiling, search.prices
+        before = search.ceiling, search.known, search.prices.sum()
         if search.worth >= enough or deadline.passed:
             return
         search.improve(1, deadline)
-        if search.prices is prices and search.ceiling == ceiling:
+        if before == (search.ceiling, search.known, search.prices.sum()):
             return

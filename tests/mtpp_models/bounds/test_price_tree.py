@@ -105,7 +105,7 @@ def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) ->
 
 def all_blocks(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
     """Whether nothing stands in the way, and what does."""
-    blocks = []
+    blocks: list[BoolArray] = []
     while True:
         proved, block = tree.explore(Deadline.after(60.0))
         if block is None:
