@@ -86,12 +86,10 @@ def arms_of(instance: Instance) -> list[Arm]:
     """
     n, k = instance.graph.n, instance.k
     listed = n <= MOST_LISTED
-    narrow, small, large = (
-        listed and _level_width(instance) <= _NARROW,
-        k <= _FEW_BLOCKS and n * k <= _SMALL,
-        n > _MANY_NODES,
-    )
+    narrow, large = listed and _level_width(instance) <= _NARROW, n > _MANY_NODES
     priced = k > _TWO and n <= _MOST_PRICED_NODES
+    # Of wide graphs prices prove more, where they say anything.
+    small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     quick, prices = find_model(PRICED_QUICK), find_model(PRICED)
     assert isinstance(quick, Algorithm)
