@@ -10,7 +10,7 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -23,14 +23,14 @@ from heuristics import HEURISTICS
 from instances import Result
 from mtpp_models import Progress, SolverNotAvailableError
 from mtpp_models.solvers.highs import forget_threads
-from mtpp_models.solvers.programs import end_programs
+from mtpp_models.solvers.programs import GRACE, end_programs
 
 __all__ = ["can_split", "climb_side_by_side"]
 
 # Part of the time left for the first turn of the search; each one is twice as long.
 _FIRST = 0.02
-# Seconds between looks at Ctrl-C, and those that a process has to end by itself.
-_HEARTBEAT, _GRACE = 0.05, 3.0
+# Seconds between looks at Ctrl-C, and those that a process has to end by itself: its solver's program comes first.
+_HEARTBEAT, _GRACE = 0.05, GRACE + 2.0
 # Linux ends a process with the one that began it.
 _PR_SET_PDEATHSIG = 1
 
@@ -72,35 +72,32 @@ class _Listener:
 
     def run(self, plans: Sequence[tuple[Sequence[tuple[str, float]], Sequence[Arm]]]) -> None:
         """Run each plan, first steps and then turns, in a process of its own."""
-        context, ladder = multiprocessing.get_context("fork"), self.ladder
-        processes: list[BaseProcess] = []
-        lines: list[Connection] = []
+        context, processes = multiprocessing.get_context("fork"), dict[Connection, BaseProcess]()
         try:
             for steps, arms in plans:
                 here, there = context.Pipe()
-                lines.append(here)
-                told = (ladder, steps, arms, there, tuple(lines), os.getpid())
-                processes.append(context.Process(target=_work, args=told, daemon=True))
-                processes[-1].start()
+                told = (self.ladder, steps, arms, there, (*processes, here), os.getpid())
+                process = context.Process(target=_work, args=told, daemon=True)
+                process.start()
+                processes[here] = process
                 there.close()
-            self._listen(processes, list(lines))
+            self._listen(processes)
         finally:
-            for line in lines:
+            for line, process in processes.items():
                 line.close()  # who waits for an answer hears that there is none
-            for process in processes:
                 process.terminate()
             until = time.monotonic() + _GRACE
-            for process in processes:
+            for process in processes.values():
                 process.join(max(0.0, until - time.monotonic()))
                 process.kill()
                 process.join()
 
-    def _listen(self, processes: Sequence[BaseProcess], lines: list[Connection]) -> None:
-        interrupted, until = self.ladder.deadline.interrupted, math.inf
+    def _listen(self, processes: Mapping[Connection, BaseProcess]) -> None:
+        interrupted, until, lines = self.ladder.deadline.interrupted, math.inf, list(processes)
         while lines and time.monotonic() < until:
             if interrupted.is_set() and until == math.inf:
                 until = time.monotonic() + _GRACE
-                for process in processes:
+                for process in processes.values():
                     process.terminate()
             for line in wait(lines, _HEARTBEAT):
                 assert isinstance(line, Connection)
@@ -108,10 +105,19 @@ class _Listener:
                     said = line.recv()
                 except (EOFError, OSError):
                     lines.remove(line)
+                    if until == math.inf:
+                        self._tell_of_death(processes[line])
                     continue
                 self._hear(said, line)
                 if isinstance(said, Rung) and until == math.inf and self.ladder.is_done:
                     return
+
+    def _tell_of_death(self, process: BaseProcess) -> None:
+        """A process that ends by itself says so before, and has the exit code 0."""
+        process.join(_GRACE)
+        if process.exitcode:
+            words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
+            self.ladder.on_fault(SolverNotAvailableError(f"{words}; give more memory, or --threads 1."))
 
     def _hear(self, said: Any, line: Connection) -> None:
         ladder = self.ladder
