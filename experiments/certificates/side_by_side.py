@@ -20,7 +20,7 @@ from typing import Any
 from experiments.certificates.arms import Arm, Rung, arms_of
 from experiments.certificates.climb import OPENING, Ladder, drop_lies
 from heuristics import HEURISTICS
-from instances import Result
+from instances import Instance, Partition, Result
 from mtpp_models import Progress, SolverNotAvailableError
 from mtpp_models.solvers.highs import forget_threads
 from mtpp_models.solvers.programs import GRACE, end_programs
@@ -77,7 +77,7 @@ class _Listener:
             for steps, arms in plans:
                 here, there = context.Pipe()
                 told = (self.ladder, steps, arms, there, (*processes, here), os.getpid())
-                process = context.Process(target=_work, args=told, daemon=True)
+                process: BaseProcess = context.Process(target=_work, args=told, daemon=True)
                 process.start()
                 processes[here] = process
                 there.close()
@@ -125,7 +125,7 @@ class _Listener:
             with suppress(OSError):
                 line.send(ladder.best)
         elif isinstance(said, Result):
-            ladder.answers.append(said)
+            ladder.answers.append(_ours(said, ladder.instance))
             for lie in drop_lies(ladder.answers):
                 ladder.on_fault(lie)
         elif isinstance(said, Rung):
@@ -160,7 +160,7 @@ def _work(
         on_fault=lambda fault: line.send(_portable(fault)),
         on_step=line.send,
         on_answer=line.send,
-        hear=lambda: _ask(line, own.answers),
+        hear=lambda: _ask(line, own.instance, own.answers),
     )
     try:
         if os.getppid() == parent:
@@ -177,7 +177,7 @@ def _work(
         os._exit(0)
 
 
-def _ask(line: Connection, answers: list[Result]) -> None:
+def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
     """Take over what the other process found."""
     line.send(_Question())
     best: Result = line.recv()
@@ -186,7 +186,14 @@ def _ask(line: Connection, answers: list[Result]) -> None:
     better = best.partition is not None and best.partition.bottleneck < known
     more = best.bound is not None and best.bound.value > proved
     if better or more:
-        answers.append(replace(best, interrupted=False))
+        answers.append(replace(_ours(best, instance), interrupted=False))
+
+
+def _ours(said: Result, instance: Instance) -> Result:
+    """The same of our own question: each answer that arrives brings a copy of the whole graph along."""
+    theirs = said.partition
+    ours = None if theirs is None else Partition(instance, theirs.block, theirs.order)
+    return replace(said, instance=instance, answer=ours)
 
 
 def _portable(error: Exception) -> Exception:

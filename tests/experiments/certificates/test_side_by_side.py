@@ -42,7 +42,9 @@ def test_two_processes_prove_what_one_proves() -> None:
     """The optimum, with steps of both, in the order of time."""
     instance, steps = question(16, 3), list[Rung]()
     before = children()
-    result = combine(*gather(instance, BOTH, on_step=steps.append))
+    answers = gather(instance, BOTH, on_step=steps.append)
+    assert all(answer.instance is instance for answer in answers)
+    result = combine(*answers)
     alone = certify(instance, SolveOptions(time_limit=30.0))
     assert result.proved
     assert alone.cost is not None
@@ -127,9 +129,11 @@ def test_one_hears_what_the_other_found() -> None:
         here, there = multiprocessing.Pipe()
         here.send(said)
         answers = list(mine)
-        side_by_side._ask(there, answers)
+        side_by_side._ask(there, instance, answers)
         assert here.recv() is not None
         assert len(answers) == len(mine) + taken
+        assert all(answer.instance is instance for answer in answers)
+        assert all(answer.partition is None or answer.partition.instance is instance for answer in answers)
 
 
 @pytest.mark.parametrize(
