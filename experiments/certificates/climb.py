@@ -77,6 +77,7 @@ class Ladder:
     def is_over(self, *, timeless: bool = False) -> bool:
         """Whether nothing more is asked for, or there is no time for what needs some."""
         self.hear()
+        self._drop_lies()
         no_time = self.deadline.interrupted.is_set() or self.best.interrupted or self.deadline.left < _SHORTEST
         return self.is_done or (no_time and not timeless)
 
@@ -99,11 +100,15 @@ class Ladder:
         except SolverNotAvailableError as fault:
             self._sound = False
             self.on_fault(fault)
+        self._drop_lies()
+        self.on_step(self.rung(method, watch.passed))
+        return answer
+
+    def _drop_lies(self) -> None:
+        """Take away what `answers` contradict, and who said it is not asked again."""
         for lie in drop_lies(self.answers):
             self._sound = False
             self.on_fault(lie)
-        self.on_step(self.rung(method, watch.passed))
-        return answer
 
     def _answer(
         self, method: str, model: Model | None, deadline: Deadline, best: Result, report: Callable[[Progress], None]

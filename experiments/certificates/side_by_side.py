@@ -10,7 +10,7 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -20,17 +20,17 @@ from typing import Any
 from experiments.certificates.arms import Arm, Rung, arms_of
 from experiments.certificates.climb import OPENING, Ladder, drop_lies
 from heuristics import HEURISTICS
-from instances import Result
+from instances import Instance, Partition, Result
 from mtpp_models import Progress, SolverNotAvailableError
 from mtpp_models.solvers.highs import forget_threads
-from mtpp_models.solvers.programs import end_programs
+from mtpp_models.solvers.programs import GRACE, end_programs
 
 __all__ = ["can_split", "climb_side_by_side"]
 
 # Part of the time left for the first turn of the search; each one is twice as long.
 _FIRST = 0.02
-# Seconds between looks at Ctrl-C, and those that a process has to end by itself.
-_HEARTBEAT, _GRACE = 0.05, 3.0
+# Seconds between looks at Ctrl-C, and those that a process has to end by itself: its solver's program comes first.
+_HEARTBEAT, _GRACE = 0.05, GRACE + 2.0
 # Linux ends a process with the one that began it.
 _PR_SET_PDEATHSIG = 1
 
@@ -72,35 +72,32 @@ class _Listener:
 
     def run(self, plans: Sequence[tuple[Sequence[tuple[str, float]], Sequence[Arm]]]) -> None:
         """Run each plan, first steps and then turns, in a process of its own."""
-        context, ladder = multiprocessing.get_context("fork"), self.ladder
-        processes: list[BaseProcess] = []
-        lines: list[Connection] = []
+        context, processes = multiprocessing.get_context("fork"), dict[Connection, BaseProcess]()
         try:
             for steps, arms in plans:
                 here, there = context.Pipe()
-                lines.append(here)
-                told = (ladder, steps, arms, there, tuple(lines), os.getpid())
-                processes.append(context.Process(target=_work, args=told, daemon=True))
-                processes[-1].start()
+                told = (self.ladder, steps, arms, there, (*processes, here), os.getpid())
+                process: BaseProcess = context.Process(target=_work, args=told, daemon=True)
+                process.start()
+                processes[here] = process
                 there.close()
-            self._listen(processes, list(lines))
+            self._listen(processes)
         finally:
-            for line in lines:
+            for line, process in processes.items():
                 line.close()  # who waits for an answer hears that there is none
-            for process in processes:
                 process.terminate()
             until = time.monotonic() + _GRACE
-            for process in processes:
+            for process in processes.values():
                 process.join(max(0.0, until - time.monotonic()))
                 process.kill()
                 process.join()
 
-    def _listen(self, processes: Sequence[BaseProcess], lines: list[Connection]) -> None:
-        interrupted, until = self.ladder.deadline.interrupted, math.inf
+    def _listen(self, processes: Mapping[Connection, BaseProcess]) -> None:
+        interrupted, until, lines = self.ladder.deadline.interrupted, math.inf, list(processes)
         while lines and time.monotonic() < until:
             if interrupted.is_set() and until == math.inf:
                 until = time.monotonic() + _GRACE
-                for process in processes:
+                for process in processes.values():
                     process.terminate()
             for line in wait(lines, _HEARTBEAT):
                 assert isinstance(line, Connection)
@@ -108,10 +105,19 @@ class _Listener:
                     said = line.recv()
                 except (EOFError, OSError):
                     lines.remove(line)
+                    if until == math.inf:
+                        self._tell_of_death(processes[line])
                     continue
                 self._hear(said, line)
                 if isinstance(said, Rung) and until == math.inf and self.ladder.is_done:
                     return
+
+    def _tell_of_death(self, process: BaseProcess) -> None:
+        """A process that ends by itself says so before, and has the exit code 0."""
+        process.join(_GRACE)
+        if process.exitcode:
+            words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
+            self.ladder.on_fault(SolverNotAvailableError(f"{words}; give more memory, or --threads 1."))
 
     def _hear(self, said: Any, line: Connection) -> None:
         ladder = self.ladder
@@ -119,7 +125,7 @@ class _Listener:
             with suppress(OSError):
                 line.send(ladder.best)
         elif isinstance(said, Result):
-            ladder.answers.append(said)
+            ladder.answers.append(_ours(said, ladder.instance))
             for lie in drop_lies(ladder.answers):
                 ladder.on_fault(lie)
         elif isinstance(said, Rung):
@@ -154,7 +160,7 @@ def _work(
         on_fault=lambda fault: line.send(_portable(fault)),
         on_step=line.send,
         on_answer=line.send,
-        hear=lambda: _ask(line, own.answers),
+        hear=lambda: _ask(line, own.instance, own.answers),
     )
     try:
         if os.getppid() == parent:
@@ -171,7 +177,7 @@ def _work(
         os._exit(0)
 
 
-def _ask(line: Connection, answers: list[Result]) -> None:
+def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
     """Take over what the other process found."""
     line.send(_Question())
     best: Result = line.recv()
@@ -180,7 +186,14 @@ def _ask(line: Connection, answers: list[Result]) -> None:
     better = best.partition is not None and best.partition.bottleneck < known
     more = best.bound is not None and best.bound.value > proved
     if better or more:
-        answers.append(replace(best, interrupted=False))
+        answers.append(replace(_ours(best, instance), interrupted=False))
+
+
+def _ours(said: Result, instance: Instance) -> Result:
+    """The same of our own question: each answer that arrives brings a copy of the whole graph along."""
+    theirs = said.partition
+    ours = None if theirs is None else Partition(instance, theirs.block, theirs.order)
+    return replace(said, instance=instance, answer=ours)
 
 
 def _portable(error: Exception) -> Exception:

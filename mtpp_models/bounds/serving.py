@@ -64,7 +64,8 @@ def serving_front(question: ServingInstance) -> ServingFront:
         points.append(point)
         if point.capacity == math.inf:
             break
-        context = point.capacity + 1
+        # Beyond 2^53 one more token makes no other number.
+        context = max(point.capacity + 1, math.nextafter(point.capacity, math.inf))
     return ServingFront(tuple(points), largest)
 
 

@@ -75,13 +75,16 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     return _read(highs, columns, is_mip, "".join(lines))
 
 
-def solve_lp(matrix: csr_array, gain: FloatArray, capacity: FloatArray) -> FloatArray | None:
+def solve_lp(
+    matrix: csr_array, gain: FloatArray, capacity: FloatArray, time_limit: float = math.inf
+) -> FloatArray | None:
     """An interior solution of max gain x subject to matrix x <= capacity and 0 <= x <= 1, to three digits.
 
-    It is in the middle of the optimal face, not a vertex of it; None if there is no answer.
+    It is in the middle of the optimal face, not a vertex of it; None if there is no answer within the limit, in
+    seconds.
     """
     highs = highspy.Highs()
-    options: dict[str, Any] = {"output_flag": False, "threads": 1, "presolve": "off"}
+    options: dict[str, Any] = {"output_flag": False, "threads": 1, "presolve": "off", "time_limit": time_limit}
     _set(highs, {**options, "solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-3})
     rows, columns = matrix.shape
     lp = highspy.HighsLp()
@@ -92,7 +95,8 @@ def solve_lp(matrix: csr_array, gain: FloatArray, capacity: FloatArray) -> Float
     highs.passModel(lp)
     highs.run()
     solution = np.array(highs.getSolution().col_value)
-    return solution if len(solution) == columns else None
+    stopped = highs.getModelStatus() == highspy.HighsModelStatus.kTimeLimit
+    return solution if len(solution) == columns and not stopped else None
 
 
 def _set_options(highs: highspy.Highs, controls: Controls) -> None:

@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
 
-__all__ = ["ProgramRun", "end_programs", "run_program"]
+__all__ = ["GRACE", "ProgramRun", "end_programs", "run_program"]
 
-# Seconds between looks, and those that a program has to end by itself once it is told to.
-_HEARTBEAT, _GRACE = 0.02, 3.0
+#: Seconds that a program has to end by itself once it is told to.
+GRACE = 3.0
+
+# Seconds between looks.
+_HEARTBEAT = 0.02
 _RUNNING: set[int] = set()  # process groups
 
 
@@ -70,7 +73,7 @@ def run_program(
             while process.poll() is None and time.monotonic() < kill:
                 wished = interrupted is not None and interrupted.is_set()
                 if kill == math.inf and (wished or time.monotonic() >= stop):
-                    kill = time.monotonic() + _GRACE
+                    kill = time.monotonic() + GRACE
                     _signal(process.pid, signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_HEARTBEAT)

@@ -42,6 +42,8 @@ _FALL, _RISE = 0.95, 1.01
 _STILL, _SAME = 1e-6, 1e-9
 # Blocks worth less than this do not scale the prices: they might hold no node of any price.
 _LEAST = 1e-9
+# Seconds that the program is always given: a search without its prices is of no use.
+_PROGRAM = 1.0
 
 
 class PriceSearch:
@@ -124,13 +126,14 @@ class PriceSearch:
     def improve(self, rounds: int, deadline: Deadline | None = None) -> None:
         """Find blocks that are worth too much and lower the prices, as long as that finds new ones or moves T.
 
-        There are at most so many rounds, and the deadline is looked at after each search.
+        There are at most so many rounds, and the deadline is looked at after each search; a program ends a second
+        behind it at the latest.
         """
         deadline = deadline or Deadline()
         for _ in range(rounds):
             known, ceiling = len(self._blocks), self.ceiling
             self._search(deadline)
-            self._settle()
+            self._settle(max(_PROGRAM, deadline.left))
             still = len(self._blocks) == known and abs(self.ceiling - ceiling) <= _STILL * ceiling
             if still or deadline.passed:
                 break
@@ -160,8 +163,8 @@ class PriceSearch:
             if deadline.passed:
                 break
 
-    def _settle(self) -> None:
-        tested, covering = self._tried, _covering_prices(self._known())
+    def _settle(self, seconds: float) -> None:
+        tested, covering = self._tried, _covering_prices(self._known(), seconds)
         if covering is not None:
             change = min(_RISE, max(_FALL, float(covering.sum()) / self._k))
             self.ceiling = max(self._floor, min(self._most, self.ceiling * change))
@@ -184,11 +187,11 @@ class PriceSearch:
             self.prices = best
 
 
-def _covering_prices(inside: BoolArray) -> FloatArray | None:
-    """Prices of largest sum under which no row is worth more than 1; None if there is no answer.
+def _covering_prices(inside: BoolArray, seconds: float) -> FloatArray | None:
+    """Prices of largest sum under which no row is worth more than 1; None if there is no answer in time.
 
     An interior solution, not a vertex: prices in the middle of the optimal face settle in far fewer rounds.
     """
     rows, n = inside.shape
-    prices = solve_lp(csr_array(inside.astype(np.float64)), np.ones(n), np.ones(rows))
+    prices = solve_lp(csr_array(inside.astype(np.float64)), np.ones(n), np.ones(rows), seconds)
     return np.clip(prices, 0.0, 1.0) if prices is not None and prices.sum() > 0 else None

@@ -132,10 +132,10 @@ class _Climb:
                 self._goal = self._next_goal(tried.passed, deadline)
             if blocks:
                 self._failures += 1
-                in_view = self._correct(blocks, deadline)
-                if in_view or self._failures % _CORRECTIONS == 0:
-                    self._goal += (self.value - self._goal) * (_FALL if in_view else _LOWER)
-                if in_view and self._goal <= self.value * (1 + _CLOSE):
+                settled = self._correct(blocks, deadline)
+                if settled or self._failures % _CORRECTIONS == 0:
+                    self._goal += (self.value - self._goal) * (_FALL if settled else _LOWER)
+                if settled and self._goal <= self.value * (1 + _CLOSE):
                     return True
             elif proved is None:  # it took too long
                 self._goal += (self.value - self._goal) * _RETREAT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ import pytest
 import experiments.certificates.side_by_side as side_by_side
 from experiments import certify
 from experiments.certificates.arms import Rung
+from experiments.certificates.climb import Ladder, ignore
 from experiments.certificates.ladder import gather
 from heuristics import Limits, search
 from instances import Bound, FalseCertificateError, Instance, Partition, Platform, Result, combine
+from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from mtpp_models import Progress, SolveOptions, simple
+from mtpp_models.solvers import programs
 from mtpp_models.solvers.interface import SolverFaultError, SolverNotAvailableError
 
 BOTH = SolveOptions(time_limit=30.0, threads=2)
@@ -38,7 +42,9 @@ def test_two_processes_prove_what_one_proves() -> None:
     """The optimum, with steps of both, in the order of time."""
     instance, steps = question(16, 3), list[Rung]()
     before = children()
-    result = combine(*gather(instance, BOTH, on_step=steps.append))
+    answers = gather(instance, BOTH, on_step=steps.append)
+    assert all(answer.instance is instance for answer in answers)
+    result = combine(*answers)
     alone = certify(instance, SolveOptions(time_limit=30.0))
     assert result.proved
     assert alone.cost is not None
@@ -123,9 +129,11 @@ def test_one_hears_what_the_other_found() -> None:
         here, there = multiprocessing.Pipe()
         here.send(said)
         answers = list(mine)
-        side_by_side._ask(there, answers)
+        side_by_side._ask(there, instance, answers)
         assert here.recv() is not None
         assert len(answers) == len(mine) + taken
+        assert all(answer.instance is instance for answer in answers)
+        assert all(answer.partition is None or answer.partition.instance is instance for answer in answers)
 
 
 @pytest.mark.parametrize(
@@ -163,3 +171,57 @@ def test_a_process_that_may_have_no_children_climbs_alone(monkeypatch: pytest.Mo
     monkeypatch.setattr(multiprocessing.current_process(), "_config", {"daemon": True})
     assert not side_by_side.can_split()
     assert certify(question(16, 3), BOTH).proved
+
+
+def test_a_bound_that_the_other_contradicts_is_dropped_as_it_is_heard() -> None:
+    """A solver's wrong bound, and a partition below it that another process has found meanwhile."""
+    instance, faults = question(), list[SolverNotAvailableError]()
+    found = search(instance, "kahn", np.random.default_rng(0))
+    assert found.cost is not None
+    wrong = Result("exact", instance, None, Bound(2 * found.cost, "exact"), solver="one that lies")
+    ladder = Ladder(
+        instance=instance, options=BOTH, deadline=Deadline.after(60.0), answers=[wrong], enough=None,
+        on_progress=ignore, on_fault=faults.append, on_step=ignore,
+        hear=lambda: ladder.answers.append(found) if found not in ladder.answers else None,
+    )  # fmt: skip
+    assert not ladder.is_over()
+    assert ladder.best.bound is None
+    assert len(faults) == 1
+    assert "one that lies" in str(faults[0])
+
+
+def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other goes on alone; who reads the answer learns that something is missing."""
+
+    def die(*_: Any, **__: Any) -> Partition:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError
+
+    known, faults, before = search(question(), "kahn", np.random.default_rng(0)), list[str](), children()
+    monkeypatch.setattr("experiments.certificates.side_by_side._work", die)
+    answers = gather(question(), BOTH, start=known.partition, on_fault=lambda fault: faults.append(str(fault)))
+    assert combine(*answers).bound is not None
+    assert len(faults) == 2
+    assert all("exit code -9" in fault for fault in faults)
+    assert children() == before
+
+
+def test_a_process_that_cannot_begin_leaves_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systems limit the number of processes."""
+    begun, before, start = list[Any](), children(), ForkProcess.start
+
+    def refuse(process: ForkProcess) -> None:
+        begun.append(process)
+        if len(begun) == 2:
+            raise BlockingIOError("no more processes")
+        start(process)
+
+    monkeypatch.setattr(ForkProcess, "start", refuse)
+    with pytest.raises(BlockingIOError, match="no more processes"):
+        gather(question(), BOTH)
+    assert children() == before
+
+
+def test_a_program_of_a_solver_ends_before_its_process_is_killed() -> None:
+    """Else nobody is left to end it."""
+    assert side_by_side._GRACE > programs.GRACE

@@ -103,6 +103,28 @@ def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) ->
         assert proved == (block is None)
 
 
+@settings(max_examples=100)
+@given(st.data())
+def test_other_prices_for_the_same_goal_prove_what_the_root_proves(data: st.DataObject) -> None:
+    """Blocks that stand in the way become cheaper until none does: no flow is that of another leaf."""
+    instance = data.draw(instances(max_nodes=6, max_k=3) | heavy_overflows())
+    prices = data.draw(prices_for(instance.graph.n))
+    goal = cheapest(instance, prices, 1e-12) * data.draw(st.sampled_from([0.99, 1.01, 1.5, 2.0]))
+    assume(0 < goal < math.inf)
+    tree = BlockTree(instance, prices, goal)
+    for _ in range(8):
+        proved, block = tree.explore(Deadline.after(60.0))
+        value = cheapest(instance, prices, 1e-12)
+        assert goal <= value * (1 + 1e-9) or not proved
+        if abs(goal - value) > 1e-6 * value:  # there, rounding decides: both answers are true
+            assert proved == searched_tree(instance, prices, goal)[0]
+        if block is None:
+            prices = data.draw(prices_for(instance.graph.n))
+        else:
+            prices = np.where(block, data.draw(st.sampled_from([0.5, 0.93])) * prices, prices)
+        tree.reprice(prices)
+
+
 def all_blocks(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
     """Whether nothing stands in the way, and what does."""
     blocks: list[BoolArray] = []

@@ -8,6 +8,7 @@ from brute_force import best_partition
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from price_oracle import cheapest, convex_sets, prices_for, searched_tree, without_overflow
+from scipy.sparse import csr_array
 from strategies import heavy_overflows, instances, partitions
 
 from heuristics import HEURISTICS
@@ -21,6 +22,7 @@ from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.priced import Prices
 from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.solvers.highs import solve_lp
 from mtpp_models.solvers.interface import Controls
 
 FloatArray = np.ndarray
@@ -223,3 +225,31 @@ def test_a_search_for_prices_stops_in_the_middle_of_a_round() -> None:
     search.improve(1000, asked)
     assert asked.looks[0] >= -1
     search.improve(1000, Deadline.after(0))
+
+
+def test_a_program_that_takes_too_long_has_no_answer() -> None:
+    """What it would say in time, it says; what it had when it was stopped are no prices."""
+    inside = csr_array(np.ones((2, 3)))
+    answer = solve_lp(inside, np.ones(3), np.ones(2), 60.0)
+    assert answer is not None
+    assert answer.sum() == pytest.approx(1.0, abs=1e-2)
+    assert solve_lp(inside, np.ones(3), np.ones(2), 0.0) is None
+
+
+def test_a_search_without_its_program_keeps_its_prices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program is told what time is left, and at least a second; prices and ceiling stay where it has no answer."""
+    told = []
+
+    def none(*args: object) -> None:
+        told.append(args[-1])
+
+    monkeypatch.setattr("mtpp_models.bounds.priced.price_search.solve_lp", none)
+    search = PriceSearch(best_of_kahn(Instance(regal_style("watts-strogatz", 60, seed=0), Platform(8, 1.0))))
+    prices, ceiling = search.prices, search.ceiling
+    search.improve(1, Deadline.after(0))
+    search.improve(1, Searches(3))
+    assert told == [1.0, np.inf]
+    assert search.ceiling == ceiling
+    blocks = np.array(list(search._blocks.values()))
+    assert (blocks @ search.prices)[np.array(search._costs) <= ceiling].max() <= 1 + 1e-9
+    assert search.prices / search.prices.max() == pytest.approx(prices / prices.max())

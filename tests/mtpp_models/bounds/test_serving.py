@@ -37,6 +37,12 @@ def chain(works: list[float], **changes: object) -> ServingInstance:
     return replace(question, **changes)  # type: ignore[arg-type]
 
 
+def test_a_front_of_huge_contexts_ends() -> None:
+    """Beyond 2^53 a context and one token more are the same number."""
+    huge = Instance(chain([1.0, 3.0]).instance.graph, Platform(2, 1.0, 2.0**60, fit=True), by_need=True)
+    assert len(serving_front(chain([1.0, 3.0], instance=huge)).points) == 1
+
+
 @given(serving_questions())
 def test_the_front_is_that_of_brute_force(question: ServingInstance) -> None:
     """Both numbers of each point, the largest context, and nothing between the points."""
