@@ -119,6 +119,26 @@ def test_stages_that_do_not_run(network: Path, capsys: pytest.CaptureFixture[str
     assert len(err.splitlines()) == 1
 
 
+def test_an_input_may_be_an_output(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is there before anything runs; the others are compared."""
+    pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    save(network.parent, model("g (float[8] x) => (float[8] x, float[8] y) { y = Relu(x) }"), "through.onnx")
+    assert mtpp("split through.onnx -k 1 --method kahn --out stages") == 0
+    assert mtpp("run stages --requests 5") == 0
+    assert "equal (4 compared)" in capsys.readouterr().out
+
+
+def test_random_outputs_are_not_compared(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the model gives once says nothing of what it gives next."""
+    pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    nodes = "a = RandomNormalLike(x) y = Add(a, x)"
+    save(network.parent, model(f"g (float[8] x) => (float[8] y) {{ {nodes} }}"), "random.onnx")
+    assert mtpp("split random.onnx -k 1 --method kahn --out stages") == 0
+    assert "the whole model: it gives something else each time" in capsys.readouterr().err
+    assert mtpp("run stages --requests 5") == 0
+    assert "not compared" in capsys.readouterr().out
+
+
 def test_what_onnxruntime_lacks_can_be_split(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is said that nothing will be compared."""
     pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
