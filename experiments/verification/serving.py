@@ -95,7 +95,7 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         yield "instance.graph: a node does not read from the one before it, so that not all cuts are intervals"
         return
     memory = Fraction(stated.instance.platform.memory)
-    if any(0 < size and Fraction(size) * _MOST_TOKENS <= memory for size in stated.token_bytes):
+    if any(size > 0 and Fraction(size) * _MOST_TOKENS <= memory for size in stated.token_bytes):
         yield f"instance.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
         return
     if not stated.front:
