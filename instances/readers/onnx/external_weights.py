@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -29,9 +30,13 @@ def weight_files(model: ModelProto) -> set[str]:
 
 
 def check_weights(model: ModelProto, folder: str | Path) -> None:
-    """Refuse a model whose weights are not in `folder`, as `copy_weights` does."""
-    for tensor in _external_tensors(model):
-        _source(tensor, Path(folder))
+    """Refuse a model whose weights are not in `folder`, as `copy_weights` does, or are more than their files hold."""
+    taken: Counter[Path] = Counter()
+    for path, _, length in {_source(tensor, Path(folder)) for tensor in _external_tensors(model)}:
+        taken[path] += length
+    for path, length in taken.items():
+        if length > path.stat().st_size:  # else copies of a small file would fill the disk
+            raise InputError(f"different weights overlap in '{path.name}'; give each a place of its own.")
 
 
 def copy_weights(model: ModelProto, folder: str | Path, target: Path) -> bool:

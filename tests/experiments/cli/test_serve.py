@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,16 @@ def test_export_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp("export c.json --for galvatron") == 0
     assert json.loads(capsys.readouterr().out)["pp_deg"] == 3
     assert mtpp("verify c.json") in (0, 4)
+
+
+def test_export_keeps_what_it_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words over a certificate would be the end of it."""
+    Path("c.json").write_text("{}")
+    Path("link.json").symlink_to("c.json")
+    words = "this is the file that the cut is read from"
+    assert_misuse(capsys, {f"export c.json --for vllm --out {name}": words for name in ("c.json", "link.json")})
+    assert Path("c.json").read_text() == "{}"
+    assert sorted(os.listdir()) == ["c.json", "link.json"]
 
 
 def test_a_name_ends_no_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,6 +157,18 @@ def with_external(folder: Path, **entries: str) -> onnx.ModelProto:
     return network
 
 
+def test_weights_that_overlap_are_refused(tmp_path: Path) -> None:
+    """Each one would be copied, however small the file is that all of them are in."""
+    network = with_external(tmp_path)
+    second = network.graph.initializer.add()
+    second.CopyFrom(network.graph.initializer[0])
+    second.name, second.external_data[1].value = "v", "4"
+    network.graph.node[1].input[1] = "v"
+    path = save(tmp_path, network)
+    with pytest.raises(InputError, match=r"different weights overlap in 'data\.bin'"):
+        cut_model(path, {}, cut_by(path, [0, 1]))
+
+
 def test_weights_in_other_files_stay_in_files(tmp_path: Path) -> None:
     """Each stage has its own, with what it uses alone."""
     path = save(tmp_path, with_external(tmp_path))
