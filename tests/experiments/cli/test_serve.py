@@ -44,6 +44,11 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp("verify false.json") == 1
 
 
+def test_operators_are_not_served(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of layers are none that OpenVINO knows."""
+    assert_misuse(capsys, {"serve gpt2 -k 3 --memory 1GB --for openvino": "name a runtime of layers"})
+
+
 def test_nothing_fits_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 5, and one line that says how much would fit."""
     assert mtpp("serve gpt2 -k 3 --memory 100MB") == 5
