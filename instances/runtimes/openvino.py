@@ -16,7 +16,9 @@ def _write(partition: Partition) -> str:
     graph = partition.instance.graph
     for name, count in Counter(graph.names).items():
         if count > 1:
-            raise InputError(f"{graph.name}: {count} operators are called {name}, and openvino tells by name.")
+            raise InputError(
+                f"{graph.name}: {count} operators are called {name}, and openvino tells them apart by name."
+            )
     devices = [f"GPU.{stage}" for stage in range(partition.instance.k)]
     affinity = dict(zip(graph.names, (devices[stage] for stage in partition.block.tolist()), strict=True))
     return json.dumps({"device": f"HETERO:{','.join(devices)}", "affinity": affinity}, indent=1) + "\n"
