@@ -62,6 +62,8 @@ def export(
     found = find(RUNTIMES, runtime, "runtime")
     beside = None if out is None else Path(f"{out}.certificate.json")
     Files(out=out).check(beside)
+    if out is not None and out.exists() and out.samefile(file):
+        raise InputError(f"--out {out}: this is the file that the cut is read from; give another name.")
     answer, stated = _read(read_json(file), file, graph, reading)
     words = found.words(answer)
     said = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]

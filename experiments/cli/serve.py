@@ -61,11 +61,16 @@ def serve(
     Example: mtpp serve llama-3-8b -k 4 --memory 24GB --dim batch=32 --dim element_bytes=2
     """
     from instances.runtimes import RUNTIMES
+    from instances.runtimes.runtime import NodeRuntime
     from mtpp_models.bounds.serving import serving_front
 
     Files(out=out, plot=plot).check()
     chosen = find(RUNTIMES, runtime, "runtime")
     find(_FIRST, first, "order")
+    if isinstance(chosen, NodeRuntime):
+        raise InputError(
+            f"--for {runtime}: it takes the stage of each operator, and layers are cut here; name a runtime of layers."
+        )
     question = _question(graph, blocks, memory, bandwidth, chosen, reading)
     with printing.working(question.instance.label):
         front = serving_front(question)

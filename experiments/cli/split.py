@@ -22,6 +22,7 @@ from instances.deadline import Deadline
 from instances.errors import InputWarning
 from instances.interrupts import catch_interrupt
 from instances.json_files import check_readable
+from instances.lookup import find
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import read_constraints
@@ -129,6 +130,10 @@ def split(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out}: it is there and not an empty folder; give another name.")
     _check_model(question.model)
+    if method is not None:
+        from heuristics import HEURISTICS
+
+        find(HEURISTICS, method, "heuristic")
     settings = solving.options()
     instance, given = question.start()
     faults: list[SolverNotAvailableError] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import selectors
@@ -137,16 +138,22 @@ class Pipeline:
         waits: list[list[int]] = [[] for _ in self.stages]
         tells: list[list[int]] = [[] for _ in self.stages]
         pairs = sorted({(r.sender, i) for i, s in enumerate(self.stages) for r in s.inputs if r.sender is not None})
-        for sender, reader in pairs:
-            (there, tell_there), (room, tell_room) = os.pipe(), os.pipe()
-            os.write(tell_room, b"+" * self.slots)
-            waits[reader].append(there)
-            tells[sender].append(tell_there)
-            waits[sender].append(room)
-            tells[reader].append(tell_room)
         try:
+            for sender, reader in pairs:
+                for waiting, telling in ((reader, sender), (sender, reader)):  # that a tensor is there, that it is read
+                    wait, tell = os.pipe()
+                    waits[waiting].append(wait)
+                    tells[telling].append(tell)
+                os.write(tell, b"+" * self.slots)
             for number in range(len(self.stages)):
                 self._start(number, waits[number], tells[number])
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise StageError(
+                f"{len(self.stages)} stages with {len(pairs)} links need more open files than are allowed here; allow "
+                "more (ulimit -n), or split into fewer stages."
+            ) from None
         finally:
             for pipe in (pipe for pipes in (*waits, *tells) for pipe in pipes):
                 os.close(pipe)

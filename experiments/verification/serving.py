@@ -25,6 +25,9 @@ from instances.partitioning.stated_serving import StatedPoint, StatedServing, se
 
 __all__ = ["verify_serving"]
 
+# More tokens than this are not counted one by one by floats, in which contexts are stated.
+_MOST_TOKENS = 2**53
+
 
 class _Stage(NamedTuple):
     """What an interval of nodes costs and holds."""
@@ -90,6 +93,10 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     links = {(int(u), int(v)) for u, v in graph.edges}
     if any((v - 1, v) not in links for v in range(1, graph.n)):
         yield "instance.graph: a node does not read from the one before it, so that not all cuts are intervals"
+        return
+    memory = Fraction(stated.instance.platform.memory)
+    if any(size > 0 and Fraction(size) * _MOST_TOKENS <= memory for size in stated.token_bytes):
+        yield f"instance.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
         return
     if not stated.front:
         yield "front: there is no cut; nothing is claimed"

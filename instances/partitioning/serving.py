@@ -19,7 +19,10 @@ from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
-__all__ = ["ServedPartition", "ServingInstance", "largest_context"]
+__all__ = ["MOST_TOKENS", "ServedPartition", "ServingInstance", "largest_context"]
+
+#: Contexts are floats: up to here they are whole, and one more token is another number.
+MOST_TOKENS = 2**53
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,12 @@ class ServingInstance:
                 raise InputError(f"{graph.name}: give {graph.n} numbers for {name}, each 0 or more.")
         if not np.isfinite(self.token_bytes).all():
             raise InputError(f"{graph.name}: token_bytes must be finite.")
+        least = min((float(size) for size in self.token_bytes if size > 0), default=math.inf)
+        if least * MOST_TOKENS <= self.instance.platform.memory:
+            raise InputError(
+                f"{graph.name}: a cache of {least:g} bytes a token has room for more than {MOST_TOKENS} tokens; give "
+                "less memory."
+            )
         if self.context < 1 or self.batch < 1:
             raise InputError(
                 f"{graph.name}: context and batch are {self.context} and {self.batch}; both are 1 or more."
@@ -85,19 +94,21 @@ class ServedPartition:
 
     @cached_property
     def stage_capacity(self) -> tuple[float, ...]:
-        """(k,) largest context of each stage [tokens of each sequence]; infinite without a cache, -1 if none fits."""
-        question, partition = self.question, self.partition
-        memory = Fraction(question.instance.platform.memory)
-        return tuple(
-            largest_context(
-                memory - Fraction(weights) - Fraction(activations),
-                question.token_bytes[partition.block == stage],
-                question.window[partition.block == stage],
-            )
-            for stage, (weights, activations) in enumerate(
-                zip(partition.param_bytes.tolist(), partition.peaks.tolist(), strict=True)
-            )
-        )
+        """(k,) largest context of each stage [tokens of each sequence], exact.
+
+        Infinite where the cache does not grow for ever, -1 if not even weights and activations fit.
+        """
+        question, block = self.question, self.partition.block
+        graph, memory = question.instance.graph, Fraction(question.instance.platform.memory)
+        own = [Fraction(size) for size in graph.param_bytes.tolist()]
+        found = []
+        for stage, activations in enumerate(self.partition.peaks.tolist()):
+            nodes = set(np.flatnonzero(block == stage).tolist())
+            held = sum((own[v] for v in nodes), Fraction(activations))
+            held += sum(Fraction(p.bytes) for p in graph.parameters if not nodes.isdisjoint(p.users))
+            inside = sorted(nodes)
+            found.append(largest_context(memory - held, question.token_bytes[inside], question.window[inside]))
+        return tuple(found)
 
     @property
     def capacity(self) -> float:

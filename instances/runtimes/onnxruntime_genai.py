@@ -1,7 +1,9 @@
 """ONNX Runtime GenAI: the stages of a decoder as a pipeline of models, each with its own session.
 
 A session holds one instance of an execution provider, so that each device has a stage file of its own. Between two
-stages goes the tensor ``hidden_states.N``, that which layer N reads first.
+stages goes the tensor ``hidden_states.N``, that which layer N reads first. These names are a convention that stage
+files have to follow: a cut tells of layers, not of the tensors of a file. Files of `mtpp split` keep the names that
+tensors have in their model; for those, take inputs and outputs of each stage from the manifest.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from instances.errors import InputError
 from instances.partitioning.partition import Partition
@@ -13,9 +14,11 @@ __all__ = ["OPENVINO"]
 
 def _write(partition: Partition) -> str:
     graph = partition.instance.graph
-    for u, name in enumerate(graph.names):
-        if graph.names.index(name) < u:
-            raise InputError(f"{graph.name}: two operators are called {name}, and openvino tells them apart by name.")
+    for name, count in Counter(graph.names).items():
+        if count > 1:
+            raise InputError(
+                f"{graph.name}: {count} operators are called {name}, and openvino tells them apart by name."
+            )
     devices = [f"GPU.{stage}" for stage in range(partition.instance.k)]
     affinity = dict(zip(graph.names, (devices[stage] for stage in partition.block.tolist()), strict=True))
     return json.dumps({"device": f"HETERO:{','.join(devices)}", "affinity": affinity}, indent=1) + "\n"

@@ -13,10 +13,9 @@ __all__ = ["PYTORCH"]
 
 def _write(cut: LayerCut) -> str:
     stem = "layers" if "." not in cut.stem and cut.stem in ("decoder", "encoder") else cut.stem
-    outer = stem.rpartition(".")[0]
-    begins = [
-        f"{stem}.{layers[0]}" if (layers := cut.members(n)) else f"{outer}.norm".lstrip(".") for n in range(1, cut.k)
-    ]
+    outer, _, name = stem.rpartition(".")
+    after = f"{outer}.{'ln_f' if name == 'h' else 'norm'}".lstrip(".")  # h as in GPT-2
+    begins = [f"{stem}.{layers[0]}" if (layers := cut.members(n)) else after for n in range(1, cut.k)]
     points = "".join(f'    "{module}": SplitPoint.BEGINNING,\n' for module in begins)
     return f"from torch.distributed.pipelining import SplitPoint\n\nsplit_spec = {{\n{points}}}\n"
 

@@ -30,6 +30,9 @@ __all__ = ["ServingFront", "serving_front"]
 
 Truths = NDArray[np.bool_]
 
+# Bottlenecks are sums of floats: what differs by less may be the same number.
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class ServingFront:
@@ -61,6 +64,8 @@ def serving_front(question: ServingInstance) -> ServingFront:
     context = float(question.context)
     while (bottleneck := stages.least_bottleneck(context)) < math.inf:
         point = ServedPartition(question, stages.best(context, bottleneck))
+        if points and bottleneck <= points[-1].bottleneck * (1 + _ROUNDING):
+            points.pop()  # as slow, and it holds less
         points.append(point)
         if point.capacity == math.inf:
             break

@@ -240,8 +240,8 @@ FAULTS = {
     ),
     "context of a stage": Fault(
         "instances/partitioning/serving.py",
-        "memory - Fraction(weights) - Fraction(activations),",
-        "memory - Fraction(weights),",
+        "held = sum((own[v] for v in nodes), Fraction(activations))",
+        "held = sum((own[v] for v in nodes), Fraction(0))",
         ("vllm",),
         script=USE_SERVING,
     ),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -19,6 +21,7 @@ __all__ = ["check_weights", "copy_weights", "weight_files"]
 # Files are mapped into memory by pages [bytes].
 _PAGE = 4096
 _PIECE = 2**20
+_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def weight_files(model: ModelProto) -> set[str]:
@@ -27,9 +30,13 @@ def weight_files(model: ModelProto) -> set[str]:
 
 
 def check_weights(model: ModelProto, folder: str | Path) -> None:
-    """Refuse a model whose weights are not in `folder`, as `copy_weights` does."""
-    for tensor in _external_tensors(model):
-        _source(tensor, Path(folder))
+    """Refuse a model whose weights are not in `folder`, as `copy_weights` does, or are more than their files hold."""
+    taken: Counter[Path] = Counter()
+    for path, _, length in {_source(tensor, Path(folder)) for tensor in _external_tensors(model)}:
+        taken[path] += length
+    for path, length in taken.items():
+        if length > path.stat().st_size:  # else copies of a small file would fill the disk
+            raise InputError(f"different weights overlap in '{path.name}'; give each a place of its own.")
 
 
 def copy_weights(model: ModelProto, folder: str | Path, target: Path) -> bool:
@@ -76,7 +83,7 @@ def _source(tensor: TensorProto, folder: Path) -> tuple[Path, int, int]:
     entries, where = _entries(tensor), f"weight '{tensor.name}'"
     location = entries.get("location", "")
     parts = PurePosixPath(location).parts
-    if not parts or location.startswith("/") or ".." in parts or "\\" in location or ":" in location:
+    if not parts or location.startswith("/") or ".." in parts or any(letter in location for letter in "\\:\0"):
         raise InputError(f"{where} is said to lie in '{location}'; weights must lie beside the model.")
     path = folder / location
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
@@ -84,7 +91,7 @@ def _source(tensor: TensorProto, folder: Path) -> tuple[Path, int, int]:
     check_readable(path)
     kind = tensor_type(tensor.data_type, tensor.dims)
     numbers = [entries.get("offset", "0"), entries.get("length", "")]
-    if kind is None or not numbers[0].isdecimal() or not numbers[1].isdecimal() | (numbers[1] == ""):
+    if kind is None or not _NUMBER.fullmatch(numbers[0]) or not _NUMBER.fullmatch(numbers[1] or "0"):
         raise InputError(f"{where} has no size or place; the model may be damaged.")
     offset, length, size = int(numbers[0]), int(numbers[1] or kind.bytes), path.stat().st_size
     if length != kind.bytes or offset + length > size:

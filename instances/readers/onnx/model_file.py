@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnx.inliner
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from instances.errors import InputError
 from instances.json_files import check_readable
@@ -30,6 +32,9 @@ __all__ = [
 # Larger constants are neither shapes nor axes.
 _SMALL = 1024
 _LARGEST_DIM = 2**31 - 1
+# What functions become where they are called: nodes, and bytes with all constants in them.
+_MOST_INLINED = (2_000_000, 2**28)
+_Key = tuple[str, str]  # domain and name of an operator
 _DATA_FIELDS = (
     "raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data",
     "data_location",
@@ -48,7 +53,10 @@ def load_model(path: str | Path) -> ModelProto:
     try:
         model = onnx.load_model(str(path), format="protobuf", load_external_data=False)
         if model.functions:
+            _check_functions(model, path)
             model = onnx.inliner.inline_local_functions(model)
+    except InputError:
+        raise
     except Exception as error:  # protobuf has several, and onnx hands on what C++ throws
         raise InputError(f"{path}: not an ONNX model, or cut short ({_one_line(error)}).") from None
     if not model.graph.node:
@@ -59,6 +67,45 @@ def load_model(path: str | Path) -> ModelProto:
     for graph in all_graphs(model.graph):
         _unify_constants(graph)
     return model
+
+
+def _check_functions(model: ModelProto, path: str | Path) -> None:
+    """Refuse functions that call themselves, and those that become too much where they are called."""
+    bodies: dict[_Key, GraphProto] = {}
+    for function in model.functions:  # all of one name together, whichever it stands for
+        bodies.setdefault(_key(function, function.name), GraphProto()).node.extend(function.node)
+    calls = {key: _calls(body) for key, body in bodies.items()}
+    try:
+        order = list(TopologicalSorter({key: calls[key].keys() & bodies.keys() for key in bodies}).static_order())
+    except CycleError:
+        raise InputError(f"{path}: a function of the model calls itself; export the model without functions.") from None
+    sizes: dict[_Key, tuple[int, ...]] = {}
+    for key in order:
+        own = (0, bodies[key].ByteSize())
+        sizes[key] = tuple(
+            min(size, most + 1) for size, most in zip(_inlined(calls[key], sizes, own), _MOST_INLINED, strict=True)
+        )
+    total = _inlined(_calls(model.graph), sizes, (0, 0))
+    if any(size > most for size, most in zip(total, _MOST_INLINED, strict=True)):
+        raise InputError(
+            f"{path}: its functions become more than {_MOST_INLINED[0]} nodes, or {_MOST_INLINED[1]} bytes, where they "
+            "are called; export the model without functions."
+        )
+
+
+def _calls(graph: GraphProto) -> Counter[_Key]:
+    """How often nodes of each kind are in a graph and its bodies."""
+    return Counter(_key(node, node.op_type) for part in all_graphs(graph) for node in part.node)
+
+
+def _key(item: NodeProto | FunctionProto, name: str) -> _Key:
+    return "" if item.domain == "ai.onnx" else item.domain, name
+
+
+def _inlined(calls: Counter[_Key], sizes: Mapping[_Key, tuple[int, ...]], own: tuple[int, int]) -> tuple[int, int]:
+    """Nodes and bytes of calls, of which each takes what its function does; a node without one takes itself."""
+    held = [(count, sizes.get(key, (1, 0))) for key, count in calls.items()]
+    return own[0] + sum(count * size[0] for count, size in held), own[1] + sum(count * size[1] for count, size in held)
 
 
 def subgraphs(node: NodeProto) -> list[GraphProto]:

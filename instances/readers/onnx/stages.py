@@ -106,7 +106,7 @@ class _Cutter:
         """All stages."""
         blocks = sorted(self._blocks)
         results: dict[int, list[str]] = {block: [] for block in blocks}
-        for name in self._outputs:
+        for name in (name for name in self._outputs if name not in self._given):
             results[self._block_of(name, blocks[0])].append(name)
         parts = {block: self._collect(block, results[block]) for block in blocks}
         sent: dict[int, dict[str, None]] = {block: dict.fromkeys(results[block]) for block in blocks}

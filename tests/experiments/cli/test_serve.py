@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,11 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     stated["front"][0]["context"] += 1
     Path("false.json").write_text(json.dumps(stated))
     assert mtpp("verify false.json") == 1
+
+
+def test_operators_are_not_served(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of layers are none that OpenVINO knows."""
+    assert_misuse(capsys, {"serve gpt2 -k 3 --memory 1GB --for openvino": "name a runtime of layers"})
 
 
 def test_nothing_fits_is_proved(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +89,16 @@ def test_export_of_a_certificate(capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp("export c.json --for galvatron") == 0
     assert json.loads(capsys.readouterr().out)["pp_deg"] == 3
     assert mtpp("verify c.json") in (0, 4)
+
+
+def test_export_keeps_what_it_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    """Words over a certificate would be the end of it."""
+    Path("c.json").write_text("{}")
+    Path("link.json").symlink_to("c.json")
+    words = "this is the file that the cut is read from"
+    assert_misuse(capsys, {f"export c.json --for vllm --out {name}": words for name in ("c.json", "link.json")})
+    assert Path("c.json").read_text() == "{}"
+    assert sorted(os.listdir()) == ["c.json", "link.json"]
 
 
 def test_a_name_ends_no_line(capsys: pytest.CaptureFixture[str]) -> None:

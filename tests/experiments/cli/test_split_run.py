@@ -87,6 +87,7 @@ def test_misuse(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "split net.onnx -k 2 --out new": "dimension 'n' of input 'x' has no value",
             "split net.onnx -k 2 --dim n=8 --out full": "full: it is there and not an empty folder",
             "split net.onnx -k 2 --dim n=8 --out net.onnx": "not an empty folder",
+            "split net.onnx --partition none.json --method nonsense --out new": "There is no heuristic 'nonsense'",
             "split nothing.onnx -k 2 --out new": "nothing.onnx: there is no such file",
             "split bert-base -k 2 --out new": "stages are made of an ONNX model",
             "split program.pt2 -k 2 --out new": "split a program that you trust from Python",
@@ -117,6 +118,26 @@ def test_stages_that_do_not_run(network: Path, capsys: pytest.CaptureFixture[str
     assert out == ""
     assert err.startswith("mtpp: stage 1 (stage-1.onnx): ")
     assert len(err.splitlines()) == 1
+
+
+def test_an_input_may_be_an_output(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is there before anything runs; the others are compared."""
+    pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    save(network.parent, model("g (float[8] x) => (float[8] x, float[8] y) { y = Relu(x) }"), "through.onnx")
+    assert mtpp("split through.onnx -k 1 --method kahn --out stages") == 0
+    assert mtpp("run stages --requests 5") == 0
+    assert "equal (4 compared)" in capsys.readouterr().out
+
+
+def test_random_outputs_are_not_compared(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the model gives once says nothing of what it gives next."""
+    pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    nodes = "a = RandomNormalLike(x) y = Add(a, x)"
+    save(network.parent, model(f"g (float[8] x) => (float[8] y) {{ {nodes} }}"), "random.onnx")
+    assert mtpp("split random.onnx -k 1 --method kahn --out stages") == 0
+    assert "the whole model: it gives something else each time" in capsys.readouterr().err
+    assert mtpp("run stages --requests 5") == 0
+    assert "not compared" in capsys.readouterr().out
 
 
 def test_what_onnxruntime_lacks_can_be_split(network: Path, capsys: pytest.CaptureFixture[str]) -> None:

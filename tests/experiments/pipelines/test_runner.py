@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -69,6 +70,20 @@ def copying(stages: int, size: int = 100) -> list[StageJob]:
         inputs = tuple(Received(tensor[j], j) for j in senders)
         jobs.append(StageJob(f"stage {i}", inputs, (Sent(tensor[i], tuple(readers)),)))
     return jobs
+
+
+def test_too_many_links_are_one_line(clean: object) -> None:
+    """Each link is two pipes."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Pipeline(copying(100)) as pipeline:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, limits[1]))
+        try:
+            with pytest.raises(
+                StageError, match="100 stages with 100 links need more open files than are allowed here"
+            ):
+                pipeline.start()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_outputs_are_those_of_the_whole_model(tmp_path: Path, clean: object) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from serving_oracle import serving_questions
 
 from experiments.verification.verify import verify
-from instances import InputError, Platform
+from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.json_files import Value
 from instances.partitioning.serving import ServingInstance
@@ -34,6 +36,50 @@ def faults(stated: dict[str, Any]) -> tuple[str, ...]:
 def gpt2() -> dict[str, Any]:
     graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
     return document(serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"]))
+
+
+def in_tenths(
+    work: list[float], outputs: list[float], sizes: list[float], tokens: list[float], k: int, memory: float
+) -> ServingInstance:
+    """A chain of numbers whose sums floats round."""
+    n = len(work)
+    graph = ComputationGraph.from_edges(
+        [(v, v + 1) for v in range(n - 1)], work=work, output_bytes=outputs, param_bytes=sizes
+    )
+    return ServingInstance(
+        instance=Instance(graph, Platform(k, 1.0, memory, fit=True), need=np.zeros(n), by_need=True),
+        token_bytes=np.array(tokens),
+        window=np.full(n, np.inf),
+        context=1,
+        batch=1,
+    )
+
+
+def test_a_context_is_exact_where_sums_are_not() -> None:
+    """Weights of 0.1 + 0.1 + 0.1 are less than their sum in floats: there is room for a token more."""
+    question = replace(in_tenths([1.0] * 3, [0.0] * 3, [0.1] * 3, [0.1, 0.0, 0.0], 1, 1.6), context=13)
+    stated = document(question)
+    assert [point["context"] for point in stated["front"]] == [13]
+    assert faults(stated) == ()
+
+
+def test_cuts_whose_bottlenecks_differ_by_rounding_are_as_slow() -> None:
+    """0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1 in floats, but the cut that holds less is beaten all the same."""
+    stated = document(
+        in_tenths([0.3, 0.3, 0.1, 0.2], [0.2, 0.1, 0.0, 0.2], [0.2, 0.2, 0.3, 0.1], [0.0, 0.1, 0.0, 0.3], 3, 1.7)
+    )
+    assert [point["context"] for point in stated["front"]] == [5]
+    assert faults(stated) == ()
+
+
+@pytest.mark.parametrize("size", [1e-8, 1e-300])
+def test_more_tokens_than_floats_count_are_refused(size: float) -> None:
+    """One more is no other number there."""
+    with pytest.raises(InputError, match="has room for more than 9007199254740992 tokens"):
+        in_tenths([1.0] * 2, [0.0] * 2, [1.0] * 2, [size] * 2, 1, 1e9)
+    stated = document(in_tenths([1.0] * 2, [0.0] * 2, [1.0] * 2, [1.0] * 2, 1, 1e9))
+    stated["instance"]["token_bytes"] = [size] * 2
+    assert any("which cannot be stated exactly" in fault for fault in faults(stated))
 
 
 @given(serving_questions(), st.data())

@@ -193,3 +193,24 @@ def test_mutated_bytes_are_read_or_refused(
         except InputError as error:
             problem = str(error)
     assert len(problem.splitlines()) <= 1
+
+
+@pytest.mark.parametrize(
+    ("depth", "calls", "message"),
+    [(8, 10, "its functions become more than 2000000 nodes"), (0, 1, "a function of the model calls itself")],
+)
+def test_functions_that_multiply_are_refused(depth: int, calls: int, message: str, tmp_path: Path) -> None:
+    """A small file would become ten to the power of eight nodes, or infinitely many."""
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("my", 1)]
+    functions = []
+    for level in range(depth + 1):
+        inner, domain = ("F0" if depth == 0 else "Relu", "my" if depth == 0 else "")
+        if level:
+            inner, domain = f"F{level - 1}", "my"
+        names = ["a", *(f"t{i}" for i in range(calls - 1)), "b"]
+        nodes = [onnx.helper.make_node(inner, [names[i]], [names[i + 1]], domain=domain) for i in range(calls)]
+        functions.append(onnx.helper.make_function("my", f"F{level}", ["a"], ["b"], nodes, opsets))
+    network = model("g (float[4] x) => (float[4] y) {y = Relu(x)}")
+    network.graph.node[0].op_type, network.graph.node[0].domain = f"F{depth}", "my"
+    network.functions.extend(functions)
+    assert refusal(save(tmp_path, network)).startswith(message)

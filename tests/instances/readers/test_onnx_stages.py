@@ -98,6 +98,14 @@ def test_an_input_or_a_constant_may_be_an_output(tmp_path: Path) -> None:
     assert_same(onnx.load(path), cut_model(path, {}, cut_by(path, [0])))
 
 
+def test_an_input_that_is_an_output_is_asked_of_no_stage(tmp_path: Path) -> None:
+    """No operator gives it, and what runs stages does not copy it."""
+    path = save(tmp_path, model("g (float[2] x) => (float[2] x, float[2] y) { y = Relu(x) }"))
+    cut = cut_model(path, {}, cut_by(path, [0]))
+    assert [spec.name for spec in cut.outputs] == ["x", "y"]
+    assert [spec.name for spec in cut.stages[0].sent] == ["y"]
+
+
 def test_a_block_that_nothing_reads_has_an_output(tmp_path: Path) -> None:
     path = save(tmp_path, model("g (float[2] x) => (float[2] y) { y = Relu(x) a = Neg(x) b = Tanh(a) }"))
     cut = cut_model(path, {}, cut_by(path, [0, 1, 1]))
@@ -149,6 +157,18 @@ def with_external(folder: Path, **entries: str) -> onnx.ModelProto:
     return network
 
 
+def test_weights_that_overlap_are_refused(tmp_path: Path) -> None:
+    """Each one would be copied, however small the file is that all of them are in."""
+    network = with_external(tmp_path)
+    second = network.graph.initializer.add()
+    second.CopyFrom(network.graph.initializer[0])
+    second.name, second.external_data[1].value = "v", "4"
+    network.graph.node[1].input[1] = "v"
+    path = save(tmp_path, network)
+    with pytest.raises(InputError, match=r"different weights overlap in 'data\.bin'"):
+        cut_model(path, {}, cut_by(path, [0, 1]))
+
+
 def test_weights_in_other_files_stay_in_files(tmp_path: Path) -> None:
     """Each stage has its own, with what it uses alone."""
     path = save(tmp_path, with_external(tmp_path))
@@ -176,6 +196,8 @@ def test_weights_in_other_files_stay_in_files(tmp_path: Path) -> None:
         ({"offset": "9"}, "is not in 'data.bin'"),
         ({"length": "15"}, "is not in 'data.bin'"),
         ({"offset": "-8"}, "no size or place"),
+        ({"offset": "9" * 5000}, "no size or place"),
+        ({"location": "data\0.bin"}, "weights must lie beside the model"),
     ],
 )
 def test_weights_elsewhere_are_refused(tmp_path: Path, entries: dict[str, str], words: str) -> None:

@@ -113,8 +113,16 @@ def test_openvino_names_each_operator() -> None:
     assert [fields["affinity"][name] for name in graph.names] == [f"GPU.{b}" for b in partition.block]
     assert not RUNTIMES["openvino"].rules(graph)
     twice = ComputationGraph.from_edges([(0, 1)], work=[1, 1], names=("a", "a"))
-    with pytest.raises(InputError, match="two operators are called a"):
+    with pytest.raises(InputError, match="2 operators are called a"):
         RUNTIMES["openvino"].words(Partition(Instance(twice, Platform(1, 1.0)), [0, 0]))
+
+
+def test_torch_calls_the_norm_of_gpt2_by_its_name() -> None:
+    """Where a stage has no layer, it begins with that."""
+    words = RUNTIMES["torch"].words(cut(chain(2, stem="transformer.h"), [0, 0, 0, 1], 2))
+    assert '"transformer.ln_f": SplitPoint.BEGINNING' in words
+    words = RUNTIMES["torch"].words(cut(chain(2, stem="model.layers"), [0, 0, 0, 1], 2))
+    assert '"model.norm": SplitPoint.BEGINNING' in words
 
 
 def test_torch_splits_where_it_is_told() -> None:
