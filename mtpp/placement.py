@@ -15,6 +15,7 @@ from experiments.cli.inputs import Reading, Roofs, bandwidth_of, memory_limits
 from experiments.cli.place import PlacementQuestion
 from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
+from heuristics.placement.placeto import Checkpoint
 from instances import ComputationGraph, InputError, combine
 from instances.deadline import Deadline
 from instances.interrupts import catch_interrupt
@@ -46,6 +47,7 @@ def place(
     memory_bandwidth: Quantity = None,
     unequal: str | Path | UnequalDevices | None = None,
     groups: int | None = None,
+    policy: str | Path | None = None,
     seed: int = 0,
     time_limit: float = 5.0,
     certify: bool = False,
@@ -72,6 +74,8 @@ def place(
         Speeds, memories and rates of unequal devices, or a file of them; then k may be left out.
     groups : int, optional
         Search with at most so many groups of nodes; by default with single nodes.
+    policy : str or path, optional
+        A checkpoint for the method *placeto*; by default *fast*, which comes along.
     seed : int
     time_limit : float
         Seconds of the search, and as many again of `certify`.
@@ -112,9 +116,10 @@ def place(
     elif k is not None and k != instance.devices:
         instance = replace(instance, devices=k)
     grouping = None if groups is None else group_nodes(instance.graph, groups)
+    checkpoint = None if policy is None else Checkpoint.load(policy)
     with catch_interrupt() as interrupted:
         limits = Limits(Deadline.after(time_limit, interrupted))
-        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping)
+        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping, policy=checkpoint)
     if not certify or answer.answer is None:
         return answer
     options = SolveOptions(solver, time_limit, threads=threads, seed=seed)

@@ -30,7 +30,7 @@ _HOT, _COLD = 10.0, 0.02
 ORDER_MOVES = 0.05
 #: After a walk so many random orders of its blocks are sliced: fewer of large graphs, and never so many that they take
 #: more than this part of the time of the walk.
-_ORDERS, _SLICED_NODES, _SLICED_PART = 30, 10_000, 0.1
+_ORDERS, _SLICED_NODES, _SLICED_PART = 30, 10_000, 0.25
 #: Moves between two looks at the limits, and before the first of them.
 _CHUNK, _FIRST_CHUNK = 62_500, 2_000
 #: The table of readers, an entry for each tensor and block, has up to 2 GiB.

@@ -36,7 +36,7 @@ SPLITS = {"train": range(8), "validation": range(538, 546), "test": range(1058, 
 
 _FLOAT = 4  # bytes
 #: Digits of a seed, and characters from which a name is no path.
-_SEED_DIGITS, _LONG = 18, 256
+_SEED_DIGITS, _LONG = 18, 100
 _ENAS = "Pham et al., Efficient neural architecture search via parameter sharing, ICML 2018"
 
 
@@ -246,4 +246,6 @@ def family_graph(name: str) -> ComputationGraph | None:
         return PLACEMENT_FAMILIES[family].graph(int(seed))
     if len(name) < _LONG and Path(name).exists():
         return None
-    raise InputError(f"'{family}-' needs a seed, a whole number of at most {_SEED_DIGITS} digits, such as {family}-0.")
+    raise InputError(
+        f"{name[:_LONG]}: '{family}-' needs a seed, a whole number of at most {_SEED_DIGITS} digits, such as {family}-0."
+    )

@@ -60,7 +60,7 @@ def serving_front(question: ServingInstance) -> ServingFront:
     """
     stages = _Stages(question)
     largest = stages.most_context(math.inf)
-    points = []
+    points = list[ServedPartition]()
     context = float(question.context)
     while (bottleneck := stages.least_bottleneck(context)) < math.inf:
         point = ServedPartition(question, stages.best(context, bottleneck))

@@ -39,6 +39,7 @@ _FEW = {
     "planners": 60,
     "shared": 12,
     "placers": 60,
+    "placements": 12,
 }
 METHODS = [(group, method) for group, methods in GROUPS("highs").items() for method in methods]
 

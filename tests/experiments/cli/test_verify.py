@@ -102,4 +102,4 @@ def test_what_plan_and_place_write_is_verified(folder: Path, capsys: pytest.Capt
     assert mtpp("verify q.json") == 0
     assert "TRUSTED" in capsys.readouterr().out
     assert mtpp("verify p.json --graph bert-base") == 2
-    assert "a plan has a chain and no graph to compare" in capsys.readouterr().err
+    assert "a plan or a serving front has a chain and no graph to compare" in capsys.readouterr().err

@@ -62,7 +62,7 @@ def test_typer_takes_such_a_verb() -> None:
          "level training reader communication input_work time_unit peak_flops memory_bandwidth throughput method seed "
          "time_limit out plot json quiet"),
         ("place", "graph devices bandwidth memory unequal dim training reader input_work time_unit peak_flops "
-         "memory_bandwidth groups method seed time_limit certify solver threads out plot json quiet"),
+         "memory_bandwidth groups method policy seed time_limit certify solver threads out plot json quiet"),
         ("plan", "chain cluster microbatches bandwidth memory network nic dtype sequence optimizer_bytes "
          "parameter_copies samples recompute full_duplex dim input_work time_unit peak_flops memory_bandwidth planner "
          "effort orders time_limit seed out plot export json quiet"),
