@@ -246,6 +246,5 @@ def family_graph(name: str) -> ComputationGraph | None:
         return PLACEMENT_FAMILIES[family].graph(int(seed))
     if len(name) < _LONG and Path(name).exists():
         return None
-    raise InputError(
-        f"{name[:_LONG]}: '{family}-' needs a seed, a whole number of at most {_SEED_DIGITS} digits, such as {family}-0."
-    )
+    digits = f"a whole number of at most {_SEED_DIGITS} digits, such as {family}-0"
+    raise InputError(f"{name[:_LONG]}: '{family}-' needs a seed, {digits}.")

@@ -97,7 +97,7 @@ def test_least_peaks_exceed_no_peak(instance: Instance) -> None:
 def test_models_know_the_least_peak(instance: Instance) -> None:
     assume(instance.platform.activation_buffer is None)
     best = optimum(instance.modelled())
-    for name in (*MODELS, "priced"):
+    for name in MODELS:
         bound = solve(instance, name).bound
         assert bound is not None
         assert bound.value <= best * (1 + 1e-9), name
