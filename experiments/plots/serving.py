@@ -47,6 +47,7 @@ def plot_front(
             textcoords="offset points",
             fontsize="small",
             horizontalalignment="right" if right else "left",
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
         )
     for i, (name, (time, context)) in enumerate((others or {}).items()):
         colour = matplotlib.colormaps["tab10"](i + 1)
