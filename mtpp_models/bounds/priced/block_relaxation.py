@@ -55,7 +55,10 @@ class BlockQuestion(NamedTuple):
 
 
 class Flows(NamedTuple):
-    """Flows of a few nodes of the tree, from which those below them go on; place 0 is that of the node at work."""
+    """Flows of a few nodes of the tree, from which those below them go on.
+
+    Place 0 is that of the node at work, place 1 what that goes back to behind a trial.
+    """
 
     row: IntArray  # (p,): the leaf that goes on from here, -1 if none
     state: NDArray[np.int8]  # (p, n): decisions and what follows from them
@@ -68,7 +71,7 @@ class Flows(NamedTuple):
     def of(cls, question: BlockQuestion) -> Flows:
         """Room for as many as fit, none of them there."""
         (cases, n), arcs, ends = question.work.shape, len(question.network.head), len(question.network.drain)
-        places = max(2, min(n + 2, _MOST_FLOWS // (cases * (arcs + ends))))
+        places = max(3, min(n + 3, _MOST_FLOWS // (cases * (arcs + ends))))
         return cls(
             np.full(places, -1),
             np.zeros((places, n), dtype=np.int8),
@@ -125,8 +128,9 @@ def relax(
     multiplier: float,
     few: BoolArray,
     many: BoolArray,
-) -> tuple[bool, float, float]:
-    """Whether a multiplier reaches the goal; else the best one, and the cost of the set that is worth enough.
+    patient: bool,
+) -> tuple[int, float, float]:
+    """What sets cost at least, up to the goal; the best multiplier, and the cost of the set that is worth enough.
 
     `few` and `many` are set to the tied sets that are worth too little and enough. The flow goes on from that in place
     0, of no decisions or of fewer.
@@ -145,13 +149,15 @@ def relax(
     few[:] = state == IN
     many[:] = state != OUT
     few_cost, few_worth, many_cost, many_worth = 0.0, -1.0, np.inf, -1.0
-    for _ in range(_STEPS if (state == 0).any() else _LAST_STEPS):
+    least = 0
+    for _ in range(_LAST_STEPS if patient or not (state == 0).any() else _STEPS):
         supplied += _move(state, question, multiplier, residual, drain, price)
         fixed = math.floor(multiplier * (1.0 - _SHORT)) + constant - supplied
         if pushed < UNIT - fixed:
             pushed += augment(network, residual, drain, sources, before, behind, UNIT - fixed - pushed, reached)
         if pushed >= UNIT - fixed:
-            return True, multiplier, many_cost
+            return UNIT, multiplier, many_cost
+        least = max(least, pushed + fixed)
         value = 0.0
         for v in range(n):
             if reached[v]:
@@ -178,7 +184,7 @@ def relax(
                 break
             multiplier = min(tie, _HIGHEST * UNIT)
     flows.sums[0, case, 0], flows.sums[0, case, 1] = pushed, supplied
-    return False, multiplier, many_cost
+    return least, multiplier, many_cost
 
 
 @compiled

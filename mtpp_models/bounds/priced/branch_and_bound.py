@@ -16,6 +16,7 @@ from instances import Instance
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, Flows, constant_of, linear_costs
+from mtpp_models.bounds.priced.branching import Gains
 from mtpp_models.bounds.priced.exploring import CHILDREN, Leaves, explore, merge
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
@@ -55,7 +56,7 @@ class BlockTree:
     def __init__(self, instance: Instance, prices: FloatArray, goal: float, deadline: Deadline | None = None) -> None:
         self._instance, self._goal = instance, goal
         self._question = _question(instance, _worth(prices, instance), goal, _apart(instance, goal, deadline))
-        self._flows = Flows.of(self._question)
+        self._flows, self._gains = Flows.of(self._question), Gains.none(instance.graph.n)
         self._begin()
 
     def reprice(self, prices: FloatArray) -> None:
@@ -65,8 +66,7 @@ class BlockTree:
         and leaves become no more than they must.
         """
         self._question = self._question._replace(worth=_worth(prices, self._instance))
-        self._reopen()
-        self._open = merge(self._leaves, self._open)
+        self._begin()
 
     def aim(self, goal: float, deadline: Deadline | None = None) -> None:
         """Search for a block below another goal next; what is done stays so below a lower one, as pairs do."""
@@ -89,7 +89,7 @@ class BlockTree:
             if deadline.passed:
                 return False, None
             self._open, self._done, block = explore(
-                self._question, self._leaves, self._flows, self._open, self._done, budget
+                self._question, self._leaves, self._flows, self._gains, self._open, self._done, budget
             )
             if block.any():
                 return False, block
@@ -123,7 +123,7 @@ class BlockTree:
 
     def _put_back(self) -> None:
         """What stood aside is open again, and comes first."""
-        self._flows.row[:] = -1
+        self._flows.row[:], self._leaves.last[:] = -1, 0
         aside, self._aside = self._aside, []
         for decided, multiplier in aside:
             self._make_room()

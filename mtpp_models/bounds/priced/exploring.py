@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.compiled import compiled
-from instances.graph.tensors import FloatArray
+from instances.graph.tensors import FloatArray, IntArray
 from mtpp_models.bounds.priced.block_relaxation import (
     IN,
     OUT,
@@ -17,8 +17,9 @@ from mtpp_models.bounds.priced.block_relaxation import (
     begin_flow,
     constant_of,
     copy_flow,
-    relax,
 )
+from mtpp_models.bounds.priced.branching import Gains, choose, note, stakes_of, try_out, untried
+from mtpp_models.bounds.priced.decisions import bound_of
 from mtpp_models.cuts.block_cuts import UNIT
 from mtpp_models.cuts.max_flow import BoolArray
 
@@ -29,10 +30,6 @@ CHILDREN = 2
 
 # The multiplier at which children of a node begin is no smaller, over the goal.
 _LEAST = 0.1
-# Rounding must not make sets of nodes look worth less than their share.
-_SHORT = 1e-9
-# How much the worth of the nodes that a choice keeps out counts in it. Measured on REGAL-style graphs.
-_EXCLUDED = 0.3
 
 
 class Leaves(NamedTuple):
@@ -43,19 +40,24 @@ class Leaves(NamedTuple):
 
     decided: NDArray[np.int8]
     multiplier: FloatArray
+    # What the last decision was, the number of a node beyond 0 if in, below if out; 0 if its gain is no longer asked for. And what was known above.
+    last: IntArray
+    least: IntArray
 
     @classmethod
     def root(cls, n: int) -> Leaves:
         """Nothing is decided; with room for a path down the tree."""
-        return cls(np.zeros((2 * n + 2, n), dtype=np.int8), np.full(2 * n + 2, float(UNIT)))
+        size = 2 * n + 2
+        nothing = np.zeros(size, dtype=np.int64)
+        return cls(np.zeros((size, n), dtype=np.int8), np.full(size, float(UNIT)), nothing, nothing.copy())
 
     def grown(self, done: int) -> Leaves:
         """The same with more room in the middle."""
         size, n = self.decided.shape
-        decided, multiplier = np.zeros((2 * size, n), dtype=np.int8), np.tile(self.multiplier, 2)
+        decided = np.zeros((2 * size, n), dtype=np.int8)
         keep = size - done
         decided[:keep], decided[size + keep :] = self.decided[:keep], self.decided[keep:]
-        return Leaves(decided, multiplier)
+        return Leaves(decided, *(np.tile(rows, 2) for rows in self[1:]))
 
 
 @compiled
@@ -86,7 +88,7 @@ def merge(leaves: Leaves, count: int) -> int:
 
 @compiled
 def explore(
-    question: BlockQuestion, leaves: Leaves, flows: Flows, depth: int, done: int, budget: int
+    question: BlockQuestion, leaves: Leaves, flows: Flows, gains: Gains, depth: int, done: int, budget: int
 ) -> tuple[int, int, BoolArray]:
     """Explore at most `budget` nodes, as long as there is room.
 
@@ -98,20 +100,22 @@ def explore(
     state, size = np.empty(n, dtype=np.int8), len(leaves.decided)
     while depth > 0 and budget > 0 and depth + done + CHILDREN <= size:
         budget -= 1
-        last = depth - 1
-        _go_on(question, leaves, flows, last, state)
-        multiplier = leaves.multiplier[last]
-        pruned, cost = not _propagate(state, question, before, behind), np.inf
-        for case in range(len(question.work)):
-            if pruned:
-                break
-            pruned, multiplier, cost = relax(state, question, case, flows, before, behind, multiplier, few, many)
+        row = depth - 1
+        _go_on(question, leaves, flows, row, state)
+        patient = (gains.count[0][state == 0] == 0).any()
+        least, multiplier, cost = bound_of(
+            state, question, flows, before, behind, leaves.multiplier[row], few, many, patient
+        )
         multiplier = max(multiplier, _LEAST * UNIT)
-        if pruned:
+        if leaves.last[row] != 0:
+            v = abs(leaves.last[row]) - 1
+            note(gains, v, IN if leaves.last[row] > 0 else OUT, float(least - leaves.least[row]))
+            leaves.last[row] = 0
+        if least >= UNIT:
             done += 1
-            leaves.decided[size - done] = leaves.decided[last]
+            leaves.decided[size - done] = leaves.decided[row]
             leaves.multiplier[size - done] = multiplier
-            depth = last
+            depth = row
             continue
         # The sets are those of the last case, with overflow if there is any.
         constant = constant_of(question.constant[-1], many)
@@ -122,24 +126,36 @@ def explore(
                 overflow += question.work[-1, v] - question.work[0, v]
         if cost - min(0.0, overflow) < UNIT and _is_convex(many, question.reach):
             return depth, done, many
-        v = _choose(state, question, few, many)
+        flows.state[0] = state
+        stakes = stakes_of(state, question)
+        nodes = untried(stakes, gains, few, many)[: max(1, budget // 2)]
+        try_out(nodes, state, question, flows, gains, least, multiplier)
+        budget -= 2 * len(nodes)
+        v = choose(stakes, gains, few, many)
         if v < 0:
             return depth, done, state == IN
-        leaves.decided[depth] = leaves.decided[last]
-        leaves.decided[last, v], leaves.decided[depth, v] = OUT, IN
-        leaves.multiplier[last] = leaves.multiplier[depth] = multiplier
-        flows.state[0] = state
-        place = 1 + last % (len(flows.row) - 1)
+        leaves.decided[depth] = leaves.decided[row]
+        leaves.decided[row, v], leaves.decided[depth, v] = OUT, IN
+        leaves.last[row], leaves.last[depth] = -(v + 1), v + 1
+        leaves.least[row] = leaves.least[depth] = least
+        leaves.multiplier[row] = leaves.multiplier[depth] = multiplier
+        place = _place(flows, row)
         copy_flow(flows, 0, place)
-        flows.row[0], flows.row[place] = depth, last
+        flows.row[0], flows.row[place] = depth, row
         depth += 1
     return depth, done, np.zeros(n, dtype=np.bool_)
+
+
+@compiled(inline="always")
+def _place(flows: Flows, row: int) -> int:
+    """Where the flow of a leaf may stand: behind that at work and its copy."""
+    return 2 + row % (len(flows.row) - 2)
 
 
 @compiled
 def _go_on(question: BlockQuestion, leaves: Leaves, flows: Flows, row: int, state: NDArray[np.int8]) -> None:
     """Put the flow that a leaf goes on from at place 0; set `state` to its decisions and what followed further up."""
-    place = 1 + row % (len(flows.row) - 1)
+    place = _place(flows, row)
     if flows.row[0] != row:
         if flows.row[place] == row:
             copy_flow(flows, place, 0)
@@ -149,43 +165,6 @@ def _go_on(question: BlockQuestion, leaves: Leaves, flows: Flows, row: int, stat
     state[:] = flows.state[0]
     for v in np.flatnonzero(leaves.decided[row]):
         state[v] = leaves.decided[row, v]
-
-
-@compiled
-def _propagate(state: NDArray[np.int8], question: BlockQuestion, before: BoolArray, behind: BoolArray) -> bool:
-    """Decide what follows; whether that is free of contradictions.
-
-    `before` and `behind` are set to the nodes with a path to the block and from it.
-    """
-    n, reach = len(state), question.reach
-    grown = True
-    while grown:
-        grown = False
-        before[:] = False
-        behind[:] = False
-        for u in np.flatnonzero(state == IN):
-            for w in range(n):
-                before[w] |= reach[w, u]
-                behind[w] |= reach[u, w]
-                if question.apart[u, w]:
-                    if state[w] == IN:
-                        return False
-                    state[w] = OUT
-        for w in range(n):
-            if before[w] and behind[w] and state[w] != IN:
-                if state[w] == OUT:
-                    return False
-                state[w] = IN
-                grown = True
-    for x in np.flatnonzero(state == OUT):
-        for w in range(n):
-            if (behind[x] and reach[x, w]) or (before[x] and reach[w, x]):
-                state[w] = OUT
-    worth = 0.0
-    for v in range(n):
-        if state[v] != OUT:
-            worth += question.worth[v]
-    return worth >= 1.0 - _SHORT
 
 
 @compiled
@@ -199,20 +178,3 @@ def _is_convex(block: BoolArray, reach: BoolArray) -> bool:
         if before and behind:
             return False
     return True
-
-
-@compiled
-def _choose(state: NDArray[np.int8], question: BlockQuestion, few: BoolArray, many: BoolArray) -> int:
-    """The free node, of those in one set alone if there are some, that is worth most, and keeps out most."""
-    node, best = -1, -1.0
-    free = np.flatnonzero(state == 0)
-    for v in free:
-        score = question.worth[v]
-        for w in free:
-            if question.apart[v, w]:
-                score += _EXCLUDED * question.worth[w]
-        if many[v] and not few[v]:
-            score += len(state)  # worth is at most k in all
-        if score > best:
-            node, best = int(v), score
-    return node
