@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from instances.planning.plan import Plan
 
 __all__ = ["export"]
-
-_PLANS = (PLAN_FORMAT, TIMED_PLAN_FORMAT)
 
 
 @takes_words
@@ -82,16 +81,10 @@ def _read(document: Value, file: Path, graph: str | None, reading: Reading) -> t
     """The answer of a file, and what the file states of all answers, which nothing here checks."""
     named = document.open_members(()).get("format")
     kind = None if named is None else named.data
-    if kind in (*_PLANS, SERVING_FORMAT, CERTIFICATE_FORMAT):
+    if isinstance(kind, str) and kind in _WITH_GRAPH:
         if graph is not None or reading != Reading():
             raise InputError(f"{file}: it holds its graph; leave out all that says another one.")
-        return (
-            _serving(document)
-            if kind == SERVING_FORMAT
-            else _plan(document)
-            if kind in _PLANS
-            else _certified(document)
-        )
+        return _WITH_GRAPH[kind](document)
     answer = AnswerFile.of(document)
     if graph is None:
         raise InputError(
@@ -121,7 +114,7 @@ def _plan(document: Value) -> tuple[Plan, str | None]:
     from instances.planning.plan import Plan
     from instances.planning.stated import plan_from_document, timeline_from_document
 
-    timed = document.check_format(*_PLANS) == TIMED_PLAN_FORMAT
+    timed = document.check_format(PLAN_FORMAT, TIMED_PLAN_FORMAT) == TIMED_PLAN_FORMAT
     stated = timeline_from_document(document) if timed else plan_from_document(document)
     try:
         plan = Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ()))
@@ -135,3 +128,12 @@ def _bound(answer: Partition | Plan, claims: tuple[Claim, ...]) -> str | None:
         return None
     best = max(claims, key=lambda claim: claim.value)
     return f"no answer takes less than {best.value:.6g} {answer.instance.time_unit}, by {best.method}"
+
+
+# Format to what reads the cut of a file that holds its graph.
+_WITH_GRAPH: dict[str, Callable[[Value], tuple[Partition | Plan, str | None]]] = {
+    CERTIFICATE_FORMAT: _certified,
+    SERVING_FORMAT: _serving,
+    PLAN_FORMAT: _plan,
+    TIMED_PLAN_FORMAT: _plan,
+}

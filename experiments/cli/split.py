@@ -16,6 +16,7 @@ from experiments.cli.inputs import Reading, Solving, bandwidth_of, memory_limits
 from experiments.cli.printing import Printing
 from experiments.cli.units import parse_dims
 from experiments.cli.words import Without, takes_words
+from experiments.pipelines.manifest import check_new_folder
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, combine
 from instances.architectures import ARCHITECTURES
 from instances.deadline import Deadline
@@ -127,8 +128,7 @@ def split(
 
     Example: mtpp split model.onnx -k 4 --bandwidth 10GB/s --out stages
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: it is there and not an empty folder; give another name.")
+    check_new_folder(out)
     _check_model(question.model)
     if method is not None:
         from heuristics import HEURISTICS

@@ -255,8 +255,8 @@ FAULTS = {
     ),
     "next point of a front": Fault(
         "mtpp_models/bounds/serving.py",
-        "max(point.capacity + 1,",
-        "max(point.capacity + 1000,",
+        "context = point.capacity + 1",
+        "context = point.capacity + 1000",
         ("vllm",),
         script=USE_SERVING,
         words="another cut",
