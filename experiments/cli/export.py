@@ -14,6 +14,7 @@ from experiments.cli.inputs import Reading
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
+from experiments.pipelines.manifest import read_manifest
 from instances import InputError, Partition, Platform
 from instances.certificate_file import Claim
 from instances.errors import printable
@@ -23,7 +24,9 @@ from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
 
 if TYPE_CHECKING:
+    from experiments.pipelines.records import Manifest
     from instances.planning.plan import Plan
+    from instances.runtimes import Runtime
 
 __all__ = ["export"]
 
@@ -34,7 +37,8 @@ def export(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A certificate, a partition, a serving front, or a plan with its question."
+            metavar="FILE",
+            help="A certificate, a partition, a serving front, a plan with its question, or a stages folder.",
         ),
     ],
     graph: Annotated[
@@ -54,6 +58,8 @@ def export(
 
     What the runtime cannot express is refused. With --for, partition and certify ask for what it can express alone.
 
+    Of a folder of stages the certificate says where it is cut; onnxruntime-genai is told its files and tensors.
+
     Example: mtpp export certificate.json --for vllm
     """
     from instances.runtimes import RUNTIMES
@@ -63,8 +69,11 @@ def export(
     Files(out=out).check(beside)
     if out is not None and out.exists() and out.samefile(file):
         raise InputError(f"--out {out}: this is the file that the cut is read from; give another name.")
+    manifest = read_manifest(file) if file.is_dir() else None
+    if manifest is not None:
+        file = file / manifest.certificate.file
     answer, stated = _read(read_json(file), file, graph, reading)
-    words = found.words(answer)
+    words = found.words(answer) if manifest is None else _words_of_stages(found, answer, manifest)
     said = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
     text = "".join(f"{found.comment} {line}\n" for line in said if found.comment is not None) + words
     if out is None:
@@ -75,6 +84,22 @@ def export(
             beside.write_bytes(file.read_bytes())
     printing.document(lambda: {"runtime": runtime, "words": words, "stated": said})
     return DONE
+
+
+def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manifest) -> str:
+    from instances.runtimes.onnxruntime_genai import StageFile, StageFileRuntime
+
+    if not isinstance(runtime, StageFileRuntime):
+        return runtime.words(answer)
+    files = [
+        StageFile(
+            name=stage.file.file,
+            inputs=tuple(received.tensor.name for received in stage.inputs),
+            outputs=tuple(sent.tensor.name for sent in stage.outputs),
+        )
+        for stage in manifest.stages
+    ]
+    return runtime.words_for(answer, files)
 
 
 def _read(document: Value, file: Path, graph: str | None, reading: Reading) -> tuple[Partition | Plan, str | None]:
