@@ -179,9 +179,8 @@ def _add_order_of_nodes(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
     m.o = pyo.Var(m.loose, domain=pyo.Binary, doc="node u comes first")
 
     for u, v in m.loose:
-        first, second = data.slack_on_device(u, v), data.slack_on_device(v, u)
-        if first < 0 or second < 0:
-            m.o[u, v].fix(int(second < 0 <= first))
+        if data.slack_on_device(u, v) < 0 or data.slack_on_device(v, u) < 0:
+            m.o[u, v].fix(int(data.slack_on_device(u, v) >= 0))
 
     def after(u: int, v: int, unless: NumericExpression) -> NumericExpression:
         g = data.rest(u)
@@ -229,7 +228,7 @@ def _add_order_of_transfers(m: pyo.ConcreteModel, data: ScaledPlacement) -> None
 
     for b, c in m.Q:
         if slack(b, c) < 0 or slack(c, b) < 0:
-            m.o_bus[b, c].fix(int(slack(c, b) < 0 <= slack(b, c)))
+            m.o_bus[b, c].fix(int(slack(b, c) >= 0))
 
     def after(b: int, c: int, unless: NumericExpression) -> NumericExpression:
         M = max(0.0, data.last_start(transfers[b]) + g - data.first_end(transfers[c]))
