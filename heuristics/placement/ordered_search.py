@@ -70,8 +70,8 @@ def search_order(
 ) -> OrderedPlacement:
     """Search on single nodes, never worse than any start.
 
-    An evaluation is a move, a target a step time. Without a limit, a search ends after 20 000 moves a node, with a limit
-    on its time after 100 000. Of a large graph, starts that take long are left out.
+    An evaluation is a move, a target a step time. Without a limit, a search ends after 20 000 moves a node, with one on
+    its time after 100 000. Of a large graph, starts that take long are left out.
     """
     return _Search(instance, rng, limits or Limits(), tell).run(starts)
 
