@@ -120,9 +120,13 @@ def _placement() -> Iterator[str]:
     from heuristics import Limits
     from heuristics.placement import PLACERS
     from heuristics.placement.simulator import step_times
+    from instances.deadline import Deadline
     from instances.placement.placement import Placement
     from instances.placement.problem import PlacementInstance
     from instances.random_graphs import regal_style
+    from mtpp_models.placement.colocation import share_devices
+    from mtpp_models.placement.heads import heads_of
+    from mtpp_models.placement.probing import probe_sharing
     from mtpp_models.placement.registry import bound_placement
 
     instance = PlacementInstance(regal_style("erdos-renyi", _NODES, seed=1), 2, 1.0)
@@ -134,3 +138,5 @@ def _placement() -> Iterator[str]:
             method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
     yield "colocation"
     bound_placement(Placement(instance, np.arange(_NODES) % 2), "colocation")
+    yield "probing"
+    probe_sharing(share_devices(heads_of(instance), instance.total_work, Deadline()), Deadline())
