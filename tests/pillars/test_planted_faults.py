@@ -271,7 +271,8 @@ FAULTS = {
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(folder)}
+    """Run Python on a copy. Nothing is compiled: each copy would compile its kernels anew, for questions this small."""
+    environment = os.environ | {"PYTHONPATH": str(folder), "NUMBA_DISABLE_JIT": "1"}
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
