@@ -27,12 +27,13 @@ def warm_up(*, printing: Printing) -> int:
 
     It takes about a minute after an update, and no time where all is compiled already. Example: mtpp warm-up
     """
-    from instances.compiled import is_warm, mark_warm
+    from instances.compiled import has_code, is_warm, mark_warm
 
     folder = is_warm()
     if folder is None:
+        alone = not has_code()
         seconds = _compile(printing)
-        folder = mark_warm()
+        folder = mark_warm(alone)
         if folder is None:
             return complain(
                 "what was compiled is not kept: no folder for it can be written (NUMBA_CACHE_DIR names another), "

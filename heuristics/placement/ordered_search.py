@@ -140,7 +140,7 @@ class _Search:
         """Add the lanes of a start, unless what it needs is not installed."""
         limits = Limits(Deadline(interrupted=self.limits.deadline.interrupted))
         try:
-            device = placer(self.instance, self.rng, limits).device
+            device = placer(self.instance, self.rng, limits).device.copy()  # writable, as all that kernels take
         except InputError:
             return
         simulate(self.arrays, device, self.space)
@@ -157,7 +157,7 @@ class _Search:
         self.own.order[:], self.own.device[:], self.own.eager[:] = lane.order, lane.device, lane.eager
         time, overflow = begin(self.arrays, self.own), 0.0
         if self.arrays.limited:
-            peak_memory(self.arrays, self.own.device, self.space)
+            peak_memory(self.arrays, self.own.device.astype(np.int64), self.space)
             overflow = float(np.maximum(0.0, self.space.peak - self.arrays.memory).sum())
         return overflow, time
 
