@@ -7,6 +7,8 @@ METHODS ?=
 SOLVER ?= highs
 SEED ?=
 BIN := .venv/bin
+# Tests start hundreds of processes; each would parse all sources.
+unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
 .PHONY: help table test hunt bench check lint types contract notebooks golden format clean
@@ -28,7 +30,7 @@ table: .venv/table.stamp
 
 test: .venv/test.stamp
 	@$(BIN)/mtpp warm-up
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 hunt: .venv/test.stamp
 	@$(BIN)/mtpp warm-up
@@ -53,7 +55,7 @@ contract: .venv/test.stamp
 
 notebooks: .venv/test.stamp
 	@$(BIN)/mtpp warm-up
-	$(BIN)/python -m pytest -q -n $(JOBS) -m notebooks tests
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m notebooks tests/experiments/test_notebooks.py
 
 golden: .venv/test.stamp
 	$(BIN)/python tests/pillars/test_golden.py

@@ -25,7 +25,7 @@ from numba.misc.appdirs import AppDirs
 
 from instances.deadline import CLOCK
 
-__all__ = ["compiled", "is_warm", "kernel_sources", "kernels", "mark_warm"]
+__all__ = ["compiled", "has_code", "is_warm", "kernel_sources", "kernels", "mark_warm", "warmed_alone"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -35,8 +35,9 @@ _PACKAGES = ("instances", "heuristics", "mtpp_models")
 #: A file with one of them has a kernel, or a tuple that kernels may take.
 _MARKS = (b"import compiled", b"NamedTuple")
 
-#: Its presence beside the code says that all of it is there; holds what the code was made for.
+#: Its presence beside the code says that all of it is there; holds what the code was made for, and by whom.
 _STAMP = "complete"
+_ALONE, _SHARED = "by warm-up alone", "by others too"
 
 _LOG = logging.getLogger(__name__)
 
@@ -103,24 +104,40 @@ def kernels() -> list[Any]:
 
 def is_warm() -> Path | None:
     """The folder with the machine code of all kernels; None if some must be compiled, as `mark_warm` was not called."""
-    for folder in _folders():
-        try:
-            if (folder / _STAMP).read_text() == _made_for():
-                return folder
-        except OSError:
-            continue
-    return None
+    return next((folder for folder in _folders() if _stamp_of(folder)[:1] == [_made_for()]), None)
 
 
-def mark_warm() -> Path | None:
-    """Note that the machine code of all kernels is on disk; return its folder, None if there is no place for it."""
+def warmed_alone() -> bool:
+    """Whether the code of all kernels is there, and nobody had stored any before warm-up began."""
+    folder = is_warm()
+    return folder is not None and _stamp_of(folder)[1:] == [_ALONE]
+
+
+def has_code() -> bool:
+    """Whether machine code of any kernel is on disk, be it of use or not."""
+    return any(path for folder in _folders() for path in folder.rglob("*.nbc"))
+
+
+def mark_warm(alone: bool = False) -> Path | None:
+    """Note that the machine code of all kernels is on disk; return its folder, None if there is no place for it.
+
+    `alone` says that there was none before warm-up began.
+    """
     for folder in _folders():
         try:
-            (folder / _STAMP).write_text(_made_for())
+            (folder / _STAMP).write_text(f"{_made_for()}\n{_ALONE if alone else _SHARED}\n")
             return folder
         except OSError:  # as where kernels found no place
             continue
     return None
+
+
+def _stamp_of(folder: Path) -> list[str]:
+    """What the code in a folder was made for, and by whom; nothing where it is not complete."""
+    try:
+        return (folder / _STAMP).read_text().splitlines()
+    except OSError:
+        return []
 
 
 def _made_for() -> str:

@@ -1,4 +1,4 @@
-"""``import mtpp``: load a graph, cut it, prove how good the cut is, compare methods; plan training, place a step.
+"""``import mtpp``: load a graph, cut it, prove how good the cut is, run the stages; plan training, place a step.
 
 The words and their defaults are those of the command line. Each name is loaded when it is asked for.
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mtpp.fewest import least_k
     from mtpp.graphs import load
     from mtpp.partitioning import bound, certify, partition, solve
+    from mtpp.pipelines import run, split
     from mtpp.placement import place
     from mtpp.planning import plan
     from mtpp_models import MODELS, SOLVERS, SolverNotAvailableError
@@ -53,7 +54,9 @@ __all__ = [
     "partition",
     "place",
     "plan",
+    "run",
     "solve",
+    "split",
 ]
 
 # Module to the names that it has.
@@ -69,6 +72,7 @@ _HOMES = {
     "mtpp.graphs": ("load",),
     "mtpp.fewest": ("least_k",),
     "mtpp.partitioning": ("bound", "certify", "partition", "solve"),
+    "mtpp.pipelines": ("run", "split"),
     "mtpp.placement": ("place",),
     "mtpp.planning": ("plan",),
     "mtpp_models": ("MODELS", "SOLVERS", "SolverNotAvailableError"),

@@ -21,7 +21,7 @@ from mtpp_models import solve as solve_model
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["bound", "certify", "partition", "solve"]
+__all__ = ["as_partition", "bound", "certify", "partition", "solve"]
 
 
 def partition(
@@ -149,7 +149,7 @@ def bound(
     instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        return solve_model(instance, model, options, start=_start(start, instance), relaxation=relaxation)
+        return solve_model(instance, model, options, start=as_partition(start, instance), relaxation=relaxation)
 
     return _answers(instances, k, answer)
 
@@ -255,7 +255,7 @@ def certify(
     instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        return climb(instance, options, start=_start(start, instance), known=known)
+        return climb(instance, options, start=as_partition(start, instance), known=known)
 
     return _answers(instances, k, answer)
 
@@ -272,7 +272,14 @@ def _answers(
     return results if isinstance(k, Iterable) else results[0]
 
 
-def _start(start: Partition | Result | str | Path | None, instance: Instance) -> Partition | None:
+def as_partition(start: Partition | Result | str | Path | None, instance: Instance) -> Partition | None:
+    """A partition that is given as itself, with what is proved of it, or in a file.
+
+    Raises
+    ------
+    InputError
+        If there is none in it, or it is of another question.
+    """
     if isinstance(start, str | Path):
         return read_partition(start, instance)
     if isinstance(start, Result):

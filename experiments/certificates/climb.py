@@ -18,7 +18,7 @@ from mtpp_models.bounds.priced.quick import PRICED_QUICK
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import Model, find_model
 
-__all__ = ["AT_ONCE", "OPENING", "Ladder", "drop_lies", "ignore", "reaches", "rules_out"]
+__all__ = ["AT_ONCE", "OPENING", "Ladder", "ignore", "reaches", "rules_out"]
 
 # Seconds that are worth a turn, and the least that a method is told.
 _SHORTEST, _LEAST, _ROUNDING = 0.05, 1e-3, 1e-9
@@ -77,7 +77,7 @@ class Ladder:
     def is_over(self, *, timeless: bool = False) -> bool:
         """Whether nothing more is asked for, or there is no time for what needs some."""
         self.hear()
-        self._drop_lies()
+        self.drop_lies()
         no_time = self.deadline.interrupted.is_set() or self.best.interrupted or self.deadline.left < _SHORTEST
         return self.is_done or (no_time and not timeless)
 
@@ -100,13 +100,13 @@ class Ladder:
         except SolverNotAvailableError as fault:
             self._sound = False
             self.on_fault(fault)
-        self._drop_lies()
+        self.drop_lies()
         self.on_step(self.rung(method, watch.passed))
         return answer
 
-    def _drop_lies(self) -> None:
+    def drop_lies(self) -> None:
         """Take away what `answers` contradict, and who said it is not asked again."""
-        for lie in drop_lies(self.answers):
+        for lie in _drop_lies(self.answers):
             self._sound = False
             self.on_fault(lie)
 
@@ -151,7 +151,7 @@ def rules_out(known: Result, enough: float) -> bool:
     return known.impossible is not None or above
 
 
-def drop_lies(answers: list[Result]) -> list[SolverFaultError]:
+def _drop_lies(answers: list[Result]) -> list[SolverFaultError]:
     """Take away the bounds of solvers that a partition found later contradicts; one fault for each."""
     least = min((answer.partition.bottleneck for answer in answers if answer.partition is not None), default=math.inf)
     faults = []

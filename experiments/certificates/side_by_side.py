@@ -18,7 +18,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from experiments.certificates.arms import Arm, Rung, arms_of
-from experiments.certificates.climb import OPENING, Ladder, drop_lies
+from experiments.certificates.climb import OPENING, Ladder
 from heuristics import HEURISTICS
 from instances import Instance, Partition, Result
 from mtpp_models import Progress, SolverNotAvailableError
@@ -126,8 +126,7 @@ class _Listener:
                 line.send(ladder.best)
         elif isinstance(said, Result):
             ladder.answers.append(_ours(said, ladder.instance))
-            for lie in drop_lies(ladder.answers):
-                ladder.on_fault(lie)
+            ladder.drop_lies()
         elif isinstance(said, Rung):
             ladder.on_step(ladder.rung(said.method, said.seconds))
         elif isinstance(said, Progress):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from experiments.cli.inputs import Reading
 from experiments.cli.outputs import Files
 from experiments.cli.printing import Printing
 from experiments.cli.words import takes_words
+from experiments.pipelines.manifest import read_manifest
 from instances import InputError, Partition, Platform
 from instances.certificate_file import Claim
 from instances.errors import printable
@@ -22,11 +24,11 @@ from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
 
 if TYPE_CHECKING:
+    from experiments.pipelines.records import Manifest
     from instances.planning.plan import Plan
+    from instances.runtimes import Runtime
 
 __all__ = ["export"]
-
-_PLANS = (PLAN_FORMAT, TIMED_PLAN_FORMAT)
 
 
 @takes_words
@@ -35,7 +37,8 @@ def export(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A certificate, a partition, a serving front, or a plan with its question."
+            metavar="FILE",
+            help="A certificate, a partition, a serving front, a plan with its question, or a stages folder.",
         ),
     ],
     graph: Annotated[
@@ -55,6 +58,8 @@ def export(
 
     What the runtime cannot express is refused. With --for, partition and certify ask for what it can express alone.
 
+    Of a folder of stages the certificate says where it is cut; onnxruntime-genai is told its files and tensors.
+
     Example: mtpp export certificate.json --for vllm
     """
     from instances.runtimes import RUNTIMES
@@ -64,8 +69,11 @@ def export(
     Files(out=out).check(beside)
     if out is not None and out.exists() and out.samefile(file):
         raise InputError(f"--out {out}: this is the file that the cut is read from; give another name.")
+    manifest = read_manifest(file) if file.is_dir() else None
+    if manifest is not None:
+        file = file / manifest.certificate.file
     answer, stated = _read(read_json(file), file, graph, reading)
-    words = found.words(answer)
+    words = found.words(answer) if manifest is None else _words_of_stages(found, answer, manifest)
     said = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
     text = "".join(f"{found.comment} {line}\n" for line in said if found.comment is not None) + words
     if out is None:
@@ -78,20 +86,30 @@ def export(
     return DONE
 
 
+def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manifest) -> str:
+    from instances.runtimes.onnxruntime_genai import StageFile, StageFileRuntime
+
+    if not isinstance(runtime, StageFileRuntime):
+        return runtime.words(answer)
+    files = [
+        StageFile(
+            name=stage.file.file,
+            inputs=tuple(received.tensor.name for received in stage.inputs),
+            outputs=tuple(sent.tensor.name for sent in stage.outputs),
+        )
+        for stage in manifest.stages
+    ]
+    return runtime.words_for(answer, files)
+
+
 def _read(document: Value, file: Path, graph: str | None, reading: Reading) -> tuple[Partition | Plan, str | None]:
     """The answer of a file, and what the file states of all answers, which nothing here checks."""
     named = document.open_members(()).get("format")
     kind = None if named is None else named.data
-    if kind in (*_PLANS, SERVING_FORMAT, CERTIFICATE_FORMAT):
+    if isinstance(kind, str) and kind in _WITH_GRAPH:
         if graph is not None or reading != Reading():
             raise InputError(f"{file}: it holds its graph; leave out all that says another one.")
-        return (
-            _serving(document)
-            if kind == SERVING_FORMAT
-            else _plan(document)
-            if kind in _PLANS
-            else _certified(document)
-        )
+        return _WITH_GRAPH[kind](document)
     answer = AnswerFile.of(document)
     if graph is None:
         raise InputError(
@@ -121,7 +139,7 @@ def _plan(document: Value) -> tuple[Plan, str | None]:
     from instances.planning.plan import Plan
     from instances.planning.stated import plan_from_document, timeline_from_document
 
-    timed = document.check_format(*_PLANS) == TIMED_PLAN_FORMAT
+    timed = document.check_format(PLAN_FORMAT, TIMED_PLAN_FORMAT) == TIMED_PLAN_FORMAT
     stated = timeline_from_document(document) if timed else plan_from_document(document)
     try:
         plan = Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ()))
@@ -135,3 +153,12 @@ def _bound(answer: Partition | Plan, claims: tuple[Claim, ...]) -> str | None:
         return None
     best = max(claims, key=lambda claim: claim.value)
     return f"no answer takes less than {best.value:.6g} {answer.instance.time_unit}, by {best.method}"
+
+
+# Format to what reads the cut of a file that holds its graph.
+_WITH_GRAPH: dict[str, Callable[[Value], tuple[Partition | Plan, str | None]]] = {
+    CERTIFICATE_FORMAT: _certified,
+    SERVING_FORMAT: _serving,
+    PLAN_FORMAT: _plan,
+    TIMED_PLAN_FORMAT: _plan,
+}

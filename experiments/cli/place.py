@@ -147,21 +147,24 @@ def place(
     checkpoint = None if policy is None else Checkpoint.load(policy)
     grouping = None if groups is None else group_nodes(instance.graph, groups)
     label, watch = f"{instance.graph.name} on {instance.devices} devices, {method}", Stopwatch()
-    with catch_interrupt() as interrupted, printing.working(label, "step time") as live:
+    faults = list[SolverNotAvailableError]()
+    with catch_interrupt() as interrupted:  # also between search and proof: no answer is lost
+        with printing.working(label, "step time") as live:
 
-        def tell(what: str, time: float) -> None:
-            live.show(Progress(what, watch.passed, time if math.isfinite(time) else None, instance.lower_bound, None))
+            def tell(what: str, time: float) -> None:
+                known = time if math.isfinite(time) else None
+                live.show(Progress(what, watch.passed, known, instance.lower_bound, None))
 
-        limits = Limits(Deadline.after(time_limit, interrupted))
-        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping, tell, checkpoint)
-    placement = answer.answer
-    if placement is None:
-        return complain(f"{instance.label}: {answer.impossible}; no placement fits.", IMPOSSIBLE)
-    answers, faults = [answer], list[SolverNotAvailableError]()
-    if certify and not interrupted.is_set():
-        answers = _prove(answer, SolveOptions(solver, time_limit, threads=threads, seed=seed), printing, faults)
-        best = combine(*answers)
-        answer, placement = replace(best, method=method), best.answer or placement
+            limits = Limits(Deadline.after(time_limit, interrupted))
+            answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping, tell, checkpoint)
+        placement = answer.answer
+        if placement is None:
+            return complain(f"{instance.label}: {answer.impossible}; no placement fits.", IMPOSSIBLE)
+        answers = [answer]
+        if certify and not interrupted.is_set():
+            answers = _prove(answer, SolveOptions(solver, time_limit, threads=threads, seed=seed), printing, faults)
+            best = combine(*answers)
+            answer, placement = replace(best, method=method), best.answer or placement
     printing.rows([placement_row(answer, grouping)])
     document = partial(placement_certificate, answers)
     printing.document(document)

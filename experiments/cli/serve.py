@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_LINK = 64e9  # bytes/s between devices if nobody says more
 _FIRST = {"bottleneck": 0, "capacity": -1}
 
 
@@ -97,7 +96,7 @@ def _question(
     graph: str, blocks: str, memory: str, bandwidth: str | None, runtime: Runtime, reading: Reading
 ) -> ServingInstance:
     from instances.architectures import ARCHITECTURES
-    from instances.runtimes.serving_chain import serving_chain
+    from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
 
     (k, *more) = parse_counts(blocks)
     if more:
@@ -107,7 +106,8 @@ def _question(
         reading = replace(reading, dim=[*(reading.dim or ()), "phase=decode"])
     loaded = reading.load(graph)
     limit, _ = memory_limits(memory, None)
-    return serving_chain(loaded, Platform(k, bandwidth_of(loaded, bandwidth, _LINK), limit, fit=True), runtime)
+    rate = bandwidth_of(loaded, bandwidth, DEFAULT_LINK)
+    return serving_chain(loaded, Platform(k, rate, limit, fit=True), runtime)
 
 
 def _reason(question: ServingInstance, largest: float) -> str:

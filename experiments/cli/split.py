@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,25 +16,22 @@ from experiments.cli.inputs import Reading, Solving, bandwidth_of, memory_limits
 from experiments.cli.printing import Printing
 from experiments.cli.units import parse_dims
 from experiments.cli.words import Without, takes_words
-from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, combine
-from instances.architectures import ARCHITECTURES
-from instances.deadline import Deadline
+from experiments.pipelines.manifest import check_new_folder
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, combine
 from instances.errors import InputWarning
-from instances.interrupts import catch_interrupt
-from instances.json_files import check_readable
 from instances.lookup import find
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import read_constraints
-from instances.readers.onnx import recognises_onnx
 
 if TYPE_CHECKING:
-    from mtpp_models import SolveOptions, SolverNotAvailableError
+    from mtpp_models import SolverNotAvailableError
 
-__all__ = ["split"]
+__all__ = ["MEASURED", "split"]
 
-_MEASURED = "measured"
-_HEAD = 16
+#: The bandwidth of links between processes of this machine.
+MEASURED = "measured"
+
 _FOR_ONNX = Without({"level", "training", "reader", "communication", "input_work", "time_unit"})
 
 
@@ -73,11 +70,13 @@ class _Question:
             raise InputError("say how many stages there are with -k, or which ones with --partition FILE.")
         answer = None if self.partition is None else AnswerFile.read(self.partition)
         if answer is not None and answer.holds_graph:
+            from experiments.pipelines.splitting import check_same
+
             words = (self.bandwidth, self.memory, self.activation_buffer, self.constraints, self.cost)
             if words != (None,) * 5 or self.fit:
                 raise InputError(f"{self.partition}: a certificate holds its question; leave out what says another.")
             graph, given = self.reading.load(str(self.model)), answer.certified()[0]
-            _check_same(graph, given.instance.graph, self.partition)
+            check_same(graph, given.instance.graph, str(self.partition))
             return given.instance, given
         graph = self.reading.load(str(self.model), cost=self.cost)
         rules = NO_CONSTRAINTS if self.constraints is None else read_constraints(self.constraints, graph)
@@ -93,8 +92,10 @@ class _Question:
         """The platform of the words, or that of the file where they say nothing."""
         told = said or {}
         rate = told.get("bandwidth")
-        if self.bandwidth == _MEASURED:
-            rate = _measured_bandwidth()
+        if self.bandwidth == MEASURED:
+            from experiments.pipelines.splitting import measured_bandwidth
+
+            rate = measured_bandwidth()
         elif self.bandwidth is not None or rate is None:
             rate = bandwidth_of(graph, self.bandwidth)
         memory, buffer = told.get("memory"), told.get("activation_buffer")
@@ -127,9 +128,10 @@ def split(
 
     Example: mtpp split model.onnx -k 4 --bandwidth 10GB/s --out stages
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out}: it is there and not an empty folder; give another name.")
-    _check_model(question.model)
+    from experiments.pipelines.splitting import check_model, find_answers
+
+    check_new_folder(out)
+    check_model(question.model)
     if method is not None:
         from heuristics import HEURISTICS
 
@@ -138,14 +140,9 @@ def split(
     instance, given = question.start()
     faults: list[SolverNotAvailableError] = []
     with printing.working(instance.label) as live:
-        if method is None:
-            from experiments.certificates.ladder import gather
-
-            answers = gather(instance, settings, start=given, on_progress=live.show, on_fault=faults.append)
-        else:
-            answers = _quickly(instance, given, method, settings)
-    if given is not None:
-        answers = [replace(answer, answer=None) for answer in answers] + [Result("given", instance, given)]
+        answers = find_answers(
+            instance, settings, given=given, method=method, on_progress=live.show, on_fault=faults.append
+        )
     best = combine(*answers)
     if best.partition is None:
         if best.impossible is not None:
@@ -165,56 +162,5 @@ def split(
     return INTERRUPTED if best.interrupted else NO_SOLVER if faults else DONE
 
 
-def _quickly(instance: Instance, given: Partition | None, method: str, settings: SolveOptions) -> list[Result]:
-    """The answer of one search, or the partition that is given, and the bound *simple*."""
-    import numpy as np
-
-    from heuristics import Limits, search
-    from mtpp_models import solve
-
-    found = Result("given", instance, given)
-    if given is None:
-        with catch_interrupt() as interrupted:
-            limits = Limits(Deadline.after(settings.time_limit, interrupted))
-            found = search(instance, method, np.random.default_rng(settings.seed), limits)
-    return [found, solve(instance, "simple", settings, start=found.partition)]
-
-
-def _measured_bandwidth() -> float:
-    """Bytes per second between processes of this machine."""
-    from experiments.pipelines.links import measure_link
-    from experiments.pipelines.runner import StageError
-
-    try:
-        return measure_link().bandwidth
-    except StageError as error:
-        raise InputError(f"--bandwidth {_MEASURED}: {error}") from None
-
-
-def _check_model(path: Path) -> None:
-    """Refuse what is no ONNX model before it is read."""
-    if path.suffix == ".pt2":
-        raise InputError(
-            f"{path}: the weights of a .pt2 are read by code that may run what is in it; split a program that you "
-            "trust from Python: instances.readers.pytorch.stages.split."
-        )
-    if not path.exists() and str(path) in ARCHITECTURES:
-        raise InputError(f"{path}: an architecture has no weights; stages are made of an ONNX model.")
-    check_readable(path)
-    with path.open("rb") as file:
-        if path.suffix != ".onnx" and not recognises_onnx(file.read(_HEAD)):
-            raise InputError(f"{path}: this is no ONNX model, of which stages are made.")
-
-
 def _warn(fault: str) -> None:
     warnings.warn(f"{fault} The outputs of the stages will not be compared.", InputWarning, stacklevel=2)
-
-
-def _check_same(graph: ComputationGraph, other: ComputationGraph, file: Path | None) -> None:
-    """Refuse a certificate of another network; its times may come from elsewhere."""
-    same = graph.names == other.names and graph.edges.tolist() == other.edges.tolist()
-    if not same or graph.tensors.bytes.tolist() != other.tensors.bytes.tolist():
-        raise InputError(
-            f"{file}: the certificate is of another model or of other dimensions ('{other.name}', {other.n} nodes, not "
-            f"'{graph.name}', {graph.n}); give one of this model."
-        )

@@ -27,12 +27,13 @@ def warm_up(*, printing: Printing) -> int:
 
     It takes about a minute after an update, and no time where all is compiled already. Example: mtpp warm-up
     """
-    from instances.compiled import is_warm, mark_warm
+    from instances.compiled import has_code, is_warm, mark_warm
 
     folder = is_warm()
     if folder is None:
+        alone = not has_code()
         seconds = _compile(printing)
-        folder = mark_warm()
+        folder = mark_warm(alone)
         if folder is None:
             return complain(
                 "what was compiled is not kept: no folder for it can be written (NUMBA_CACHE_DIR names another), "
@@ -120,9 +121,13 @@ def _placement() -> Iterator[str]:
     from heuristics import Limits
     from heuristics.placement import PLACERS
     from heuristics.placement.simulator import step_times
+    from instances.deadline import Deadline
     from instances.placement.placement import Placement
     from instances.placement.problem import PlacementInstance
     from instances.random_graphs import regal_style
+    from mtpp_models.placement.colocation import share_devices
+    from mtpp_models.placement.heads import heads_of
+    from mtpp_models.placement.probing import probe_sharing
     from mtpp_models.placement.registry import bound_placement
 
     instance = PlacementInstance(regal_style("erdos-renyi", _NODES, seed=1), 2, 1.0)
@@ -134,3 +139,5 @@ def _placement() -> Iterator[str]:
             method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
     yield "colocation"
     bound_placement(Placement(instance, np.arange(_NODES) % 2), "colocation")
+    yield "probing"
+    probe_sharing(share_devices(heads_of(instance), instance.total_work, Deadline()), Deadline())

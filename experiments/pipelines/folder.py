@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 
 from experiments.certificates.writing import certificate_document
-from experiments.pipelines.manifest import MANIFEST, file_record
+from experiments.pipelines.manifest import MANIFEST, check_new_folder, file_record
 from experiments.pipelines.records import ELEMENTS, Manifest, Received, Sent, StageRecord, TensorRecord
 from experiments.pipelines.runner import StageError
 from experiments.pipelines.samples import record_samples
@@ -22,7 +22,6 @@ __all__ = ["write_stages"]
 
 _CERTIFICATE = "certificate.json"
 _SAMPLES = "samples.bin"
-_MOST_BYTES = 2**31 - 1
 _NAMES = {number: name for name, (number, _, _) in ELEMENTS.items()}
 
 
@@ -107,8 +106,7 @@ class _Folder:
     """The files that are written into a new folder."""
 
     def __init__(self, folder: Path) -> None:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(f"{folder}: it is there and not an empty folder; give another name.")
+        check_new_folder(folder)
         self._folder, self._there = folder, folder.exists()
         self._files: list[Path] = []
         os.makedirs(folder, exist_ok=True)

@@ -27,7 +27,7 @@ from experiments.pipelines.records import (
 from instances.errors import InputError
 from instances.json_files import Value, check_readable, read_json
 
-__all__ = ["MANIFEST", "file_record", "read_manifest"]
+__all__ = ["MANIFEST", "check_new_folder", "file_record", "read_manifest"]
 
 #: The file of a folder that says what is in it.
 MANIFEST = "manifest.json"
@@ -40,6 +40,18 @@ _PIECE = 2**20
 _FILE = ("file", "sha256")
 
 T = TypeVar("T", TensorRecord, Received, Sent)
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder that stages cannot be written into.
+
+    Raises
+    ------
+    InputError
+        If it is there and holds something, or is no folder.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: it is there and not an empty folder; give another name.")
 
 
 def read_manifest(folder: str | Path) -> Manifest:

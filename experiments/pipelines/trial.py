@@ -154,7 +154,7 @@ def try_stages(
     for stage in manifest.stages:
         _check_weight_files(folder / stage.file.file, stage.weights)
     jobs = stage_jobs(manifest, folder)
-    samples = None if manifest.samples is None else manifest.samples
+    samples = manifest.samples
     count, seed = (1, 0) if samples is None else (samples.count, samples.seed)
     most = max(requests, _WARM_UP)
     with Pipeline(jobs, queue=queue, samples=count, requests=most, timeout=timeout, fusion=fusion) as pipeline:

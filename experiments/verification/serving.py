@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from experiments.verification.clock import Clock, Limits
 from experiments.verification.exact_instance import as_float
 from experiments.verification.faults import ROUNDING, is_near, unequal
+from experiments.verification.runtime_words import stages_of_layers
 from experiments.verification.verdict import Verdict
 from instances.errors import printable
 from instances.json_files import Value
@@ -27,6 +28,8 @@ __all__ = ["verify_serving"]
 
 # More tokens than this are not counted one by one by floats, in which contexts are stated.
 _MOST_TOKENS = 2**53
+# Nodes that are no layers.
+_ENDS = ("before", "after")
 
 
 class _Stage(NamedTuple):
@@ -107,6 +110,7 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     if shapes:
         yield from shapes
         return
+    yield from _faults_of_words(stated)
     stages = list(_stages(stated, clock))
     by_place = {(stage.first, stage.end): stage for stage in stages}
     truths = []
@@ -130,6 +134,25 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         least = context + 1
     if least < math.inf and _reaches(stated, stages, least, None, clock):
         yield f"front: another cut holds {least:.0f} tokens or more"
+
+
+def _faults_of_words(stated: StatedServing) -> Iterator[str]:
+    """Dimensions that the graph contradicts, and words for another cut than the answer."""
+    dims = stated.instance.graph.attributes.get("dims", {})
+    for name, number in (("batch", stated.batch), ("context", stated.context)):
+        if number < 1 or dims.get(name, number) != number:
+            yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
+    if not stated.words or not 0 <= stated.answer < len(stated.front):
+        return
+    block = stated.front[stated.answer].block
+    layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]
+    try:
+        told = stages_of_layers(stated.runtime, stated.words, len(layers))
+    except ValueError as error:
+        yield f"words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
+        return
+    if told != layers:
+        yield f"words: they have the layers in stages {told}, and the answer in {layers}"
 
 
 def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | None:

@@ -108,7 +108,8 @@ class Walker:
             Take all that is left of the budget if it is below so many times what is planned.
         """
         budget, hot = self._budget, max(self._cold, heat * self._hot)
-        state = start_state(start.block, start.order, self.instance.k, self._arrays)
+        block, order = start.block.copy(), start.order.copy()  # writable: for others the kernel is compiled again
+        state = start_state(block, order, self.instance.k, self._arrays)
         begin, done = CLOCK.now(), 0
         size = budget.size(planned, 0, self._speed, stretch)
         while done < size and not budget.spent(float(state.best[0])):

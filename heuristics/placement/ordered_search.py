@@ -38,14 +38,14 @@ Tell = Callable[[str, float], None]
 _CLIMBS = ((8, 0.1), (4, 0.1), (2, 0.1))
 #: First temperatures of the annealed lanes, and the last one, in work of the whole graph.
 _HOT, _COLD = (0.0006, 0.002), 1e-5
-#: Moves a node where nothing else limits a search.
-_MOVES = 20_000
+#: Moves a node where nothing else limits a search, and at most where time does.
+_MOVES, _TIMED_MOVES = 20_000, 100_000
 #: Nodes times moves between two looks at the clock.
 _CHUNK = 1_000_000
 #: Nodes up to which m-SCT, which solves a linear program, is a start.
 _SCT_NODES = 5000
-#: Part of the time that greedy may take, and seconds that it takes for a node, another node and a device.
-_GREEDY_PART, _GREEDY_SECONDS = 0.15, 25e-9
+#: Part of the time that a start may take, and seconds that it takes for a node and a device; greedy for a node more.
+_START_PART, _HEFT_SECONDS, _ETF_SECONDS, _GREEDY_SECONDS = 0.2, 3e-6, 14e-6, 25e-9
 #: Name to placer of each start. The learned policy is none: it gains less than 1 % (`mtpp table placeto`).
 STARTS: Mapping[str, Search[PlacementInstance, Placement]] = {
     "single": single,
@@ -70,7 +70,8 @@ def search_order(
 ) -> OrderedPlacement:
     """Search on single nodes, never worse than any start.
 
-    An evaluation is a move, a target a step time. Without a limit, a search ends after 20 000 moves a node.
+    An evaluation is a move, a target a step time. Without a limit, a search ends after 20 000 moves a node, with one on
+    its time after 100 000. Of a large graph, starts that take long are left out.
     """
     return _Search(instance, rng, limits or Limits(), tell).run(starts)
 
@@ -89,8 +90,9 @@ class _Search:
             arrived=self.own.arrived.reshape(shape),
         )
         self.chunk = max(1, _CHUNK // instance.graph.n)
-        self.moves = limits.allow(_MOVES * instance.graph.n) if instance.devices > 1 else 0
         self.seconds = limits.deadline.left
+        moves = _MOVES if math.isinf(self.seconds) else _TIMED_MOVES
+        self.moves = limits.allow(moves * instance.graph.n) if instance.devices > 1 else 0
         self.lanes: list[Lane] = []
 
     def run(self, starts: Mapping[str, Search[PlacementInstance, Placement]]) -> OrderedPlacement:
@@ -111,10 +113,14 @@ class _Search:
 
     def _affords(self, name: str) -> bool:
         """Whether there is time for a start."""
-        n, k = self.instance.graph.n, self.instance.devices
+        n, k, most = self.instance.graph.n, self.instance.devices, _START_PART * self.seconds
         match name:
+            case "heft":
+                return n * k * _HEFT_SECONDS <= most
+            case "m-etf":
+                return n * k * _ETF_SECONDS <= most
             case "greedy":
-                return n * n * k * _GREEDY_SECONDS <= _GREEDY_PART * self.seconds
+                return n * n * k * _GREEDY_SECONDS <= most
             case "metis":  # which complains on stdout of more parts than nodes
                 return k < n
             case "m-sct":
@@ -134,7 +140,7 @@ class _Search:
         """Add the lanes of a start, unless what it needs is not installed."""
         limits = Limits(Deadline(interrupted=self.limits.deadline.interrupted))
         try:
-            device = placer(self.instance, self.rng, limits).device
+            device = placer(self.instance, self.rng, limits).device.copy()  # writable, as all that kernels take
         except InputError:
             return
         simulate(self.arrays, device, self.space)
@@ -151,7 +157,7 @@ class _Search:
         self.own.order[:], self.own.device[:], self.own.eager[:] = lane.order, lane.device, lane.eager
         time, overflow = begin(self.arrays, self.own), 0.0
         if self.arrays.limited:
-            peak_memory(self.arrays, self.own.device, self.space)
+            peak_memory(self.arrays, self.own.device.astype(np.int64), self.space)
             overflow = float(np.maximum(0.0, self.space.peak - self.arrays.memory).sum())
         return overflow, time
 

@@ -93,7 +93,7 @@ def walk(
         time = evaluate(arrays, own, first, limit if value[0] == 0.0 else np.inf)
         over = value[0]
         if arrays.limited and time < np.inf:
-            peak_memory(arrays, own.device, space)
+            peak_memory(arrays, own.device.astype(np.int64), space)
             over = np.maximum(0.0, space.peak - arrays.memory).sum()
         if time < np.inf and (over < value[0] or (over == value[0] and time <= limit)):
             accept(own)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from heuristics.placement.arrays import SimulatorArrays, Workspace
 from instances.compiled import compiled
-from instances.graph.tensors import FloatArray
+from instances.graph.tensors import FloatArray, IntArray
 
 __all__ = ["peak_memory"]
 
 
 @compiled
-def peak_memory(arrays: SimulatorArrays, device: NDArray[np.integer[Any]], space: Workspace) -> None:
+def peak_memory(arrays: SimulatorArrays, device: IntArray, space: Workspace) -> None:
     """Fill `peak` of `space` after a simulation; nodes on device -1 are left out."""
     t_count, k = len(arrays.tensor_time), arrays.devices
     room = t_count + len(arrays.reader)
@@ -55,7 +52,7 @@ def peak_memory(arrays: SimulatorArrays, device: NDArray[np.integer[Any]], space
 
 
 @compiled
-def _held(arrays: SimulatorArrays, device: NDArray[np.integer[Any]]) -> FloatArray:
+def _held(arrays: SimulatorArrays, device: IntArray) -> FloatArray:
     """Parameters, shared ones once, and states on each device."""
     held = np.zeros(arrays.devices)
     for v in range(len(device)):

@@ -179,10 +179,10 @@ def penalised_times(instance: PlacementInstance, devices: ArrayLike) -> FloatArr
 @compiled
 def _step_times(arrays: SimulatorArrays, placements: IntArray) -> FloatArray:
     space = workspace(arrays)
-    return np.array([simulate(arrays, device, space) for device in placements])
+    return np.array([simulate(arrays, placements[i], space) for i in range(len(placements))])
 
 
 @compiled
 def _penalised_times(arrays: SimulatorArrays, placements: IntArray) -> FloatArray:
     space = workspace(arrays)
-    return np.array([penalised(arrays, device, space) for device in placements])
+    return np.array([penalised(arrays, placements[i], space) for i in range(len(placements))])

@@ -43,8 +43,11 @@ class StatedServing(Envelope):
     token_bytes: tuple[float, ...]
     window: tuple[float, ...]  # tokens
     context: int
+    batch: int
     front: tuple[StatedPoint, ...]
     answer: int  # of the front
+    runtime: str
+    words: str  # of the answer for the runtime; empty if there are none
 
     answer_name: ClassVar[str] = "front"
     cost_name: ClassVar[str] = "bottleneck"
@@ -60,8 +63,6 @@ def serving_from_document(document: Value) -> StatedServing:
     """
     document.check_format(SERVING_FORMAT)
     fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
-    for name in ("runtime", "words"):  # for people
-        fields[name].text()
     question = fields["instance"].members(_QUESTION, ("constraints",))
     graph = graph_from_document(question["graph"])
     rows = {name: tuple(map(_or_infinite, question[name].items())) for name in ("need", "token_bytes", "window")}
@@ -81,8 +82,11 @@ def serving_from_document(document: Value) -> StatedServing:
         claims=(),
         **rows,
         context=question["context"].whole(),
+        batch=question["batch"].whole(),
         front=tuple(map(_point, fields["front"].items())),
         answer=fields["answer"].whole(),
+        runtime=fields["runtime"].text(),
+        words=fields["words"].text(),
     )
 
 

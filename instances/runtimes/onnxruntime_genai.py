@@ -1,24 +1,59 @@
 """ONNX Runtime GenAI: the stages of a decoder as a pipeline of models, each with its own session.
 
-A session holds one instance of an execution provider, so that each device has a stage file of its own. Between two
-stages goes the tensor ``hidden_states.N``, that which layer N reads first. These names are a convention that stage
-files have to follow: a cut tells of layers, not of the tensors of a file. Files of `mtpp split` keep the names that
-tensors have in their model; for those, take inputs and outputs of each stage from the manifest.
+A session holds one instance of an execution provider, so that each device has a stage file of its own. A cut tells of
+layers, not of the tensors of a file: then names are a convention that stage files have to follow, with the tensor
+``hidden_states.N``, that which layer N reads first, between two stages. Where the files are there, as `mtpp split`
+writes them, files and tensors are called as they are.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from instances.errors import InputError
+from instances.partitioning.partition import Partition
+from instances.planning.plan import Plan
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.runtime import LayerRuntime
 
-__all__ = ["ONNXRUNTIME_GENAI"]
+__all__ = ["ONNXRUNTIME_GENAI", "StageFile", "StageFileRuntime"]
+
+
+class StageFile(NamedTuple):
+    """A stage as a file: its name, and those of the tensors that it reads and gives."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StageFileRuntime(LayerRuntime):
+    """A runtime that takes a model a stage, which may be there."""
+
+    def words_for(self, answer: Partition | Plan, files: Sequence[StageFile]) -> str:
+        """What the runtime takes where the files of all stages are there.
+
+        Raises
+        ------
+        InputError
+            If it cannot express the answer, or a stage has no file.
+        """
+        cut = LayerCut.of(answer)
+        self._check(cut)
+        if len(files) != cut.k:
+            raise InputError(f"{cut.network}: there are {len(files)} files of {cut.k} stages; split again.")
+        return _config(cut, files)
 
 
 def _write(cut: LayerCut) -> str:
-    stages: dict[str, Any] = {f"stage-{n}": _stage(cut, n) for n in range(cut.k)}
+    return _config(cut, [_by_convention(cut, n) for n in range(cut.k)])
+
+
+def _config(cut: LayerCut, files: Sequence[StageFile]) -> str:
     decoder = {
         "num_hidden_layers": cut.layers,
         "inputs": {
@@ -32,27 +67,35 @@ def _write(cut: LayerCut) -> str:
             "present_key_names": "present.%d.key",
             "present_value_names": "present.%d.value",
         },
-        "pipeline": [stages],
+        "pipeline": [{f"stage-{n}": _stage(file, n) for n, file in enumerate(files)}],
     }
     return json.dumps({"model": {"type": "decoder-pipeline", "decoder": decoder}}, indent=1) + "\n"
 
 
-def _stage(cut: LayerCut, n: int) -> dict[str, Any]:
+def _by_convention(cut: LayerCut, n: int) -> StageFile:
     layers = cut.members(n)
     kinds = ("key", "value")
     reads = "input_ids" if n == cut.first else f"hidden_states.{layers[0]}"
     writes = "logits" if n == cut.last else f"hidden_states.{layers[-1] + 1}"
+    return StageFile(
+        name=f"stage-{n}.onnx",
+        inputs=(reads, "attention_mask", *(f"past_key_values.{i}.{kind}" for i in layers for kind in kinds)),
+        outputs=(writes, *(f"present.{i}.{kind}" for i in layers for kind in kinds)),
+    )
+
+
+def _stage(file: StageFile, n: int) -> dict[str, Any]:
     return {
-        "filename": f"stage-{n}.onnx",
-        "inputs": [reads, "attention_mask", *(f"past_key_values.{i}.{kind}" for i in layers for kind in kinds)],
-        "outputs": [writes, *(f"present.{i}.{kind}" for i in layers for kind in kinds)],
+        "filename": file.name,
+        "inputs": list(file.inputs),
+        "outputs": list(file.outputs),
         "run_on_prompt": True,
         "run_on_token_gen": True,
         "session_options": {"provider_options": [{"cuda": {"device_id": str(n)}}]},
     }
 
 
-ONNXRUNTIME_GENAI = LayerRuntime(
+ONNXRUNTIME_GENAI = StageFileRuntime(
     "onnxruntime-genai",
     "genai_config.json with a decoder-pipeline of stage files",
     "onnxruntime.ai/docs/genai/reference/config.html",

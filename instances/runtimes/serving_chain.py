@@ -15,7 +15,10 @@ from instances.partitioning.serving import ServingInstance
 from instances.runtimes.layer_stack import LayerStack
 from instances.runtimes.runtime import Runtime
 
-__all__ = ["serving_chain"]
+__all__ = ["DEFAULT_LINK", "serving_chain"]
+
+#: Between stages if nobody says more [bytes/s].
+DEFAULT_LINK = 64e9
 
 
 def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime) -> ServingInstance:

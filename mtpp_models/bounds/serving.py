@@ -69,8 +69,7 @@ def serving_front(question: ServingInstance) -> ServingFront:
         points.append(point)
         if point.capacity == math.inf:
             break
-        # Beyond 2^53 one more token makes no other number.
-        context = max(point.capacity + 1, math.nextafter(point.capacity, math.inf))
+        context = point.capacity + 1
     return ServingFront(tuple(points), largest)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instances import Bound
 from instances.compiled import compiled
@@ -22,7 +23,7 @@ from mtpp_models.placement.energetic import energetic_excess
 from mtpp_models.placement.heads import ROUNDING, Heads, Passes, own_devices, pass_over
 from mtpp_models.placement.windows import window_bound
 
-__all__ = ["COLOCATION", "Shared", "colocation_bound", "share_devices"]
+__all__ = ["COLOCATION", "Shared", "colocation_bound", "share_devices", "share_more"]
 
 COLOCATION = "colocation"
 
@@ -41,9 +42,24 @@ class Shared:
     horizon: float
     heads: Heads  # as early as nodes can start then
     device: IntArray  # (n,) nodes with equal numbers are on one device
+    apart: NDArray[np.bool_]  # (n, n) whether nodes are known to be on different devices
     passes: Passes  # with P and L
     refuted: bool  # whether there is none
     interval: list[float] | None  # the one that is too full, if that refutes it
+
+    def copied(self) -> Shared:
+        """The same in arrays of its own."""
+        ways = [
+            way._replace(between=way.between.copy(), apart=way.apart.copy())
+            for way in (self.passes.forward, self.passes.backward)
+        ]
+        return replace(
+            self,
+            heads=replace(self.heads, head=self.heads.head.copy(), tail=self.heads.tail.copy()),
+            device=self.device.copy(),
+            apart=self.apart.copy(),
+            passes=self.passes._replace(forward=ways[0], backward=ways[1]),
+        )
 
 
 def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadline) -> Bound:
@@ -67,15 +83,28 @@ def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadl
 
 def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
     """Which nodes share a device if a step takes `horizon`, as far as is known at the deadline."""
-    limit, passes = horizon * (1 + ROUNDING), Passes.of(heads.instance)
-    passes = passes._replace(forward=passes.forward.with_tables(), backward=passes.backward.with_tables())
-    head, tail, device = heads.head.copy(), heads.tail.copy(), own_devices(heads.instance)
-    known = Shared(horizon=horizon, heads=heads, device=device, passes=passes, refuted=False, interval=None)
+    n, passes = heads.instance.graph.n, Passes.of(heads.instance)
+    known = Shared(
+        horizon=horizon,
+        heads=heads,
+        device=own_devices(heads.instance),
+        apart=np.zeros((n, n), dtype=np.bool_),
+        passes=passes._replace(forward=passes.forward.with_tables(), backward=passes.backward.with_tables()),
+        refuted=False,
+        interval=None,
+    )
+    return share_more(known, deadline)
+
+
+def share_more(known: Shared, deadline: Deadline) -> Shared:
+    """What follows from what is known, which stays as it is."""
+    limit, known = known.horizon * (1 + ROUNDING), known.copied()
+    heads, device, passes = known.heads, known.device, known.passes
+    head, tail = heads.head, heads.tail
     for _ in range(_MOST_PASSES):
         before = head.sum() + tail.sum()
         joined = pass_over(passes, passes.forward, head, tail, device, limit)
         again = joined if joined < 0 else pass_over(passes, passes.backward, tail, head, device, limit)
-        known = replace(known, heads=replace(heads, head=head, tail=tail))
         if again < 0 or _is_too_full(known.heads, device, limit):
             return replace(known, refuted=True)
         excess, *interval = energetic_excess(known.heads, limit)

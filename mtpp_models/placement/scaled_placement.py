@@ -24,10 +24,11 @@ _DIGITS = 6
 
 
 class Transfer(NamedTuple):
-    """A tensor on its way to a device, or with `broadcast` to all that read it; its number among the transfers."""
+    """A tensor on its way to a device, or with `broadcast` to all that read it."""
 
     tensor: int
-    targets: tuple[int, ...]  # those that it may serve
+    targets: tuple[int, ...]  # devices that it may serve
+    readers: tuple[int, ...]  # nodes that it may be for
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,36 @@ class ScaledPlacement:
         groups = [tuple(self.devices)] if self.instance.broadcast else [(d,) for d in self.devices]
         device = self.shared.device
         read = [t for t, of in enumerate(self.readers) if any(device[v] != device[self.producer[t]] for v in of)]
-        return [Transfer(t, group) for t in read for group in groups]
+        return [Transfer(t, group, tuple(self.readers[t])) for t in read for group in groups]
+
+    @cached_property
+    def deliveries(self) -> list[Transfer]:
+        """All that there may be, where a transfer is for the device of a node instead of one of some devices.
+
+        Nodes that share a device anyway need one, and nodes on the device of the producer none.
+        """
+        found, devices = list[Transfer](), tuple(self.devices)
+        for t, readers in enumerate(self.readers):
+            first = {self.anchor[v]: v for v in sorted(readers, key=self.through)}
+            first.pop(self.anchor[self.producer[t]], None)
+            groups = [tuple(first.values())] if self.instance.broadcast else [(v,) for v in first.values()]
+            found += [Transfer(t, devices, group) for group in groups if group]
+        return found
+
+    def through(self, v: int) -> float:
+        """Least time of node v and all that is left after it."""
+        return self.least(v) + self.tail(v)
+
+    @cached_property
+    def anchor(self) -> list[int]:
+        """For each node the first of those that share its device anyway."""
+        first = dict(zip(self.shared.device[::-1].tolist(), reversed(self.nodes), strict=True))
+        return [first[d] for d in self.shared.device.tolist()]
+
+    @cached_property
+    def anchors(self) -> list[int]:
+        """One of each, in the order of `rank`."""
+        return list(dict.fromkeys(self.anchor[v] for v in self.rank))
 
     @cached_property
     def edges(self) -> list[tuple[int, int]]:
@@ -161,18 +191,18 @@ class ScaledPlacement:
         moving = min(self._times(b)) + self.bus_rest + min(self._times(c))
         return self.last_start(c) + _ROUNDING - self.first_end(b) - moving
 
-    def is_settled(self, b: int, c: int) -> bool:
+    def is_settled(self, b: Transfer, c: Transfer) -> bool:
         """Whether one of two transfers has always arrived before the tensor of the other is complete."""
         return self.bus_rest == 0 and (self._arrives_before(b, c) or self._arrives_before(c, b))
 
-    def _arrives_before(self, b: int, c: int) -> bool:
-        """Whether all who read transfer b are before the producer of transfer c, or it."""
-        u = self.producer[self.transfers[c].tensor]
-        return all(v == u or self.is_before[v, u] for v in self.readers[self.transfers[b].tensor])
+    def _arrives_before(self, b: Transfer, c: Transfer) -> bool:
+        """Whether all whom transfer b is for are before the producer of transfer c, or it."""
+        u = self.producer[c.tensor]
+        return all(v == u or self.is_before[v, u] for v in b.readers)
 
-    def shortest(self, transfer: Transfer, h: int) -> float:
-        """Least time of a transfer out of device h."""
-        return min((self.time(transfer.tensor, h, d) for d in transfer.targets if d != h), default=0.0)
+    def quickest(self, transfer: Transfer) -> float:
+        """Least time of a transfer."""
+        return min(self._times(transfer))
 
     def longest(self, transfer: Transfer) -> float:
         """Most time of a transfer."""
@@ -217,7 +247,7 @@ class ScaledPlacement:
 
     def last_start(self, transfer: Transfer) -> float:
         """A transfer that somebody waits for ends no later."""
-        return 1 - min(self.least(v) + self.tail(v) for v in self.readers[transfer.tensor])
+        return 1 - min(self.through(v) for v in transfer.readers)
 
     def placement(
         self, device: Mapping[int, int], starts: Mapping[int, float], sent: Mapping[Transfer, float]
@@ -233,9 +263,9 @@ class ScaledPlacement:
         carrier: dict[tuple[int, int], tuple[int, Move]] = {}
         for transfer, time in sent.items():
             t, home = transfer.tensor, places[producer[transfer.tensor]]
-            served = sorted({places[v] for v in self.readers[t]} & set(transfer.targets) - {home})
-            if served:
-                move = (home, (t, *served))
+            served = sorted({places[v] for v in transfer.readers} & set(transfer.targets) - {home})
+            move = (home, (t, *served))
+            if served and move not in moves:
                 takes = self.instance.transfer_time(t, home, served) / self.unit
                 moves[move] = round(time, _DIGITS), takes
                 carrier |= {(t, d): move for d in served}

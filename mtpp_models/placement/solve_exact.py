@@ -11,6 +11,7 @@ from instances.results import PROOF_TOLERANCE
 from mtpp_models.placement.colocation import share_devices
 from mtpp_models.placement.exact import exact, exact_placement, start_exact
 from mtpp_models.placement.heads import heads_of
+from mtpp_models.placement.probing import probe_sharing
 from mtpp_models.placement.scaled_placement import ScaledPlacement
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverOutcome, Termination
 from mtpp_models.solvers.registry import find_solver
@@ -23,6 +24,8 @@ EXACT = "place-exact"
 MOST_NODES = 40
 
 _ROUNDING = 1e-9
+# Part of the time for trials.
+_PROBING = 0.3
 
 
 def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[PlacementInstance, Placement]:
@@ -44,7 +47,8 @@ def prove_exact(start: OrderedPlacement, controls: Controls) -> Result[Placement
             "colocation, which needs no solver."
         )
     driver = find_solver(controls.options.solver)
-    data = ScaledPlacement(start, share_devices(heads_of(instance), start.step_time, controls.deadline))
+    shared = share_devices(heads_of(instance), start.step_time, controls.deadline)
+    data = ScaledPlacement(start, probe_sharing(shared, controls.deadline.share(_PROBING)))
     model = exact(data)
     start_exact(model, data)
     built = watch.passed

@@ -28,9 +28,9 @@ def cut_by(path: Path, block: list[int], **dims: int) -> Partition:
     return Partition(Instance(graph, Platform(max(block) + 1, 1e9)), block)
 
 
-def partition_of(path: Path, choices: list[int], k: int) -> Partition:
+def partition_of(path: Path, choices: list[int], k: int, **dims: int) -> Partition:
     """A partition in which each node is in the block of its choice, or a later one if it must."""
-    graph = load_graph(path)
+    graph = load_graph(path, dims=dims)
     block = [0] * graph.n
     for v in graph.topological_order.tolist():
         before = [block[u] for u, w in graph.edges.tolist() if w == v]

@@ -26,6 +26,7 @@ CALLER = (
     "from instances.compiled import compiled\nfrom mtpp_models.callee import inner\n"
     "@compiled\ndef outer(x):\n    return 2 * inner(x)\n"
 )
+CALL = "from mtpp_models.caller import outer; outer(1)"
 SHOW = "print(outer(1), sum(outer.stats.cache_hits.values()), sum(outer.stats.cache_misses.values()))"
 
 
@@ -229,6 +230,14 @@ def test_code_is_complete_until_a_source_is_written_anew(project: Path) -> None:
     assert run(project, ask) == "False"
     off = {"NUMBA_DISABLE_JIT": "1"}
     assert [run(project, mark, **off), run(project, mark), run(project, ask, **off)] == ["False", "True", "False"]
+
+
+def test_whether_warm_up_found_nothing_is_known(project: Path) -> None:
+    """All code is its own then, but for what was stored since."""
+    ask = "import instances.compiled as c; print(c.warmed_alone())"
+    warm_up = f"import instances.compiled as c; had = c.has_code(); {CALL}; c.mark_warm(not had); print(had)"
+    assert [run(project, ask), run(project, warm_up), run(project, ask)] == ["False", "False", "True"]
+    assert [run(project, warm_up), run(project, ask)] == ["True", "False"]
 
 
 def test_without_compilation_the_function_runs_as_it_stands(project: Path) -> None:

@@ -48,15 +48,16 @@ def test_every_name_is_there() -> None:
 TRANSLATED = {
     *("graph", "chain", "blocks", "devices", "dim", "out", "plot", "export", "start", "json", "quiet"),
     *("constraints", "colour_classes", "throughput", "solution", "stated_bound", "explain", "plot_progress", "runtime"),
+    *("model", "stages", "calibrate", "trace"),
 }
 #: Words that belong to the graph: those of `mtpp.load`.
 READING = {
-    *("dims", "level", "training", "reader", "communication", "input_work", "time_unit"),
+    *("dims", "level", "training", "reader", "communication", "input_work", "time_unit", "cost"),
     *("peak_flops", "memory_bandwidth"),
 }
 
 
-@pytest.mark.parametrize("verb", ["partition", "bound", "certify", "plan", "place"])
+@pytest.mark.parametrize("verb", ["partition", "bound", "certify", "plan", "place", "split", "run"])
 def test_words_and_defaults_are_those_of_the_command_line(verb: str) -> None:
     function: Callable[..., Any] = getattr(mtpp, verb)
     words = inspect.signature(function).parameters

@@ -255,8 +255,8 @@ FAULTS = {
     ),
     "next point of a front": Fault(
         "mtpp_models/bounds/serving.py",
-        "max(point.capacity + 1,",
-        "max(point.capacity + 1000,",
+        "context = point.capacity + 1",
+        "context = point.capacity + 1000",
         ("vllm",),
         script=USE_SERVING,
         words="another cut",
@@ -271,7 +271,8 @@ FAULTS = {
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(folder)}
+    """Run Python on a copy. Nothing is compiled: each copy would compile its kernels anew, for questions this small."""
+    environment = os.environ | {"PYTHONPATH": str(folder), "NUMBA_DISABLE_JIT": "1"}
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
@@ -292,6 +293,8 @@ def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
         caught = run(tmp_path, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", profile, f"tests/{fault.pillar}")
         assert caught.returncode == 1, caught.stdout + caught.stderr
         assert " failed" in caught.stdout
+        # What it says is wrong, not that it does not run uncompiled.
+        assert "AssertionError" in caught.stdout or "FalseCertificateError" in caught.stdout
         return
     if fault.rule is not None:
         rule, block = fault.rule

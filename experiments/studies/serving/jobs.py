@@ -17,9 +17,10 @@ from experiments.versions import package_version
 from instances import Platform
 from instances.architectures import ARCHITECTURES
 from instances.graph.graph import ComputationGraph
+from instances.partitioning.serving import ServedPartition
 from instances.runtimes import RUNTIMES
 from instances.runtimes.layer_cut import LayerCut
-from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
 from mtpp_models.bounds.serving import serving_front
 
 __all__ = ["PHASES", "STAGES", "ServingJob", "device_memory", "jobs_of"]
@@ -30,7 +31,6 @@ PHASES: dict[str, dict[str, int]] = {"prefill": {"context": 2048}, "decode": {"b
 _POSITIONS = {"gpt2": 1024}
 
 _KIND = "serving"
-_LINK = 64e9  # bytes/s between stages
 _ELEMENT = 2  # bytes
 # Devices that are sold [bytes], and how much more than its share of the weights one has.
 _MEMORIES = (8e9, 16e9, 24e9, 48e9, 80e9, 141e9, 192e9)
@@ -56,7 +56,7 @@ class ServingJob(Job):
     @cached_property
     def key(self) -> str:
         """Hash of everything that the answer depends on."""
-        fields = [_KIND, self.network, self.dims, self.k, _LINK, _MEMORIES, _ROOM, package_version()]
+        fields = [_KIND, self.network, self.dims, self.k, DEFAULT_LINK, _MEMORIES, _ROOM, package_version()]
         return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
@@ -78,7 +78,7 @@ class ServingJob(Job):
     def answer(self, start: Sequence[Run]) -> Run:
         """Of each runtime its own rule, and the ends of the front of what it can express."""
         graph = ARCHITECTURES[self.network].build(**self.dims)
-        platform = Platform(self.k, _LINK, device_memory(graph, self.k), fit=True)
+        platform = Platform(self.k, DEFAULT_LINK, device_memory(graph, self.k), fit=True)
         return {
             "memory": platform.memory,
             "runtimes": {name: _compared(graph, platform, name) for name in DEFAULT_RULES},
@@ -100,20 +100,16 @@ def _compared(graph: ComputationGraph, platform: Platform, name: str) -> dict[st
     question = serving_chain(graph, platform, RUNTIMES[name])
     front = serving_front(question)
     rule = served(question, DEFAULT_RULES[name](question.instance.graph.n - 2, platform.k))
-    fastest, largest = (None, None) if not front.points else (front.points[0], front.points[-1])
+    holds = rule.capacity >= question.context
     return {
-        "rule": {
-            "layers": list(LayerCut.of(rule.partition).counts),
-            "bottleneck": rule.bottleneck if rule.capacity >= question.context else None,
-            "context": rule.capacity,
-        },
-        "fastest": None if fastest is None else _ends(fastest),
-        "largest": None if largest is None else _ends(largest),
+        "rule": _answer(rule) | ({} if holds else {"bottleneck": None}),
+        "fastest": _answer(front.points[0]) if front.points else None,
+        "largest": _answer(front.points[-1]) if front.points else None,
         "points": len(front.points),
     }
 
 
-def _ends(point: Any) -> dict[str, Any]:
+def _answer(point: ServedPartition) -> dict[str, Any]:
     return {
         "layers": list(LayerCut.of(point.partition).counts),
         "bottleneck": point.bottleneck,

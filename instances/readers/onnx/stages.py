@@ -23,6 +23,7 @@ from instances.readers.onnx.external_weights import check_weights
 from instances.readers.onnx.graph import node_names, typed_scope
 from instances.readers.onnx.live_nodes import Scope
 from instances.readers.onnx.model_file import captured, inputs_of, load_model, set_dims
+from instances.readers.onnx.open_shapes import open_shapes
 from instances.readers.onnx.operators import is_view
 
 __all__ = ["Cut", "Stage", "TensorSpec", "cut_model"]
@@ -71,14 +72,15 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
     ------
     InputError
         If the file is not a valid model or its weights do not lie beside it, the partition is of another one, or the
-        shape of a tensor that must be known is not.
+        shape of a tensor that must be known is not, or depends on values.
     """
-    scope, _ = typed_scope(path, dims)
+    scope, way = typed_scope(path, dims)
     model = load_model(path)
     set_dims(model, dims, path)
     try:
         check_weights(model, Path(path).parent)
-        return _Cutter(model, scope, partition).cut()
+        is_open = open_shapes(model, scope) if way == "run" else frozenset()
+        return _Cutter(model, scope, partition, is_open).cut()
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -86,7 +88,7 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
 class _Cutter:
     """What is known of the tensors of a model, to make its stages from."""
 
-    def __init__(self, model: ModelProto, scope: Scope, partition: Partition) -> None:
+    def __init__(self, model: ModelProto, scope: Scope, partition: Partition, is_open: frozenset[str]) -> None:
         graph = model.graph
         self._model = model
         self._nodes: list[NodeProto] = list(graph.node)
@@ -96,6 +98,7 @@ class _Cutter:
         self._given = [value.name for value in inputs_of(graph)]
         self._outputs = list(dict.fromkeys(value.name for value in graph.output))
         self._types = dict(_types_of(scope))
+        self._open = is_open
         self._live = set(scope.places)
         self._home = _homes(scope, partition)
         self._blocks: dict[int, list[int]] = {}
@@ -202,11 +205,7 @@ class _Cutter:
         node = self._nodes[i]
         if i in self._live or node.op_type not in ("Shape", "Size") or node.domain not in ("", "ai.onnx"):
             return None
-        known = self._types.get(node.input[0])
-        if known is None and node.input[0] in self._weights:
-            known = _tensor_spec(self._weights[node.input[0]])
-        if known is None:
-            raise InputError(_no_shape(node.input[0]))
+        known = self._spec(node.input[0])
         if node.op_type == "Size":
             value = np.array(np.prod(known.shape, dtype=np.int64), np.int64)
         else:
@@ -215,6 +214,12 @@ class _Cutter:
         return onnx.numpy_helper.from_array(value, node.output[0])
 
     def _spec(self, name: str) -> TensorSpec:
+        """A tensor that is sent, or whose shape becomes a constant."""
+        if name in self._open:
+            raise InputError(
+                f"the shape of tensor '{name}' depends on values, and stages need fixed ones; cut where it is not "
+                "sent, or export the model without it."
+            )
         spec = self._types.get(name)
         if spec is None and name in self._weights:
             spec = _tensor_spec(self._weights[name])

@@ -17,6 +17,8 @@ bound.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -42,6 +44,9 @@ _FALL, _RISE = 0.95, 1.01
 _STILL, _SAME = 1e-6, 1e-9
 # Blocks worth less than this do not scale the prices: they might hold no node of any price.
 _LEAST = 1e-9
+# Up to so many nodes all convex sets are listed, so that nothing is searched where all that cost little are known; and
+# how much more than T, relative, counts as little.
+_LISTED, _ROUNDING = 8, 1e-9
 # Seconds that the program is always given: a search without its prices is of no use.
 _PROGRAM = 1.0
 
@@ -73,6 +78,9 @@ class PriceSearch:
         self._rng = np.random.default_rng(seed)
         self._blocks: dict[bytes, BoolArray] = {}
         self._costs: list[float] = []
+        self._listed = instance.graph.n <= _LISTED
+        sets = _convex_sets(self._relations.reach) if self._listed else ()
+        self._unknown = {inside.tobytes(): self.cost(inside) for inside in sets}
         self._k = min(instance.k, instance.graph.n)
         self.ceiling = start.bottleneck
         self._floor = simple(instance)
@@ -112,6 +120,7 @@ class PriceSearch:
             return False
         self._blocks[inside.tobytes()] = inside
         self._costs.append(self.cost(inside))
+        self._unknown.pop(inside.tobytes(), None)
         return True
 
     def cost(self, inside: BoolArray) -> float:
@@ -139,13 +148,17 @@ class PriceSearch:
                 break
 
     def _search(self, deadline: Deadline) -> None:
+        """Add blocks that the prices make dear; the same numbers are drawn where there are none left to find."""
         blocks = np.array(list(self._blocks.values()))
         dear = np.argsort(-(blocks @ self._tried), kind="stable")[:_KNOWN]
         n = len(self.prices)
         mean = self._k / n
         tasks = [(np.zeros(n, dtype=bool), _FRESH_MOVES, _FRESH_HOT)] * _FRESH
         tasks += [(blocks[i], _KNOWN_MOVES, _KNOWN_HOT) for i in self._rng.choice(dear, _KNOWN)]
-        for inside, moves, hot in tasks:
+        seeds = self._rng.integers(2**31, size=len(tasks)).tolist()
+        for seed, (inside, moves, hot) in zip(seeds, tasks, strict=True):
+            if self._listed and min(self._unknown.values(), default=math.inf) > self.ceiling * (1 + _ROUNDING):
+                break
             found, block = heaviest_block(
                 inside,
                 self._tried,
@@ -156,7 +169,7 @@ class PriceSearch:
                 hot * mean,
                 _COLD * mean,
                 _PENALTY,
-                int(self._rng.integers(2**31)),
+                seed,
             )
             if found > 0:
                 self.add(block)
@@ -185,6 +198,15 @@ class PriceSearch:
         best = max(scaled, key=lambda prices: float(prices.sum()))
         if not np.allclose(best, self.prices, rtol=_SAME, atol=0.0):
             self.prices = best
+
+
+def _convex_sets(reach: BoolArray) -> BoolArray:
+    """(c, n): all convex sets of nodes but the empty one, a row each, by the (n, n) pairs with a path."""
+    n = len(reach)
+    sets = (np.arange(1, 2**n)[:, None] >> np.arange(n)) % 2 == 1
+    between = (sets @ reach) & (sets @ reach.T) & ~sets
+    kept: BoolArray = sets[~between.any(axis=1)]
+    return kept
 
 
 def _covering_prices(inside: BoolArray, seconds: float) -> FloatArray | None:

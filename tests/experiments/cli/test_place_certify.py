@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from command_line import columns, mtpp
 
 from experiments.certificates.placement_ladder import PLACEMENT_STEPS
+from experiments.cli import place
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
 from mtpp_models import SolverFaultError
@@ -62,3 +65,18 @@ def test_an_unknown_solver_is_one_line(small: str, capsys: pytest.CaptureFixture
     said = capsys.readouterr().err
     assert "There is no solver 'nosuch'" in said
     assert said.count("\n") == 1
+
+
+def test_an_interrupt_between_search_and_proof_keeps_the_answer(
+    small: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While solvers were loaded, Ctrl-C lost what the search had found."""
+
+    def prove(answer: object, *rest: object) -> list[object]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return [answer]
+
+    monkeypatch.setattr(place, "_prove", prove)
+    assert mtpp(small) == 130
+    assert float(columns(capsys.readouterr().out)["ratio"]) >= 1
+    assert Path("p.json").exists()

@@ -153,6 +153,27 @@ def test_what_onnxruntime_lacks_can_be_split(network: Path, capsys: pytest.Captu
     assert json.loads(Path("stages", "manifest.json").read_text())["samples"] is None
 
 
+def test_export_of_a_folder_has_its_names(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files and tensors as the manifest has them, for the runtime that takes stage files; others need the cut alone."""
+    nodes = " ".join(f"h{i + 1} = MatMul(h{i}, w)" for i in range(4))
+    layered = model(f"g (float[8,64] h0) => (float[8,64] h4) {{ {nodes} }}", w=(64, 64))
+    for i, node in enumerate(layered.graph.node):
+        node.name = f"layers.{i}"
+    save(network.parent, layered, "layers.onnx")
+    blocks = {"stages": [["layers.0"], ["layers.1", "layers.2", "layers.3"]]}
+    Path("blocks.json").write_text(json.dumps(blocks))
+    assert mtpp(f"split layers.onnx --partition blocks.json {SLOW} --method kahn --out stages --no-samples") == 0
+    assert mtpp("export stages --for vllm --quiet") == 0
+    assert "VLLM_PP_LAYER_PARTITION=1,3" in capsys.readouterr().out
+    assert mtpp("export stages --for onnxruntime-genai --out genai_config.json") == 0
+    (stages,) = json.loads(Path("genai_config.json").read_text())["model"]["decoder"]["pipeline"]
+    told = [(stage["filename"], stage["inputs"], stage["outputs"]) for stage in stages.values()]
+    assert told == [("stage-0.onnx", ["h0"], ["h1"]), ("stage-1.onnx", ["h1"], ["h4"])]
+    assert Path("genai_config.json.certificate.json").read_bytes() == Path("stages/certificate.json").read_bytes()
+    Path("stages/stage-0.onnx").write_bytes(b"")
+    assert_misuse(capsys, {"export stages --for onnxruntime-genai": "the file was altered"})
+
+
 def test_without_onnxruntime(
     network: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from experiments.verification.verify import verify
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.json_files import Value
+from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_chain import serving_chain
@@ -33,9 +34,13 @@ def faults(stated: dict[str, Any]) -> tuple[str, ...]:
     return verify(Value(stated, "front.json")).faults
 
 
+def gpt2_question(runtime: str, network: str = "gpt2") -> ServingInstance:
+    graph = ARCHITECTURES[network].build(phase="decode", batch=32)
+    return serving_chain(graph, Platform(3, 64e9, 4e8 if network == "gpt2" else 2e10, fit=True), RUNTIMES[runtime])
+
+
 def gpt2() -> dict[str, Any]:
-    graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
-    return document(serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"]))
+    return document(gpt2_question("vllm"))
 
 
 def in_tenths(
@@ -141,3 +146,29 @@ def test_infinite_contexts() -> None:
     stated = gpt2()
     stated["instance"]["token_bytes"] = [0.0] * 14
     assert any("inf is recomputed" in fault for fault in faults(stated))
+
+
+@pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "openvino"])
+def test_words_are_those_of_the_answer(name: str) -> None:
+    """Read by the rules of the runtime; those of another cut are found, and what is no words."""
+    question = gpt2_question(name, "llama-3-8b" if name == "accelerate" else "gpt2")
+    points = serving_front(question).points
+    words = RUNTIMES[name].words(points[0].partition)
+    stated = document(question) | {"runtime": name, "words": words}
+    assert faults(stated) == ()
+    block = points[0].partition.block.copy()
+    block[1 + int(np.flatnonzero(np.diff(block[1:-1]))[0])] += 1
+    other = RUNTIMES[name].words(Partition(question.instance.without_constraints(), block))
+    assert any("words: they have the layers" in fault for fault in faults(stated | {"words": other}))
+    digit = next(i for i in reversed(range(len(words))) if words[i].isdigit() and words[i] != "9")
+    for forged in ("", words[:digit] + "9" + words[digit + 1 :], words[: len(words) // 2], "[" * 10**5):
+        assert len(faults(stated | {"words": forged})) <= 1  # and nothing fails
+    assert any("does not take them" in fault for fault in faults(stated | {"words": "nothing"}))
+    assert any("does not take them" in fault for fault in faults(stated | {"runtime": "another"}))
+
+
+def test_dimensions_are_those_of_the_graph() -> None:
+    stated = gpt2()
+    for name, number in (("batch", 31), ("batch", 0), ("context", 127)):
+        found = faults(stated | {"instance": stated["instance"] | {name: number}})
+        assert any(f"instance.{name}: it is {number}" in fault for fault in found)

@@ -100,3 +100,18 @@ def test_what_it_does_is_told() -> None:
     assert {"start single", "start heft", "climbing", "annealing"} <= {what for what, _ in told}
     times = [time for _, time in told]
     assert times == sorted(times, reverse=True)
+
+
+def test_starts_that_take_too_long_are_left_out() -> None:
+    """With 50,000 nodes, 64 devices and 5 seconds, HEFT alone took longer than the limit."""
+    started: list[str] = []
+
+    def tell(what: str, time: float) -> None:
+        started.append(what)
+
+    n = 20_000
+    graph = ComputationGraph.from_edges([(v, v + 1) for v in range(0, n - 1, 2)], [1.0] * n, [1.0] * n)
+    limits = Limits(Deadline.after(2.0))
+    search_order(PlacementInstance(graph, 64, BANDWIDTH), rng(), limits, tell=tell)
+    assert "start single" in started
+    assert not {"start heft", "start m-etf", "start greedy"} & set(started)

@@ -1,0 +1,125 @@
+"""Read the words of runtimes by their rules: in which stage each layer is. Words of a stranger run nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
+__all__ = ["stages_of_layers"]
+
+# Runtimes that take the number of layers of each stage.
+_COUNTS = {
+    "vllm": r"VLLM_PP_LAYER_PARTITION=(.*)\n",
+    "sglang": r"SGLANG_PP_LAYER_PARTITION=(.*)\n",
+    "tensorrt-llm": r"pipeline_parallel_size: \d+\npp_partition: \[(.*)\]\n",
+    "galvatron": r'\{\s*"pp_deg": \d+,\s*"pp_division": "(.*)"\s*\}\n',
+}
+
+
+def stages_of_layers(runtime: str, words: str, layers: int) -> list[int]:
+    """The stage of each layer.
+
+    Parameters
+    ----------
+    runtime : str
+        Name of a runtime.
+    words : str
+        What it is told.
+    layers : int
+        Number of layers.
+
+    Raises
+    ------
+    ValueError
+        If the runtime is unknown, or does not understand this.
+    """
+    try:
+        if runtime in _COUNTS:
+            found = _unrolled(_numbers(_match(_COUNTS[runtime], words)), layers)
+        else:
+            found = _READERS[runtime](words, layers)
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from None
+    if len(found) != layers:
+        raise ValueError(f"{len(found)} layers")
+    return found
+
+
+def _match(pattern: str, words: str) -> str:
+    found = re.fullmatch(pattern, words)
+    if found is None:
+        raise ValueError("other words")
+    return found[1]
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
+
+
+def _unrolled(counts: list[int], layers: int) -> list[int]:
+    if sum(counts) != layers or min(counts) < 0:
+        raise ValueError(f"{sum(counts)} layers")
+    return [stage for stage, count in enumerate(counts) for _ in range(count)]
+
+
+def _megatron(words: str, layers: int) -> list[int]:
+    """A letter a layer, stages between bars, and ``*n`` repeats what is before it."""
+    layout = _match(r'--pipeline-model-parallel-size \d+ --pipeline-model-parallel-layout "(.*)"\n', words)
+    plain = ""
+    for group, letter, times in re.findall(r"(?:\(([^()]*)\)|([^()*\d]))(?:\*(\d+))?", layout.replace(",", "")):
+        if int(times or 1) > layers + len(layout):
+            raise ValueError("more than there is")
+        plain += (group or letter) * int(times or 1)
+    return [stage for stage, units in enumerate(plain.split("|")) for unit in units if unit == "t"]
+
+
+def _torchtitan(words: str, layers: int) -> list[int]:
+    parts = json.loads(_match(r"(?:.*\n)*parallelism\.module_fqns_per_model_part = (.*)\n", words))
+    stage = {module: n for n, part in enumerate(parts) for module in part}
+    return [stage[f"layers.{i}"] for i in range(layers)]
+
+
+def _torch(words: str, layers: int) -> list[int]:
+    """A stage begins before each module that is named."""
+    spec = _match(r"(?:.*\n)*split_spec = \{\n((?:.*\n)*)\}\n", words)
+    begins = re.findall(r'"(?:embeddings|layers\.(\d+))": SplitPoint\.BEGINNING', spec)
+    firsts = sorted(int(number or 0) for number in begins)
+    return [bisect_right(firsts, layer) for layer in range(layers)]
+
+
+def _accelerate(words: str, layers: int) -> list[int]:
+    device = {re.sub(r".*\.(?=\d+$)", "", module): own for module, own in json.loads(words).items()}
+    return [int(device[str(layer)]) for layer in range(layers)]
+
+
+def _llama_cpp(words: str, layers: int) -> list[int]:
+    """Unit i of all layers and the output goes where i, as a part of all, lies between cumulative parts."""
+    ends = list(accumulate(_numbers(_match(r"-ngl 999 -sm layer -ts ([\d,]+).*\n", words))))
+    return [bisect_right(ends, Fraction(layer, layers + 1) * ends[-1]) for layer in range(layers)]
+
+
+def _deepspeed(words: str, layers: int) -> list[int]:
+    (bounds,) = re.findall(r"^parts = \[([\d, ]+)\]", words, flags=re.MULTILINE)
+    begins = _numbers(bounds)
+    return _unrolled([end - begin for begin, end in pairwise(begins)], layers)
+
+
+def _onnxruntime_genai(words: str, layers: int) -> list[int]:
+    (stages,) = json.loads(words)["model"]["decoder"]["pipeline"]
+    stage = {name: n for n, fields in enumerate(stages.values()) for name in fields["inputs"]}
+    return [stage[f"past_key_values.{layer}.key"] for layer in range(layers)]
+
+
+_READERS: dict[str, Callable[[str, int], list[int]]] = {
+    "megatron": _megatron,
+    "torchtitan": _torchtitan,
+    "torch": _torch,
+    "accelerate": _accelerate,
+    "llama-cpp": _llama_cpp,
+    "deepspeed": _deepspeed,
+    "onnxruntime-genai": _onnxruntime_genai,
+}

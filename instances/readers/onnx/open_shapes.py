@@ -1,0 +1,43 @@
+"""Which shapes depend on values: stages need fixed ones, and that of one run says nothing of the next."""
+
+from __future__ import annotations
+
+import onnx
+from onnx import ModelProto
+
+from instances.readers.onnx.live_nodes import LiveNode, Scope, type_of
+
+__all__ = ["open_shapes"]
+
+# Operators that give as much as they find, and those whose result has the size that operands behind the first one say.
+_FINDING = ("Compress", "NonMaxSuppression", "NonZero", "Range", "ConstantOfShape", "Unique", "If", "Loop")
+_SIZED = ("Expand", "OneHot", "Pad", "Reshape", "Resize", "Slice", "Tile", "TopK", "Upsample")
+
+
+def open_shapes(model: ModelProto, scope: Scope) -> frozenset[str]:
+    """Tensors whose shape can be another one for other values of the inputs.
+
+    Parameters
+    ----------
+    model : ModelProto
+        With fixed dimensions of its inputs.
+    scope : Scope
+        Its nodes.
+
+    Returns
+    -------
+    frozenset of str
+        What lies behind an operator whose result has the size that values say, and whose shape inference does not know.
+    """
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
+    known = {value.name for value in (*inferred.value_info, *inferred.output) if type_of(value) is not None}
+    found: set[str] = set()
+    for live in scope.live:
+        if _is_open(live) or not found.isdisjoint(live.reads):
+            found.update(name for name in live.node.output if name not in known)
+    return frozenset(found)
+
+
+def _is_open(live: LiveNode) -> bool:
+    kind = live.node.op_type
+    return kind in _FINDING or (kind in _SIZED and not set(live.reads).isdisjoint(live.node.input[1:]))
