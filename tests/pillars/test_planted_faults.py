@@ -203,10 +203,16 @@ FAULTS = {
         words="does not fit into the memory",
     ),
     "price tree": Fault(
-        "mtpp_models/bounds/priced/exploring.py",
+        "mtpp_models/bounds/priced/decisions.py",
         "    return worth >= 1.0 - _SHORT",
         "    return worth >= 2.0 - _SHORT",
         pillar="mtpp_models/bounds/test_price_tree.py::test_small_prices_count_together",
+    ),
+    "flow behind a trial": Fault(
+        "mtpp_models/bounds/priced/branching.py",
+        "            copy_flow(flows, 1, 0)",
+        "            copy_flow(flows, 0, 1)",
+        pillar="mtpp_models/bounds/test_price_tree.py",
     ),
     "leaves of the price tree": Fault(
         "mtpp_models/bounds/priced/branch_and_bound.py",
@@ -219,12 +225,6 @@ FAULTS = {
         "        return not self._aside, None",
         "        return True, None",
         pillar="mtpp_models/bounds/test_price_tree.py::test_blocks_that_are_passed_by_prove_nothing",
-    ),
-    "leaves that are put together": Fault(
-        "mtpp_models/bounds/priced/exploring.py",
-        "            leaves.decided[kept, node] = 0",
-        "            leaves.decided[kept, node] = leaves.decided[row, node]",
-        pillar="mtpp_models/bounds/test_price_tree.py",
     ),
     "goal of guessed prices": Fault(
         "mtpp_models/bounds/priced/quick.py",

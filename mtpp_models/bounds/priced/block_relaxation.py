@@ -133,7 +133,7 @@ def relax(
     """What sets cost at least, up to the goal; the best multiplier, and the cost of the set that is worth enough.
 
     `few` and `many` are set to the tied sets that are worth too little and enough. The flow goes on from that in place
-    0, of no decisions or of fewer.
+    0, of no decisions or of fewer. Who is patient takes more steps towards the best multiplier.
     """
     network, worth = question.network, question.worth
     constant = constant_of(question.constant[case], state == IN)

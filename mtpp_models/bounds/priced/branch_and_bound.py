@@ -1,10 +1,10 @@
 r"""Branch and bound for blocks that are worth their share and cost less than a goal.
 
 Given prices of nodes, all of them together worth k, the question is whether some convex set S with price(S) >= 1 costs
-less than T. Where the bound of `mtpp_models.bounds.priced.block_relaxation` stays below T, a node of the one tied set
-that is not in the other is put into the block, then kept out of it. What is in the block draws in all that lies
-between, and keeps out whatever no block below T holds beside it; what is kept out cuts off what lies behind it, as seen
-from the block.
+less than T. Where the bound of `mtpp_models.bounds.priced.block_relaxation` stays below T, a node that
+`mtpp_models.bounds.priced.branching` chooses is put into the block, then kept out of it. What is in the block draws in
+all that lies between, and keeps out whatever no block below T holds beside it; what is kept out cuts off what lies
+behind it, as seen from the block.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, Flows, constant_of, linear_costs
 from mtpp_models.bounds.priced.branching import Gains
-from mtpp_models.bounds.priced.exploring import CHILDREN, Leaves, explore, merge
+from mtpp_models.bounds.priced.exploring import CHILDREN, Leaves, explore
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import BoolArray
@@ -31,10 +31,10 @@ _MOST_DECISIONS = 2**27
 
 
 class BlockTree:
-    """The search for one block below a goal; for other prices or another goal it goes on with the leaves it has.
+    """The search for one block below a goal; for another goal it goes on with the leaves it has.
 
-    The leaves are decisions on nodes, and nothing that follows from a goal or from prices, so together they hold all
-    convex sets, whatever goal and prices come next.
+    The leaves are decisions on nodes, and nothing that follows from a goal, so together they hold all convex sets,
+    whatever goal comes next.
 
     Parameters
     ----------
@@ -62,8 +62,7 @@ class BlockTree:
     def reprice(self, prices: FloatArray) -> None:
         """Search with other prices next, (n,) floats, not negative and not all 0.
 
-        Of two leaves that differ in one node alone only what they have in common is kept: other prices may not need it,
-        and leaves become no more than they must.
+        From the beginning: what is gained by deciding a node is known better by now than when the leaves were made.
         """
         self._question = self._question._replace(worth=_worth(prices, self._instance))
         self._begin()

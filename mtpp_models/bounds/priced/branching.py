@@ -18,7 +18,7 @@ from mtpp_models.bounds.priced.decisions import bound_of
 from mtpp_models.cuts.block_cuts import UNIT
 from mtpp_models.cuts.max_flow import BoolArray
 
-__all__ = ["Gains", "choose", "note", "try_out", "untried"]
+__all__ = ["Gains", "choose", "note", "stakes_of", "try_out", "untried"]
 
 # How much the worth of the nodes that a choice keeps out counts beside its own, and how much more a node counts that is
 # in one tied set alone. Measured on REGAL-style graphs, as is the power of each part of the score.
@@ -30,8 +30,8 @@ _LEAST_GAIN = 1e-6
 class Gains(NamedTuple):
     """How much the bound rose when a node was put into the block, or kept out of it."""
 
-    total: FloatArray  # (2, n): parts of the goal; inside, then outside
-    count: FloatArray  # (2, n): how often
+    rise: FloatArray  # (2, n): in all, in parts of the goal; inside, then outside
+    times: FloatArray  # (2, n)
 
     @classmethod
     def none(cls, n: int) -> Gains:
@@ -42,8 +42,8 @@ class Gains(NamedTuple):
 @compiled
 def note(gains: Gains, node: int, decision: int, rise: float) -> None:
     """A decision, `IN` or `OUT`, raised the bound by so much."""
-    gains.total[decision - IN, node] += max(0.0, rise) / UNIT
-    gains.count[decision - IN, node] += 1.0
+    gains.rise[decision - IN, node] += max(0.0, rise) / UNIT
+    gains.times[decision - IN, node] += 1.0
 
 
 @compiled
@@ -63,8 +63,8 @@ def choose(stakes: FloatArray, gains: Gains, few: BoolArray, many: BoolArray) ->
     """The free node, of those that were decided before, where most is to be gained; -1 if none is free."""
     node, best = -1, -1.0
     for v in np.flatnonzero(stakes):
-        if gains.count[0, v] > 0:
-            inside, outside = gains.total[0, v] / gains.count[0, v], gains.total[1, v] / gains.count[1, v]
+        if gains.times[0, v] > 0:
+            inside, outside = gains.rise[0, v] / gains.times[0, v], gains.rise[1, v] / gains.times[1, v]
             score = max(inside, _LEAST_GAIN) * math.sqrt(max(outside, _LEAST_GAIN) * stakes[v])
             if many[v] and not few[v]:
                 score *= _IN_ONE
@@ -76,11 +76,11 @@ def choose(stakes: FloatArray, gains: Gains, few: BoolArray, many: BoolArray) ->
 @compiled
 def untried(stakes: FloatArray, gains: Gains, few: BoolArray, many: BoolArray) -> NDArray[np.intp]:
     """The free nodes that were never decided: those in one tied set alone first, and where most is at stake."""
-    nodes = np.flatnonzero((stakes > 0) & (gains.count[0] == 0))
+    nodes = np.flatnonzero((stakes > 0) & (gains.times[0] == 0))
     order = stakes[nodes]
     for i, v in enumerate(nodes):
         if many[v] and not few[v]:
-            order[i] += len(stakes)  # no stake is larger than k
+            order[i] += 2.0 * len(stakes)  # all nodes together are worth k
     return nodes[np.argsort(-order)]
 
 

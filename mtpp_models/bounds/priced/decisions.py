@@ -28,7 +28,7 @@ def bound_of(
     many: BoolArray,
     patient: bool,
 ) -> tuple[int, float, float]:
-    """As `relax`, of all cases; what follows from the decisions is added to `state`.
+    """As `relax`, with all cases; what follows from the decisions is added to `state`.
 
     `before` and `behind` are set to the nodes with a path to the block and from it. The sets are those of the last
     case, with overflow if there is any.
@@ -37,7 +37,9 @@ def bound_of(
     if _propagate(state, question, before, behind):
         least = 0
         for case in range(len(question.work)):
-            reached, multiplier, cost = relax(state, question, case, flows, before, behind, multiplier, few, many, patient)
+            reached, multiplier, cost = relax(
+                state, question, case, flows, before, behind, multiplier, few, many, patient
+            )
             least = max(least, reached)
             if least >= UNIT:
                 break
@@ -79,5 +81,3 @@ def _propagate(state: NDArray[np.int8], question: BlockQuestion, before: BoolArr
         if state[v] != OUT:
             worth += question.worth[v]
     return worth >= 1.0 - _SHORT
-
-

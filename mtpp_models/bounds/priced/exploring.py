@@ -23,7 +23,7 @@ from mtpp_models.bounds.priced.decisions import bound_of
 from mtpp_models.cuts.block_cuts import UNIT
 from mtpp_models.cuts.max_flow import BoolArray
 
-__all__ = ["CHILDREN", "Leaves", "explore", "merge"]
+__all__ = ["CHILDREN", "Leaves", "explore"]
 
 #: Leaves of a node that is explored.
 CHILDREN = 2
@@ -33,16 +33,15 @@ _LEAST = 0.1
 
 
 class Leaves(NamedTuple):
-    """What is left of the tree: (c, n) decisions, and multipliers.
+    """What is left of the tree.
 
     Open ones come first, the last of them next; those that are done stand at the end. Together they hold all sets.
     """
 
-    decided: NDArray[np.int8]
-    multiplier: FloatArray
-    # What the last decision was, the number of a node beyond 0 if in, below if out; 0 if its gain is no longer asked for. And what was known above.
-    last: IntArray
-    least: IntArray
+    decided: NDArray[np.int8]  # (c, n)
+    multiplier: FloatArray  # (c,)
+    last: IntArray  # (c,): which node was decided last, counted from 1, negative if kept out; 0 if nobody asks
+    least: IntArray  # (c,): the bound before that
 
     @classmethod
     def root(cls, n: int) -> Leaves:
@@ -57,33 +56,7 @@ class Leaves(NamedTuple):
         decided = np.zeros((2 * size, n), dtype=np.int8)
         keep = size - done
         decided[:keep], decided[size + keep :] = self.decided[:keep], self.decided[keep:]
-        return Leaves(decided, *(np.tile(rows, 2) for rows in self[1:]))
-
-
-@compiled
-def merge(leaves: Leaves, count: int) -> int:
-    """Put leaves, of the first `count`, that follow each other and decide one node differently together; their number.
-
-    A leaf that has been put together is not compared again.
-    """
-    kept, row = 0, 0
-    while row < count:
-        here, node, differ = leaves.decided[row], -1, 0
-        if row + 1 < count:
-            there = leaves.decided[row + 1]
-            for v in range(len(here)):
-                if here[v] != there[v]:
-                    node = v
-                    differ += 1 if here[v] and there[v] else 2  # who has not decided holds more than the other
-                    if differ > 1:
-                        break
-        leaves.decided[kept], leaves.multiplier[kept] = leaves.decided[row], leaves.multiplier[row]
-        if differ == 1:
-            leaves.decided[kept, node] = 0
-            row += 1
-        kept += 1
-        row += 1
-    return kept
+        return Leaves(decided, np.tile(self.multiplier, 2), np.tile(self.last, 2), np.tile(self.least, 2))
 
 
 @compiled
@@ -102,7 +75,7 @@ def explore(
         budget -= 1
         row = depth - 1
         _go_on(question, leaves, flows, row, state)
-        patient = (gains.count[0][state == 0] == 0).any()
+        patient = (gains.times[0][state == 0] == 0).any()
         least, multiplier, cost = bound_of(
             state, question, flows, before, behind, leaves.multiplier[row], few, many, patient
         )
