@@ -31,7 +31,8 @@ def portfolio(
     rng : numpy.random.Generator
     limits : Limits, optional
         Checked between the steps and within the searches; an evaluation is a move that is tried, and an order of the
-        genetic search counts as moves that take as long. Without a limit on time or evaluations, 10 million moves.
+        genetic search counts as moves that take as long. Without a limit on time or evaluations, 10 million moves,
+        or 200 000 a node where that is less.
         Without a limit on time, the same seed gives the same answer.
     starts : iterable of Partition
         Partitions of the same graph into at most k blocks, to begin from.

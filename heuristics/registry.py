@@ -96,7 +96,7 @@ _ALL = (
     _brkga(_LARGE),
     _heuristic(
         "local-search",
-        "annealing of moves and swaps of nodes, 10 million, sliced anew in between",
+        "annealing of moves and swaps of nodes, up to 10 million, sliced anew in between",
         "this project, heuristics/local_search/local_search.py",
         local_search,
     ),

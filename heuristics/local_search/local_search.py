@@ -39,7 +39,8 @@ def local_search(
     start : Partition, optional
         By default the slicing of the Kahn order of equal priorities.
     moves : int, optional
-        Number of moves tried in all rounds together; by default 10 million, or with a time limit as many as it allows.
+        Number of moves tried in all rounds together; by default 10 million, or 200 000 a node where that is less, or with
+        a time limit as many as it allows.
 
     Returns
     -------
@@ -51,7 +52,7 @@ def local_search(
     best = start or slice_order(instance, kahn(instance.graph, np.zeros(n)), limits.deadline)
     if not Walker.can_walk(instance):
         return best
-    budget = Budget(limits, moves)
+    budget = Budget(limits, instance.graph.n, moves)
     walker, planned = Walker(instance, rng, budget), max(_FIRST_ROUND, 10 * n)
     while not budget.spent(best.bottleneck):
         best = best_of((best, walker.slice(walker.walk(best, planned, stretch=3))))

@@ -71,7 +71,8 @@ def multilevel(
     start : Partition, optional
         By default the best of one block, equal pieces and the slicing of the Kahn order of equal priorities.
     moves : int, optional
-        By default 10 million, or where time or evaluations are limited as many as that allows.
+        By default 10 million, or 200 000 a node where that is less, or where time or evaluations are limited as many as
+        that allows.
 
     Returns
     -------
@@ -79,7 +80,7 @@ def multilevel(
         No worse than `start`.
     """
     limits = limits or Limits()
-    budget, best = Budget(limits, moves), start or at_once(instance, limits)
+    budget, best = Budget(limits, instance.graph.n, moves), start or at_once(instance, limits)
     if not Walker.can_walk(instance):
         return best
     while not budget.spent(best.bottleneck):

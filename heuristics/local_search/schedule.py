@@ -57,7 +57,7 @@ def search_by_gain(
         Without groups.
     rng : numpy.random.Generator
     limits : Limits
-        An evaluation is a move that is tried; by default 10 million, unless time is limited.
+        An evaluation is a move that is tried; by default 10 million, or 200 000 a node, unless time is limited.
     start : Partition
     others : sequence of Partition
         More partitions, to be crossed with the best.
@@ -69,7 +69,7 @@ def search_by_gain(
     """
     if not Walker.can_walk(instance):
         return start
-    budget = Budget(limits)
+    budget = Budget(limits, instance.graph.n)
     searches = _Searches(instance, rng, budget, list(others))
     arms, best = searches.arms(), start
     while not budget.spent(best.bottleneck):

@@ -22,8 +22,8 @@ from instances.partitioning.kernel_arrays import KernelArrays
 
 __all__ = ["ORDER_MOVES", "Budget", "Walker", "best_of"]
 
-#: Moves where neither time nor evaluations are limited.
-_MOVES = 10_000_000
+#: Moves where neither time nor evaluations are limited: in all, and for each node.
+_MOVES, _NODE_MOVES = 10_000_000, 200_000
 #: A walk of heat 1 cools down from at most `_HOT` to at most `_COLD`.
 _HOT, _COLD = 10.0, 0.02
 #: Slicing an order of n nodes takes as long as this times n² moves.
@@ -44,12 +44,16 @@ class Budget:
     ----------
     limits : Limits
         An evaluation is a move.
+    n : int
+        Nodes of the graph.
     moves : int, optional
-        By default 10 million, or where time or evaluations are limited as many as that allows.
+        By default 10 million, 200 000 a node where that is less, or where time or evaluations are limited as many as
+        that allows.
     """
 
-    def __init__(self, limits: Limits, moves: int | None = None) -> None:
-        most = sys.maxsize if limits.evaluations or limits.deadline.left < math.inf else _MOVES
+    def __init__(self, limits: Limits, n: int, moves: int | None = None) -> None:
+        unlimited = limits.evaluations is None and limits.deadline.left == math.inf
+        most = min(_MOVES, _NODE_MOVES * n) if unlimited else sys.maxsize
         self.limits, self.left = limits, limits.allow(most if moves is None else moves)
         self._taken, self._ended = 0, False
 
