@@ -101,7 +101,7 @@ def arms_of(instance: Instance) -> list[Arm]:
         (small, Arm("exact", 0.3, find_model("exact"), least=k * row)),
         (listed and not narrow, Arm("ideals", 0.3, find_model("ideals"))),
         (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.4 if large else 0.05, replace(quick, run=QuickPrices()))),
-        (k > _TWO, Arm("coarse-2+all", 0.6 if large else 0.2, find_model("coarse-2+all"), least=_TWO * row)),
+        (k > _TWO, Arm("coarse-2+all", 0.6 if large else 0.1, find_model("coarse-2+all"), least=_TWO * row)),
         (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
         (k <= _MOST_BLOCKS, Arm("exact+all", 1.0, find_model("exact+all"), least=k * row)),
     ]
