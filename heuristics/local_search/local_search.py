@@ -39,8 +39,8 @@ def local_search(
     start : Partition, optional
         By default the slicing of the Kahn order of equal priorities.
     moves : int, optional
-        Number of moves tried in all rounds together; by default 10 million, or 200 000 a node where that is less, or with
-        a time limit as many as it allows.
+        Number of moves tried in all rounds together; by default 10 million, or 200 000 a node where that is less, or
+        with a time limit as many as it allows.
 
     Returns
     -------
