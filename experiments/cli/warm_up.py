@@ -25,7 +25,7 @@ _PROGRAMS = ("metis", "scotch", "placeto-published")
 def warm_up(*, printing: Printing) -> int:
     """Compile all that is compiled, so that no later run has to.
 
-    It takes about a minute after an update, and no time where all is compiled already. Example: mtpp warm-up
+    It takes about two minutes after an update, and no time where all is compiled already. Example: mtpp warm-up
     """
     from instances.compiled import has_code, is_warm, mark_warm
 
