@@ -13,11 +13,13 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from experiments.cli.bound import bound
 from experiments.cli.certify import certify
@@ -68,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     try:
         with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling():
-            code = app(args=None if argv is None else list(argv), prog_name="mtpp", standalone_mode=False) or DONE
+            words = None if argv is None else list(argv)
+            code = _command()(args=words, prog_name="mtpp", standalone_mode=False) or DONE
             sys.stdout.flush()  # a full disk or a closed pipe shows here
             return int(code)
     except (KeyboardInterrupt, typer.Abort):
@@ -94,6 +97,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         fault = f"{type(error).__name__}: {error}"
         return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
+
+
+@cache
+def _command() -> Callable[..., Any]:
+    """All verbs; made once, as it takes as long as a small question."""
+    return get_command(app)
 
 
 def _print_version(asked: bool) -> None:
