@@ -91,7 +91,7 @@ def split(
     4
     >>> folder.cleanup()
     """
-    from experiments.pipelines.splitting import check_model, find_answers, measured_bandwidth
+    from experiments.pipelines.splitting import MEASURED, check_model, find_answers, measured_bandwidth
 
     path, options = Path(model), SolveOptions(solver, time_limit, gap, threads, seed)
     check_new_folder(Path(out))
@@ -100,7 +100,7 @@ def split(
         words = {"k": k, "bandwidth": bandwidth, "memory": memory, "activation_buffer": activation_buffer}
         instance = _instance_of(path, partition, words | {"constraints": constraints, "fit": fit or None, **reading})
     else:
-        rate = measured_bandwidth() if bandwidth == "measured" else bandwidth
+        rate = measured_bandwidth() if bandwidth == MEASURED else bandwidth
         [instance, *more] = instances_of(path, k, rate, memory, activation_buffer, fit, constraints, **reading)
         if more:
             raise InputError(f"k is {k!r}; give one number of stages.")

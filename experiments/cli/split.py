@@ -27,10 +27,7 @@ from instances.partitioning.constraints_file import read_constraints
 if TYPE_CHECKING:
     from mtpp_models import SolverNotAvailableError
 
-__all__ = ["MEASURED", "split"]
-
-#: The bandwidth of links between processes of this machine.
-MEASURED = "measured"
+__all__ = ["split"]
 
 _FOR_ONNX = Without({"level", "training", "reader", "communication", "input_work", "time_unit"})
 
@@ -90,11 +87,11 @@ class _Question:
 
     def _platform(self, graph: ComputationGraph, k: int, said: dict[str, float | None] | None = None) -> Platform:
         """The platform of the words, or that of the file where they say nothing."""
+        from experiments.pipelines.splitting import MEASURED, measured_bandwidth
+
         told = said or {}
         rate = told.get("bandwidth")
         if self.bandwidth == MEASURED:
-            from experiments.pipelines.splitting import measured_bandwidth
-
             rate = measured_bandwidth()
         elif self.bandwidth is not None or rate is None:
             rate = bandwidth_of(graph, self.bandwidth)

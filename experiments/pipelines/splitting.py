@@ -20,7 +20,10 @@ from instances.json_files import check_readable
 from instances.readers.onnx import recognises_onnx
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
 
-__all__ = ["check_model", "check_same", "find_answers", "measured_bandwidth"]
+__all__ = ["MEASURED", "check_model", "check_same", "find_answers", "measured_bandwidth"]
+
+#: The word for the bandwidth of links between processes of this machine.
+MEASURED = "measured"
 
 _HEAD = 16
 

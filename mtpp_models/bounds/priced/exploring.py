@@ -75,7 +75,7 @@ def explore(
         budget -= 1
         row = depth - 1
         _go_on(question, leaves, flows, row, state)
-        patient = (gains.times[0][state == 0] == 0).any()
+        patient = (gains.times[0][state == 0] == 0).any()  # there may be nodes to try: gains from the best multiplier
         least, multiplier, cost = bound_of(
             state, question, flows, before, behind, leaves.multiplier[row], few, many, patient
         )
@@ -101,9 +101,10 @@ def explore(
             return depth, done, many
         flows.state[0] = state
         stakes = stakes_of(state, question)
-        nodes = untried(stakes, gains, few, many)[: max(1, budget // 2)]
-        try_out(nodes, state, question, flows, gains, least, multiplier)
-        budget -= 2 * len(nodes)
+        if patient:
+            nodes = untried(stakes, gains, few, many)[: max(1, budget // 2)]
+            try_out(nodes, state, question, flows, gains, least, multiplier)
+            budget -= 2 * len(nodes)
         v = choose(stakes, gains, few, many)
         if v < 0:
             return depth, done, state == IN
