@@ -16,12 +16,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from instances.errors import InputError
+from instances.graph.tensors import compressed_rows
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.placement.timeline import Timeline, Transfer
@@ -112,13 +113,18 @@ def _move(numbers: list[int]) -> Move:
 
 def _required(placement: Placement) -> list[list[Move]]:
     """Transfers out of each device, tensor by tensor."""
-    instance, places = placement.instance, placement.device.tolist()
-    tensors, moves = instance.graph.tensors, [list[Move]() for _ in range(instance.devices)]
-    for t, u in enumerate(tensors.producer.tolist()):
-        readers = tensors.consumers[tensors.start[t] : tensors.start[t + 1]].tolist()
-        targets = sorted({places[v] for v in readers} - {places[u]})
-        served = [targets] if instance.broadcast and targets else [[target] for target in targets]
-        moves[places[u]] += [(t, *group) for group in served]
+    k, tensors, device = placement.instance.devices, placement.instance.graph.tensors, placement.device
+    tensor, target = np.repeat(np.arange(len(tensors.bytes)), np.diff(tensors.start)), device[tensors.consumers]
+    home = device[tensors.producer]
+    away = target != home[tensor]
+    pairs = np.stack(np.divmod(np.unique(tensor[away] * k + target[away]), k), axis=1).tolist()
+    sources, moves = home.tolist(), [list[Move]() for _ in range(k)]
+    if placement.instance.broadcast:
+        groups = ((t, [d for _, d in of]) for t, of in groupby(pairs, operator.itemgetter(0)))
+    else:
+        groups = ((t, [d]) for t, d in pairs)
+    for t, targets in groups:
+        moves[sources[t]].append((t, *targets))
     return moves
 
 
@@ -127,7 +133,10 @@ def _check_nodes(placement: OrderedPlacement) -> None:
     if len(orders) != placement.instance.devices:
         raise InputError(f"device_order has {len(orders)} sequences for {placement.instance.devices} devices.")
     for d, sequence in enumerate(orders):
-        own = Counter(np.flatnonzero(placement.device == d).tolist())
+        here = np.flatnonzero(placement.device == d).tolist()
+        if sorted(sequence) == here:
+            continue
+        own = Counter(here)
         for v in Counter(sequence) - own:
             if not 0 <= v < len(names):
                 raise InputError(f"device_order[{d}]: there is no node {v}; use 0 to {len(names) - 1}.")
@@ -142,6 +151,8 @@ def _check_moves(placement: OrderedPlacement) -> None:
     if len(orders) != placement.instance.devices:
         raise InputError(f"bus_order has {len(orders)} sequences for {placement.instance.devices} devices.")
     for d, (sequence, required) in enumerate(zip(orders, _required(placement), strict=True)):
+        if len(sequence) == len(required) and set(sequence) == set(required):
+            continue
         own = Counter(required)
         for move in Counter(sequence) - own:
             fault = "is there twice" if move in own else "is not a transfer that the devices require"
@@ -155,72 +166,70 @@ def _said(move: Move) -> str:
 
 
 class _Sequences:
-    """The graph of nodes and transfers; operation i is node i, and after the nodes come the transfers."""
+    """The graph of nodes and transfers; operation i is node i, and after the nodes come the transfers, bus by bus."""
 
     def __init__(self, placement: OrderedPlacement) -> None:
-        instance, places = placement.instance, placement.device.tolist()
-        graph, n = instance.graph, instance.graph.n
-        self.placement, self.instance, self.places = placement, instance, places
-        self.moves = [(d, move) for d, sequence in enumerate(placement.bus_order) for move in sequence]
-        carrier = {(t, target): n + i for i, (_, (t, *targets)) in enumerate(self.moves) for target in targets}
-        producer, (first, read) = graph.tensors.producer.tolist(), graph.inputs
-        # Operations that each operation waits for, and the one before it on its device or bus.
-        self.awaits = [
-            [carrier.get((t, places[v]), producer[t]) for t in read[first[v] : first[v + 1]].tolist()] for v in range(n)
-        ]
-        self.awaits += [[producer[t]] for _, (t, *_) in self.moves]
-        self.before: list[int | None] = [None] * len(self.awaits)
-        index = {key: n + i for i, key in enumerate(self.moves)}
-        rows = [[index[d, move] for move in sequence] for d, sequence in enumerate(placement.bus_order)]
-        for row in (*placement.device_order, *rows):
+        instance, k, n = placement.instance, placement.instance.devices, placement.instance.graph.n
+        self.placement, self.instance, self.places = placement, instance, placement.device.tolist()
+        self.moves = [move for sequence in placement.bus_order for move in sequence]
+        self.source = np.repeat(np.arange(k), [len(sequence) for sequence in placement.bus_order]).tolist()
+        carrier = {t * k + target: n + i for i, (t, *targets) in enumerate(self.moves) for target in targets}
+        producer, (first, read) = instance.graph.tensors.producer.tolist(), instance.graph.inputs
+        wanted = (read * k + np.repeat(placement.device, np.diff(first))).tolist()
+        # Operation i waits for ``awaits[first[i] : first[i + 1]]``, and for the one before it on its device or bus.
+        self.awaits = [carrier.get(key, producer[key // k]) for key in wanted] + [producer[t] for t, *_ in self.moves]
+        self.first = first.tolist() + list(range(len(wanted) + 1, len(self.awaits) + 1))
+        self.before = [-1] * (n + len(self.moves))
+        for row in placement.device_order:
             for earlier, later in pairwise(row):
                 self.before[later] = earlier
+        for i, (earlier, later) in enumerate(pairwise(self.source), n):
+            if earlier == later:
+                self.before[i + 1] = i
 
     def timeline(self) -> Timeline:
-        n = self.instance.graph.n
-        start, end = np.zeros(len(self.awaits)), np.zeros(len(self.awaits))
-        free = np.zeros(len(self.awaits))  # when each operation has ended and its device or bus has rested
+        n, first = self.instance.graph.n, self.first
+        start, end = ([0.0] * len(self.before) for _ in range(2))
+        free = start.copy()  # when each operation has ended and its device or bus has rested
         order = self._order()
         for i in order:
-            start[i] = max((end[j] for j in self.awaits[i]), default=0.0)
-            before = self.before[i]
-            if before is not None:
-                start[i] = max(start[i], free[before])
-            end[i], free[i] = self._ends(i, float(start[i]))
-        ranked = sorted(order, key=lambda i: start[i])  # stable: what starts at one time stays in a possible order
+            begin = 0.0 if self.before[i] < 0 else free[self.before[i]]
+            for j in self.awaits[first[i] : first[i + 1]]:
+                begin = max(begin, end[j])
+            start[i] = begin
+            end[i], free[i] = self._ends(i, begin)
+        ranked = sorted(order, key=start.__getitem__)  # stable: what starts at one time stays in a possible order
         transfers = tuple(
-            Transfer(move[0], d, move[1:], start=float(start[i]), end=float(end[i]))
-            for i, (d, move) in ((i, self.moves[i - n]) for i in ranked if i >= n)
+            Transfer(self.moves[i - n][0], self.source[i - n], self.moves[i - n][1:], start[i], end[i])
+            for i in ranked
+            if i >= n
         )
-        return Timeline(start[:n], end[:n], transfers, tuple(i for i in ranked if i < n))
+        return Timeline(np.array(start[:n]), np.array(end[:n]), transfers, tuple(i for i in ranked if i < n))
 
     def _ends(self, i: int, start: float) -> tuple[float, float]:
         """When an operation ends, and when its device or bus can do the next one."""
-        instance = self.instance
-        if i >= instance.graph.n:
-            d, (t, *targets) = self.moves[i - instance.graph.n]
-            end = start + instance.transfer_time(t, d, targets)
+        instance, n = self.instance, self.instance.graph.n
+        if i >= n:
+            t, *targets = self.moves[i - n]
+            end = start + instance.transfer_time(t, self.source[i - n], targets)
             return end, end + instance.transfer_gap
         work = instance.node_time(i, self.places[i])
         return start + work, start + work + (instance.node_gap if work > 0 else 0.0)
 
     def _order(self) -> list[int]:
         """A topological order of the operations; an `InputError` if there is none."""
-        needs = [
-            [*waits, *([] if before is None else [before])]
-            for waits, before in zip(self.awaits, self.before, strict=True)
-        ]
-        missing, after = [len(row) for row in needs], [list[int]() for _ in needs]
-        for i, row in enumerate(needs):
-            for j in row:
-                after[j].append(i)
+        size, before = len(self.before), np.array(self.before)
+        earlier = np.concatenate((np.array(self.awaits, dtype=np.int64), before[before >= 0]))
+        later = np.concatenate((np.repeat(np.arange(size), np.diff(self.first)), np.flatnonzero(before >= 0)))
+        missing, by_later = np.bincount(later, minlength=size).tolist(), np.argsort(later, kind="stable")
+        rows, after = (part.tolist() for part in compressed_rows(earlier[by_later], later[by_later], size))
         order = [i for i, count in enumerate(missing) if count == 0]
         for j in order:  # grows
-            for i in after[j]:
+            for i in after[rows[j] : rows[j + 1]]:
                 missing[i] -= 1
                 if missing[i] == 0:
                     order.append(i)
-        if len(order) < len(needs):
+        if len(order) < size:
             self._refuse(set(order))
         return order
 
@@ -230,8 +239,8 @@ class _Sequences:
         for d, sequence in enumerate(self.placement.device_order):
             for v in (v for v in sequence if v not in done):
                 first, read = self.instance.graph.inputs
-                tensors = read[first[v] : first[v + 1]].tolist()
-                t = next(t for t, i in zip(tensors, self.awaits[v], strict=True) if i not in done)
+                awaited = slice(first[v], first[v + 1])
+                t = next(t for t, i in zip(read[awaited], self.awaits[awaited], strict=True) if i not in done)
                 u = int(producer[t])
                 raise InputError(
                     f"deadlock: node {v} ({names[v]}), next on device {d}, waits for ever for tensor {t} of node {u} "

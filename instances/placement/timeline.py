@@ -20,7 +20,7 @@ there has ended. What is freed in an instant is there for what is allocated in i
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -61,28 +61,42 @@ def run(instance: PlacementInstance, device: IntArray) -> Timeline:
 
 def peak_activations(instance: PlacementInstance, device: IntArray, timeline: Timeline) -> FloatArray:
     """(k,) largest sum of the tensors on each device at one time [bytes]."""
-    changes: list[list[tuple[float, float]]] = [[] for _ in range(instance.devices)]
-    for place, begin, end, size in _stays(instance, device, timeline):
-        if begin < end:
-            changes[place] += [(begin, size), (end, -size)]
-    # Sorted, what is freed comes before what is allocated in the same instant.
-    return np.array([max(np.cumsum([size for _, size in sorted(of_one)]), default=0.0) for of_one in changes])
+    place, begin, end, size = _stays(instance, device, timeline)
+    lasts = begin < end
+    at, time, change = (
+        np.concatenate((of_begin[lasts], of_end[lasts]))
+        for of_begin, of_end in ((place, place), (begin, end), (size, -size))
+    )
+    by_time = np.lexsort((change, time))  # what is freed comes before what is allocated in the same instant
+    at, change = at[by_time], change[by_time]
+    return np.array([np.cumsum(change[at == d]).max(initial=0.0) for d in range(instance.devices)])
 
 
-def _stays(instance: PlacementInstance, device: IntArray, timeline: Timeline) -> list[tuple[int, float, float, float]]:
+def _stays(
+    instance: PlacementInstance, device: IntArray, timeline: Timeline
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
     """Device, begin, end and bytes of each stay of a tensor on a device."""
-    tensors = instance.graph.tensors
-    moves = defaultdict(list)
-    for transfer in timeline.transfers:
-        moves[transfer.tensor].append(transfer)
-    stays = []
-    for t, (u, size) in enumerate(zip(tensors.producer, tensors.bytes, strict=True)):
-        readers = tensors.consumers[tensors.start[t] : tensors.start[t + 1]]
-        last_read = {d: timeline.end[readers[device[readers] == d]].max() for d in np.unique(device[readers])}
-        ends = [timeline.end[u], last_read.get(device[u], 0.0), *(transfer.end for transfer in moves[t])]
-        stays.append((int(device[u]), timeline.start[u], max(ends), size))
-        stays += [(d, transfer.start, last_read[d], size) for transfer in moves[t] for d in transfer.targets]
-    return stays
+    tensors, k = instance.graph.tensors, instance.devices
+    readers, count = tensors.consumers, len(tensors.bytes)
+    # Pairs of a tensor and a device that reads it, as ``t * k + d``, and when the last reader there has ended.
+    keys, pair = np.unique(
+        np.repeat(np.arange(count), np.diff(tensors.start)) * k + device[readers], return_inverse=True
+    )
+    last_read = np.zeros(len(keys))
+    np.maximum.at(last_read, pair, timeline.end[readers])
+    home, moves = device[tensors.producer], timeline.transfers
+    until = timeline.end[tensors.producer].copy()
+    at_home = keys % k == home[keys // k]
+    until[keys[at_home] // k] = np.maximum(until[keys[at_home] // k], last_read[at_home])
+    np.maximum.at(until, np.array([move.tensor for move in moves], dtype=np.int64), [move.end for move in moves])
+    away = [(move.tensor * k + d, move.start) for move in moves for d in move.targets]
+    moved, arrival = np.array([key for key, _ in away], dtype=np.int64), np.array([start for _, start in away])
+    return (
+        np.concatenate((home, moved % k)),
+        np.concatenate((timeline.start[tensors.producer], arrival)),
+        np.concatenate((until, last_read[np.searchsorted(keys, moved)])),
+        np.concatenate((tensors.bytes, tensors.bytes[moved // k])),
+    )
 
 
 class _Step:
