@@ -23,8 +23,8 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.readers.isolation import module_command
 from instances.results import PROOF_TOLERANCE
-from mtpp_models.placement.colocation import share_devices
-from mtpp_models.placement.heads import ROUNDING, heads_of
+from mtpp_models.placement.colocation import colocation_bound, share_devices
+from mtpp_models.placement.heads import ROUNDING, heads_bound, heads_of
 from mtpp_models.placement.scaled_placement import ScaledPlacement
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
 
@@ -35,6 +35,8 @@ CP = "place-cp"
 _SOLVER, _PACKAGE, _EXTRA = "cp-sat", "ortools", "place-cp"
 # Units of time in the work of all nodes, at least; and in the start.
 _UNITS = 20000
+# Part of the time for a bound without a solver, which CP-SAT begins from.
+_BOUNDS = 0.1
 # Seconds between looks at the process, and those it has to end by itself.
 _LOOK, _GRACE = 0.2, 30.0
 
@@ -54,10 +56,11 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
             f"Solver {_SOLVER} is not available: install {_PACKAGE} (extra {_EXTRA}), or choose place-exact."
         )
     instance, watch = start.instance, Stopwatch()
-    shared = share_devices(heads_of(instance), start.step_time, controls.deadline)
-    data = ScaledPlacement(start, shared)
+    heads = heads_of(instance)
+    least = colocation_bound(heads, heads_bound(heads), start.step_time, controls.deadline.share(_BOUNDS))
+    data = ScaledPlacement(start, share_devices(heads, start.step_time, controls.deadline))
     unit = min(instance.total_work, start.step_time) / _UNITS
-    question = _question(data, unit / start.step_time, controls)
+    question = _question(data, unit / start.step_time, least.value / start.step_time, controls)
     built = watch.passed
     said = _ask(question, controls.deadline)
     found = start if said["device"] is None else _placement(data, question, said)
@@ -77,7 +80,7 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
     )
 
 
-def _question(data: ScaledPlacement, unit: float, controls: Controls) -> dict[str, Any]:
+def _question(data: ScaledPlacement, unit: float, least: float, controls: Controls) -> dict[str, Any]:
     """The question in whole numbers of units, rounded down."""
 
     def whole(time: float) -> int:
@@ -93,6 +96,7 @@ def _question(data: ScaledPlacement, unit: float, controls: Controls) -> dict[st
     return {
         "devices": len(data.devices),
         "equal": data.instance.unequal is None,
+        "least": whole(least),
         "horizon": int(1 / unit) + 1,
         "bus_rest": whole(data.bus_rest),
         "nodes": [
@@ -105,7 +109,6 @@ def _question(data: ScaledPlacement, unit: float, controls: Controls) -> dict[st
             for v in data.nodes
         ],
         "edges": data.edges,
-        "detours": [(u, v, whole(P), whole(L)) for u, v, P, L in data.detours],
         "together": data.together,
         "rank": data.rank if data.instance.unequal is None else [],
         "transfers": [

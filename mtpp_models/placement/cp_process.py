@@ -23,7 +23,7 @@ class _Steps:
         self.question, self.model = question, cp_model.CpModel()
         self.devices, self.horizon = range(question["devices"]), question["horizon"]
         model, nodes = self.model, question["nodes"]
-        self.makespan = model.new_int_var(0, self.horizon, "makespan")
+        self.makespan = model.new_int_var(question["least"], self.horizon, "makespan")
         self.on = [[model.new_bool_var(f"x{v},{d}") for d in self.devices] for v in range(len(nodes))]
         self.start = [
             model.new_int_var(node["head"], max(node["head"], self.horizon - node["tail"] - min(node["time"])), f"s{v}")
@@ -48,11 +48,6 @@ class _Steps:
             model.add(self.makespan >= self.end[v] + node["tail"])
         for u, v in question["edges"]:
             model.add(self.start[v] >= self.end[u])
-        for u, v, between, apart in question["detours"]:
-            for d in self.devices:
-                away = [self.on[v][d], self.on[u][d].negated()]
-                model.add(self.start[v] >= self.end[u] + apart).only_enforce_if(away)
-            model.add(self.start[v] >= self.end[u] + between)
         for u, v in question["together"]:
             for d in self.devices:
                 model.add(self.on[u][d] == self.on[v][d])
