@@ -60,8 +60,9 @@ class ScaledPlacement:
 
     @property
     def devices(self) -> range:
-        """The devices."""
-        return range(self.instance.devices)
+        """The devices; of equal ones no more than nodes, as the others stay idle."""
+        k = self.instance.devices
+        return range(k if self.instance.unequal is not None else min(k, self.instance.graph.n))
 
     @cached_property
     def readers(self) -> list[list[int]]:
@@ -276,8 +277,8 @@ class ScaledPlacement:
                 needs[v].append(carrier.get((t, places[v]), producer[t]))
         times: dict[object, tuple[float, float]] = dict(moves.items())
         order = _by_time(needs, times | dict(when.items()))
-        rows = [[v for v in order if isinstance(v, int) and places[v] == d] for d in self.devices]
-        buses = [[move[1] for move in order if isinstance(move, tuple) and move[0] == d] for d in self.devices]
+        rows = [[v for v in order if isinstance(v, int) and places[v] == d] for d in range(self.instance.devices)]
+        buses = [[move[1] for move in order if isinstance(move, tuple) and move[0] == d] for d in range(len(rows))]
         return OrderedPlacement(self.instance, places, rows, buses)
 
 

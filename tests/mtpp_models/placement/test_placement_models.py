@@ -50,6 +50,17 @@ def test_the_golden_orders_are_optimal() -> None:
     assert result.cost <= 9
 
 
+def test_bug_devices_that_nobody_needs_were_modelled() -> None:
+    """With 12 nodes on 64 devices the model took half a minute; now as many devices as nodes are in it."""
+    from instances import ComputationGraph
+
+    graph = ComputationGraph.from_edges([(0, 2), (1, 2)], [3, 4, 2], [1, 1, 0])
+    instance = PlacementInstance(graph, devices=1000, bandwidth=1)
+    result = bound_placement(Placement(instance, [0, 999, 500]), "place-exact")
+    assert result.proved
+    assert result.cost == 6
+
+
 def test_the_exact_model_closes_groups_of_a_family(solver: str) -> None:
     few = 6 if solver == "gurobi" else 12  # its free licence takes small models only
     graph = group_nodes(PLACEMENT_FAMILIES["ptb"].graph(8000), few).graph
