@@ -3,6 +3,9 @@
 Times are rounded down to whole multiples of a unit: the whole parts of all times of a placement, starts and step time
 included, are those of a placement with whole times, so that no bound gets too high. Devices, starts and transfers of
 the answer are read off as sequences, whose step time is computed anew.
+
+Where CP-SAT does not close the question soon, it is asked whether a step can take some shorter time: then more nodes
+have to share a device (see `colocation`), so that refuting it takes less than raising the bound to it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ import json
 import signal
 import subprocess
 import tempfile
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
@@ -24,7 +28,7 @@ from instances.placement.problem import PlacementInstance
 from instances.readers.isolation import module_command
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.placement.colocation import colocation_bound, share_devices
-from mtpp_models.placement.heads import ROUNDING, heads_bound, heads_of
+from mtpp_models.placement.heads import ROUNDING, Heads, heads_bound, heads_of
 from mtpp_models.placement.scaled_placement import ScaledPlacement
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
 
@@ -35,8 +39,9 @@ CP = "place-cp"
 _SOLVER, _PACKAGE, _EXTRA = "cp-sat", "ortools", "place-cp"
 # Units of time in the work of all nodes, at least; and in the start.
 _UNITS = 20000
-# Part of the time for a bound without a solver, which CP-SAT begins from.
-_BOUNDS = 0.1
+# Parts of the time: for a bound without a solver, which CP-SAT begins from, and for the best step. The rest is for
+# times that are refuted, each of them by so much of what is open above the one before.
+_BOUNDS, _FIRST, _STRIDE = 0.1, 0.35, 0.35
 # Seconds between looks at the process, and those it has to end by itself.
 _LOOK, _GRACE = 0.2, 30.0
 
@@ -56,32 +61,64 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
             f"Solver {_SOLVER} is not available: install {_PACKAGE} (extra {_EXTRA}), or choose place-exact."
         )
     instance, watch = start.instance, Stopwatch()
-    heads = heads_of(instance)
-    least = colocation_bound(heads, heads_bound(heads), start.step_time, controls.deadline.share(_BOUNDS))
-    data = ScaledPlacement(start, share_devices(heads, start.step_time, controls.deadline))
-    unit = min(instance.total_work, start.step_time) / _UNITS
-    question = _question(data, unit / start.step_time, least.value / start.step_time, controls)
+    heads, deadline = heads_of(instance), controls.deadline
+    low = colocation_bound(heads, heads_bound(heads), start.step_time, deadline.share(_BOUNDS)).value
+    first, known = replace(controls, deadline=deadline.share(_FIRST)), _Known(start, low, optimal=False)
     built = watch.passed
-    said = _ask(question, controls.deadline)
-    found = start if said["device"] is None else _placement(data, question, said)
-    best = min((start, found), key=lambda placement: (not placement.fits, placement.step_time))
-    proved = float(said["bound"]) * unit * (1 - ROUNDING)
-    if proved > min(start.step_time, found.step_time) * (1 + ROUNDING):
-        raise SolverFaultError(_SOLVER, f"states the bound {proved:.6g} against a step time of {best.step_time:.6g}")
-    closed = proved >= best.step_time * (1 - PROOF_TOLERANCE)
+    known, before = _solve(known, heads, start.step_time, first), None
+    while not (known.optimal or known == before or deadline.passed):
+        before, time = known, known.low + _STRIDE * (known.best.step_time - known.low)
+        known = _solve(known, heads, time, controls)
     return Result(
         method=CP,
         instance=instance,
-        answer=best,
-        bound=Bound(max(0.0, proved), CP, closed),
+        answer=known.best,
+        bound=Bound(max(0.0, known.low), CP, known.low >= known.best.step_time * (1 - PROOF_TOLERANCE)),
         seconds=watch.seconds(build=built, solve=watch.passed - built),
         solver=f"{_SOLVER} {importlib.metadata.version(_PACKAGE)}",
-        interrupted=controls.deadline.interrupted.is_set(),
+        interrupted=deadline.interrupted.is_set(),
     )
 
 
-def _question(data: ScaledPlacement, unit: float, least: float, controls: Controls) -> dict[str, Any]:
-    """The question in whole numbers of units, rounded down."""
+class _Known(NamedTuple):
+    """What is known of a question."""
+
+    best: OrderedPlacement
+    low: float  # no step takes less
+    optimal: bool  # whether CP-SAT has nothing to add
+
+
+def _solve(known: _Known, heads: Heads, time: float, controls: Controls) -> _Known:
+    """Ask for the best step of at most `time`, and learn from the answer that there is none.
+
+    The shorter the time, the more nodes share a device.
+    """
+    best, instance = known.best, known.best.instance
+    data = ScaledPlacement(best, share_devices(heads, time, controls.deadline))
+    if data.shared.refuted:
+        return known._replace(low=time * (1 - ROUNDING))
+    unit = min(instance.total_work, best.step_time) / _UNITS
+    question = _question(data, unit / best.step_time, known.low / best.step_time, time / best.step_time, controls)
+    said = _ask(question, controls.deadline)
+    if said["status"] == "INFEASIBLE":
+        if time >= best.step_time:
+            raise SolverFaultError(_SOLVER, "says that there is no placement, against one that is known")
+        return known._replace(low=time * (1 - ROUNDING))
+    found = best if said["device"] is None else _placement(data, question, said)
+    proved = float(said["bound"]) * unit * (1 - ROUNDING)
+    if time < best.step_time:
+        proved = min(proved, time)
+    if proved > min(best.step_time, found.step_time) * (1 + ROUNDING):
+        raise SolverFaultError(_SOLVER, f"states the bound {proved:.6g} against a step time of {found.step_time:.6g}")
+    return _Known(
+        best=min((best, found), key=lambda placement: (not placement.fits, placement.step_time)),
+        low=max(known.low, proved),
+        optimal=said["status"] == "OPTIMAL",
+    )
+
+
+def _question(data: ScaledPlacement, unit: float, least: float, most: float, controls: Controls) -> dict[str, Any]:
+    """The question in whole numbers of units, rounded down, for steps that take from `least` to `most`."""
 
     def whole(time: float) -> int:
         return int(time / unit * (1 - ROUNDING))
@@ -97,7 +134,7 @@ def _question(data: ScaledPlacement, unit: float, least: float, controls: Contro
         "devices": len(data.devices),
         "equal": data.instance.unequal is None,
         "least": whole(least),
-        "horizon": int(1 / unit) + 1,
+        "horizon": int(most / unit) + 1,
         "bus_rest": whole(data.bus_rest),
         "nodes": [
             {
@@ -171,6 +208,4 @@ def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
     except ValueError:
         last = (err.strip().splitlines() or ["no answer"])[-1]
         raise SolverFaultError(_SOLVER, f"failed ({last})") from None
-    if answer["status"] == "INFEASIBLE":
-        raise SolverFaultError(_SOLVER, "says that there is no placement, against one that is known")
     return answer

@@ -20,7 +20,9 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from mtpp_models import SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.placement import cp
+from mtpp_models.placement.heads import heads_of
 from mtpp_models.placement.registry import bound_placement
+from mtpp_models.solvers.interface import Controls
 
 
 def first_placement(instance: PlacementInstance) -> Placement:
@@ -144,3 +146,36 @@ def test_cp_sat_finds_the_best_order(seed: int) -> None:
     assert result.bound is not None
     assert best.time * (1 - 2e-3) <= result.bound.value <= best.time
     assert result.cost <= best.time * (1 + 2e-3)
+
+
+@settings(max_examples=4)
+@given(st.integers(0, 2**32), st.floats(0.3, 1.1))
+def test_cp_sat_refutes_no_time_that_a_step_takes(seed: int, part: float) -> None:
+    pytest.importorskip("ortools")
+    instance = random_question(np.random.default_rng(seed), 4)
+    best, start = best_ordered(instance).time, OrderedPlacement.of(first_placement(instance))
+    nothing = cp._Known(start, 0.0, optimal=False)
+    known = cp._solve(nothing, heads_of(instance), min(part * best, start.step_time), Controls())
+    assert known.low <= best
+
+
+def test_a_time_that_is_refuted_is_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each lies above the one before; where the process ends without an answer, that is the end."""
+    graph = group_nodes(PLACEMENT_FAMILIES["nmt"].graph(8000), 12).graph
+    start = OrderedPlacement.of(first_placement(PlacementInstance(graph, 2, BANDWIDTH)))
+    said = [{"status": "UNKNOWN", "bound": 0.0, "device": None}, {"status": "INFEASIBLE", "bound": 0.0}]
+    asked: list[dict[str, int]] = []
+
+    def answer(question: dict[str, int], deadline: object) -> dict[str, object]:
+        asked.append(question)
+        return said[min(len(asked) - 1, 1)] if len(asked) < 4 else said[0]
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: True)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0")
+    monkeypatch.setattr(cp, "_ask", answer)
+    result = bound_placement(start, "place-cp")
+    assert len(asked) == 4
+    assert [question["least"] for question in asked] == sorted(question["least"] for question in asked)
+    assert result.answer is start
+    assert result.bound is not None
+    assert asked[3]["least"] / asked[0]["horizon"] == pytest.approx(result.bound.value / start.step_time, rel=1e-3)
