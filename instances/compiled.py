@@ -9,6 +9,7 @@ one of ours, the logger of this module says so (level INFO), and the command lin
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import threading
@@ -21,6 +22,7 @@ from typing import Any, Literal, TypeVar, overload
 import llvmlite.binding
 import numba
 from numba.core import event
+from numba.core.caching import FunctionCache
 from numba.misc.appdirs import AppDirs
 
 from instances.deadline import CLOCK
@@ -38,6 +40,9 @@ _MARKS = (b"import compiled", b"NamedTuple")
 #: Its presence beside the code says that all of it is there; holds what the code was made for, and by whom.
 _STAMP = "complete"
 _ALONE, _SHARED = "by warm-up alone", "by others too"
+
+#: Whoever stores code holds this file beside it.
+_LOCK = "lock"
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,10 +96,25 @@ def _decorated(function: Callable[..., Any], options: dict[str, Any]) -> Callabl
     for folder in _folders():
         try:
             with _cache_in(folder):
-                return numba.njit(cache=True, **options)(function)
+                kernel = numba.njit(**options)(function)
+                kernel._cache = _SharedCache(function)
+                return kernel
         except RuntimeError:  # the folder cannot be written
             continue
     return numba.njit(**options)(function)
+
+
+class _SharedCache(FunctionCache):
+    """Machine code on disk that several processes may store at a time.
+
+    numba reads the index of a function, adds to it and writes it. Two processes that do so for other types would take
+    the same name for their code.
+    """
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with open(Path(self.cache_path).parent / _LOCK, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            super().save_overload(sig, data)
 
 
 def kernels() -> list[Any]:
