@@ -22,7 +22,6 @@ from typing import Any, Literal, TypeVar, overload
 import llvmlite.binding
 import numba
 from numba.core import event
-from numba.core.caching import FunctionCache
 from numba.misc.appdirs import AppDirs
 
 from instances.deadline import CLOCK
@@ -96,25 +95,28 @@ def _decorated(function: Callable[..., Any], options: dict[str, Any]) -> Callabl
     for folder in _folders():
         try:
             with _cache_in(folder):
-                kernel = numba.njit(**options)(function)
-                kernel._cache = _SharedCache(function)
+                kernel = numba.njit(cache=True, **options)(function)
+                _store_one_by_one(kernel, folder)
                 return kernel
         except RuntimeError:  # the folder cannot be written
             continue
     return numba.njit(**options)(function)
 
 
-class _SharedCache(FunctionCache):
-    """Machine code on disk that several processes may store at a time.
+def _store_one_by_one(kernel: Any, folder: Path) -> None:
+    """Let processes that store machine code at the same time wait for each other.
 
     numba reads the index of a function, adds to it and writes it. Two processes that do so for other types would take
     the same name for their code.
     """
+    save = kernel._cache.save_overload
 
-    def save_overload(self, sig: Any, data: Any) -> None:
-        with open(Path(self.cache_path).parent / _LOCK, "w") as file:
+    def save_alone(*code: Any) -> None:
+        with open(folder / _LOCK, "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            super().save_overload(sig, data)
+            save(*code)
+
+    kernel._cache.save_overload = save_alone
 
 
 def kernels() -> list[Any]:
