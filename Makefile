@@ -7,11 +7,12 @@ METHODS ?=
 SOLVER ?= highs
 SEED ?=
 BIN := .venv/bin
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 # Tests start hundreds of processes; each would parse all sources.
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table test hunt bench check lint types contract notebooks golden format clean
+.PHONY: help table test hunt bench check lint types contract warm notebooks golden format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
@@ -28,20 +29,23 @@ table: .venv/table.stamp
 	@$(BIN)/mtpp warm-up
 	$(BIN)/mtpp table quick -k 2,4,8,32 --time-limit 1.5 --jobs $(JOBS) --out results/quick.jsonl --tables results/quick
 
-test: .venv/test.stamp
-	@$(BIN)/mtpp warm-up
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+test: warm
+	$(PYTEST)
 
-hunt: .venv/test.stamp
-	@$(BIN)/mtpp warm-up
+hunt: warm
 	$(BIN)/python tests/helpers/hunt.py --seconds $(SECONDS) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED))
 
-bench: .venv/test.stamp
-	@$(BIN)/mtpp warm-up
+bench: warm
 	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only
 
-check: lint types contract test notebooks
+# All notebooks are among the tests, so that the processors are busy to the end.
+check: lint
+	@$(MAKE) --no-print-directory -j $(JOBS) types contract warm
+	$(PYTEST) -m "notebooks or not notebooks"
+
+warm: .venv/test.stamp
+	@$(BIN)/mtpp warm-up
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check .
@@ -53,9 +57,8 @@ types: .venv/test.stamp
 contract: .venv/test.stamp
 	$(BIN)/lint-imports
 
-notebooks: .venv/test.stamp
-	@$(BIN)/mtpp warm-up
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -m notebooks tests/experiments/test_notebooks.py
+notebooks: warm
+	$(PYTEST) -m notebooks tests/experiments/test_notebooks.py
 
 golden: .venv/test.stamp
 	$(BIN)/python tests/pillars/test_golden.py

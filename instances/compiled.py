@@ -9,6 +9,7 @@ one of ours, the logger of this module says so (level INFO), and the command lin
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import logging
 import threading
@@ -38,6 +39,9 @@ _MARKS = (b"import compiled", b"NamedTuple")
 #: Its presence beside the code says that all of it is there; holds what the code was made for, and by whom.
 _STAMP = "complete"
 _ALONE, _SHARED = "by warm-up alone", "by others too"
+
+#: Whoever stores code holds this file beside it.
+_LOCK = "lock"
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,10 +95,28 @@ def _decorated(function: Callable[..., Any], options: dict[str, Any]) -> Callabl
     for folder in _folders():
         try:
             with _cache_in(folder):
-                return numba.njit(cache=True, **options)(function)
+                kernel = numba.njit(cache=True, **options)(function)
+                _store_one_by_one(kernel, folder)
+                return kernel
         except RuntimeError:  # the folder cannot be written
             continue
     return numba.njit(**options)(function)
+
+
+def _store_one_by_one(kernel: Any, folder: Path) -> None:
+    """Let processes that store machine code at the same time wait for each other.
+
+    numba reads the index of a function, adds to it and writes it. Two processes that do so for other types would take
+    the same name for their code.
+    """
+    save = kernel._cache.save_overload
+
+    def save_alone(*code: Any) -> None:
+        with open(folder / _LOCK, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            save(*code)
+
+    kernel._cache.save_overload = save_alone
 
 
 def kernels() -> list[Any]:

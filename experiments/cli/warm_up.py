@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
+import signal
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
+from multiprocessing.process import BaseProcess
 
 from experiments.cli.complaints import complain
 from experiments.cli.exit_codes import DONE, NOTHING
@@ -17,6 +23,8 @@ __all__ = ["warm_up"]
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
 _MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
+# Seconds between two looks at the second process.
+_HEARTBEAT = 0.2
 # Placers that have nothing to compile and may be missing.
 _PROGRAMS = ("metis", "scotch", "placeto-published")
 
@@ -25,7 +33,8 @@ _PROGRAMS = ("metis", "scotch", "placeto-published")
 def warm_up(*, printing: Printing) -> int:
     """Compile all that is compiled, so that no later run has to.
 
-    It takes about two minutes after an update, and no time where all is compiled already. Example: mtpp warm-up
+    It takes about two minutes of two processors after an update, and no time where all is compiled already.
+    Example: mtpp warm-up
     """
     from instances.compiled import has_code, is_warm, mark_warm
 
@@ -48,16 +57,50 @@ def warm_up(*, printing: Printing) -> int:
 
 
 def _compile(printing: Printing) -> float:
-    """Run every method on tiny questions; return the seconds it took."""
+    """Run every method on tiny questions, half of them in a second process; return the seconds it took."""
     from instances.deadline import CLOCK, Stopwatch
     from mtpp_models import Progress
 
     logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told
     watch, still = Stopwatch(), CLOCK.still
-    with printing.working("compiling") as live:
-        for name in chain(_partitioning(), _planning(), _placement()):
+    with _second_process() as second, printing.working("compiling") as live:
+        for name in _partitioning():
             live.show(Progress(name, 0.0, None, None, None))
+        while second is not None and second.is_alive():
+            second.join(_HEARTBEAT)
+            live.show(Progress("plans and placements", 0.0, None, None, None))
+        if second is None or second.exitcode:  # a fault of it shows here
+            for name in _plans_and_placements():
+                live.show(Progress(name, 0.0, None, None, None))
     return watch.passed + CLOCK.still - still
+
+
+@contextmanager
+def _second_process() -> Iterator[BaseProcess | None]:
+    """Compile for plans and placements in a copy of this process, which ends with it.
+
+    Elsewhere than on Linux a copy of a process with threads may hang: there is none then.
+    """
+    if sys.platform != "linux":
+        yield None
+        return
+    process = multiprocessing.get_context("fork").Process(target=_compile_second, args=(os.getpid(),), daemon=True)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def _compile_second(parent: int) -> None:
+    """Be silent: who started this process compiles what it could not."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, too, and ends this process
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    for _ in _plans_and_placements():
+        if os.getppid() != parent:
+            return
 
 
 def _partitioning() -> Iterator[str]:
@@ -95,6 +138,10 @@ def _partitioning() -> Iterator[str]:
     yield "exact+all"
     find_clique(np.ones((_NODES, _NODES), dtype=np.bool_), 3)
     EXACT.strengthened(Strengthening.of("all")).prepare(instance, start, 0.0, Deadline())
+
+
+def _plans_and_placements() -> Iterator[str]:
+    return chain(_placement(), _planning())
 
 
 def _planning() -> Iterator[str]:

@@ -177,6 +177,23 @@ def test_a_changed_callee_is_noticed(project: Path) -> None:
     assert run(project) == "4 1 0"
 
 
+def test_processes_that_store_code_at_a_time_keep_it_apart(project: Path) -> None:
+    """Both read the index of the function before one of them writes it."""
+    script = (
+        "import multiprocessing, time; from numba.core.caching import IndexDataCacheFile as File\n"
+        "from mtpp_models.caller import outer\n"
+        "load = File._load_index\n"
+        "def slow(file):\n    found = load(file)\n    time.sleep(0.5)\n    return found\n"
+        "File._load_index = slow\n"
+        "context = multiprocessing.get_context('fork')\n"
+        "both = [context.Process(target=outer, args=(x,)) for x in (1, 1.5)]\n"
+        "for one in both:\n    one.start()\n"
+        "for one in both:\n    one.join()\n"
+    )
+    assert run(project, script) == ""
+    assert run(project, f"from mtpp_models.caller import outer; print(outer(1.5)); {SHOW}") == "5.0\n4 2 0"
+
+
 def test_a_source_that_changes_during_a_run_leaves_no_code_behind(project: Path) -> None:
     """A caller imported after its callee was edited must not be stored under the hash of what stood there before."""
     edit = (

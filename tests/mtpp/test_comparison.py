@@ -34,7 +34,7 @@ def test_six_graphs_three_k_six_methods(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setitem(HEURISTICS, "random-1", replace(HEURISTICS["random-1"], run=broken))
     methods = ["kahn", "random-1", "simple", "pinned", "exact", "certify"]
     file = tmp_path / "runs.jsonl"
-    frame = mtpp.compare(graphs(6), [2, 3, 4], methods, bandwidth=1.0, time_limit=30, file=file)
+    frame = mtpp.compare(graphs(6), [2, 3, 4], methods, bandwidth=1.0, time_limit=10, file=file)
     assert tuple(frame.columns) == COLUMNS
     assert len(frame) == 6 * 3 * 6
     assert frame["method"].tolist() == methods * 18
@@ -48,7 +48,7 @@ def test_six_graphs_three_k_six_methods(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert set(frame[frame["solver"].notna()]["method"]) == {"exact", "certify"}
 
     before = len(file.read_text().splitlines())
-    again = mtpp.compare(graphs(6), [2, 3, 4], methods, bandwidth=1.0, time_limit=30, file=file)
+    again = mtpp.compare(graphs(6), [2, 3, 4], methods, bandwidth=1.0, time_limit=10, file=file)
     assert len(file.read_text().splitlines()) - before == 18  # what failed is tried again
     assert again.drop(columns="seconds").equals(frame.drop(columns="seconds"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,10 @@ from mtpp_models.formulations.parts import ablation
 from mtpp_models.simple import simple, work_bound
 
 WITHOUT_SOLVER = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
+# Memory is finite, and without a buffer the largest need counts.
+PEAKS = instances(max_nodes=6, max_k=3, huge_ratio=False, overflow=True).map(
+    lambda instance: Instance(instance.graph, replace(instance.platform, activation_buffer=None))
+)
 STRENGTHENED = (*ablation("exact")[1:], "coarse-2+all")
 
 
@@ -39,7 +44,7 @@ def check_bound(
         assert best * (1 - 1e-9) <= result.partition.bottleneck < math.inf
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(questions(), st.booleans())
 def test_no_bound_exceeds_the_optimum(instance: Instance, reduce: bool) -> None:
     best = optimum(instance)
@@ -78,11 +83,9 @@ def test_exact_and_ideals_are_the_optimum(instance: Instance) -> None:
         assert (ideals.status is Status.IMPOSSIBLE) == (best == math.inf)
 
 
-@settings(max_examples=1000)
-@given(instances(max_nodes=6, max_k=3, huge_ratio=False, overflow=True))
+@settings(max_examples=600)
+@given(PEAKS)
 def test_least_peaks_exceed_no_peak(instance: Instance) -> None:
-    """Memory is finite; without a buffer the largest need counts."""
-    assume(instance.platform.activation_buffer is None)
     modelled, best = optimum(instance.modelled()), optimum(instance)
     assert modelled <= best * (1 + 1e-9)
     for name in WITHOUT_SOLVER[:4]:
@@ -92,10 +95,9 @@ def test_least_peaks_exceed_no_peak(instance: Instance) -> None:
     assert bound.value == pytest.approx(modelled, rel=2e-6)  # that of ideals
 
 
-@settings(max_examples=100)
-@given(instances(max_nodes=6, max_k=3, huge_ratio=False, overflow=True))
+@settings(max_examples=60)
+@given(PEAKS)
 def test_models_know_the_least_peak(instance: Instance) -> None:
-    assume(instance.platform.activation_buffer is None)
     best = optimum(instance.modelled())
     for name in MODELS:
         bound = solve(instance, name).bound

@@ -51,10 +51,9 @@ sys.exit(main())
 """
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
+def start(*words: str, **variables: str) -> subprocess.Popen[str]:
+    environment, pipe = ENVIRONMENT | variables, subprocess.PIPE
+    return subprocess.Popen([sys.executable, *words], stdout=pipe, stderr=pipe, text=True, env=environment)
 
 
 def wait_for(path: str, process: subprocess.Popen[str]) -> None:
@@ -116,6 +115,18 @@ def test_sigterm_ends_a_table_and_its_processes(folder: Path) -> None:
             return
         time.sleep(0.01)
     pytest.fail("a process of the table outlived it")
+
+
+def test_sigterm_ends_both_processes_of_warm_up(folder: Path) -> None:
+    process = start("-m", "experiments", "warm-up", NUMBA_CACHE_DIR=str(folder))
+    while process.poll() is None and not descendants(process.pid):
+        time.sleep(0.02)
+    children = descendants(process.pid)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate() == ("", "")
+    assert process.returncode == INTERRUPTED
+    assert children
+    assert not any(map(is_alive, children))
 
 
 def test_sigterm_is_left_alone_where_it_ends_the_process() -> None:

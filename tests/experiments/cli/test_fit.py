@@ -33,7 +33,7 @@ def test_too_little_memory_on_all_devices(verb: str, capsys: pytest.CaptureFixtu
 @pytest.mark.usefixtures("graph")
 def test_what_no_formula_sees_is_proved_by_the_program_over_ideals(capsys: pytest.CaptureFixture[str]) -> None:
     """Together the parameters fit, but two blocks hold one node each."""
-    assert mtpp("certify graph.json -k 2 --bandwidth 1 --memory 7GB --fit --time-limit 300") == IMPOSSIBLE
+    assert mtpp("certify graph.json -k 2 --bandwidth 1 --memory 7GB --fit --time-limit 20") == IMPOSSIBLE
     assert "does not fit" in capsys.readouterr().err
     assert mtpp("partition graph.json -k 2 --bandwidth 1 --memory 7GB --fit --time-limit 1") == NOTHING
     assert "none found" in capsys.readouterr().err
@@ -61,18 +61,18 @@ def test_explain_says_what_does_not_fit_and_that_another_one_does(capsys: pytest
 
 @pytest.mark.usefixtures("graph")
 def test_the_least_number_of_devices_that_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "graph.json -k auto --bandwidth 1 --activation-buffer 0B --fit --time-limit 20"
-    assert mtpp(f"certify {words} --memory 9GB --out c.json") == DONE
+    words = "graph.json -k auto --bandwidth 1 --activation-buffer 0B --fit"
+    assert mtpp(f"certify {words} --time-limit 20 --memory 9GB --out c.json") == DONE
     assert "k = 2 is the least that fits: 1 will not do." in capsys.readouterr().out
     assert mtpp("verify c.json --ideals") == DONE
     capsys.readouterr()
-    assert mtpp(f"certify {words} --memory 3GB") == IMPOSSIBLE
+    assert mtpp(f"certify {words} --time-limit 20 --memory 3GB") == IMPOSSIBLE
     assert "there is none that fits" in capsys.readouterr().err
-    assert mtpp(f"certify {words} --memory 3GB --json") == IMPOSSIBLE
+    assert mtpp(f"certify {words} --time-limit 20 --memory 3GB --json") == IMPOSSIBLE
     document = json.loads(capsys.readouterr().out)
     assert (document["k"], document["partition"]) == (None, None)
     assert "there is none that fits" in document["impossible"]
-    assert mtpp(f"partition {words} --memory 9GB --json") == DONE
+    assert mtpp(f"partition {words} --time-limit 1 --memory 9GB --json") == DONE
     out, err = capsys.readouterr()
     assert json.loads(out)["k"] == 2
     assert "k = 2 is the least that fits" in err

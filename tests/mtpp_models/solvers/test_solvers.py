@@ -290,7 +290,7 @@ def test_highs_keeps_small_coefficients(model: str) -> None:
     chain = [(v, v + 1) for v in range(2 * half - 1)]
     instance = Instance(ComputationGraph.from_edges(chain, work, np.full(2 * half, 1e-3)), Platform(2, 1.0))
     optimum = Partition(instance, np.repeat([0, 1], half))
-    combine(optimum, solve(instance, model, SolveOptions(time_limit=30)))
+    combine(optimum, solve(instance, model, SolveOptions(time_limit=3)))
 
 
 def test_a_linear_program_that_was_stopped_proves_nothing(large: Instance) -> None:
