@@ -49,7 +49,7 @@ _STARTS, _COARSEST_MOVES = 3, 60
 _LEVEL_MOVES, _MOST_LEVEL_MOVES, _LEVEL_HEAT = 200, 80_000, 0.1
 _LAST_MOVES, _MOST_LAST_MOVES, _LAST_HEAT = 400, 200_000, 0.25
 #: Heat of the walk on the coarsest level of a cycle that begins from a partition.
-_KEPT_HEAT = 0.25
+_KEPT_HEAT = 1.0
 
 
 def multilevel(
