@@ -27,6 +27,8 @@ __all__ = ["search_by_gain"]
 
 #: Least parts of the time: of each kind of walks, of genetic search, and of multilevel cycles.
 _LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5
+#: Genetic search whose best bottleneck is so many times the best known has only this least part.
+_FAR, _LEAST_OF_FAR_ORDERS = 1.04, 0.05
 #: What gains and times count once their search has run again.
 _FADING = 0.5
 #: First walks have so many moves, each later one twice as many.
@@ -126,6 +128,7 @@ class _Searches:
         self._cool_moves = self._hot_moves = max(_FIRST_WALK, 10 * instance.graph.n)
         self._arrays = KernelArrays.of(instance)
         self._population: Population | None = None
+        self._orders = _Arm(self._genetic, _LEAST_OF_ORDERS)
 
     def arms(self) -> list[_Arm]:
         """Those that suit the instance and the time."""
@@ -135,7 +138,7 @@ class _Searches:
             found = [_Arm(self._pool.breed, _LEAST_OF_CYCLES), *found]
         orders = min(left / _MOVE_SECONDS, self._budget.left) / 4 / (ORDER_MOVES * n**2)
         if n <= TABLE_NODES and self._instance.k > 1 and not self._instance.needs_peaks and orders >= _FEWEST_ORDERS:
-            found.append(_Arm(self._genetic, _LEAST_OF_ORDERS))
+            found.append(self._orders)
         return found
 
     def _cool(self, best: Partition) -> Partition:
@@ -153,7 +156,7 @@ class _Searches:
         self._pool.add(found)
         return found
 
-    def _genetic(self, _: Partition) -> Partition:
+    def _genetic(self, best: Partition) -> Partition:
         """A generation of orders."""
         n, parameters = self._instance.graph.n, BRKGAParameters()
         if self._population is None:
@@ -162,7 +165,10 @@ class _Searches:
         else:
             count = self._population.advance(parameters.population)
         self._budget.take(count * max(1, int(ORDER_MOVES * n**2)))
-        return slice_order(self._instance, kahn(self._instance.graph, self._population.best))
+        found = slice_order(self._instance, kahn(self._instance.graph, self._population.best))
+        is_far = found.bottleneck > _FAR * best.bottleneck
+        self._orders.least = _LEAST_OF_FAR_ORDERS if is_far else _LEAST_OF_ORDERS
+        return found
 
     def _fitness(self, keys: FloatArray) -> FloatArray:
         return decode(keys, self._instance.k, self._arrays)
