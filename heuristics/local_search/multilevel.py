@@ -33,8 +33,9 @@ from instances.partitioning.reductions import Contraction, merge
 
 __all__ = ["clusters", "cycle", "multilevel"]
 
-#: Each level has so many times fewer nodes than the one before, down to so many a block, and at least.
-_SHRINK, _NODES_PER_BLOCK, _FEWEST = 2.5, 6, 24
+#: Each level has so many times fewer nodes than the one before, down to so many a block, or to this part of the nodes
+#: where that is less, but never below so many a block and in all.
+_SHRINK, _NODES_PER_BLOCK, _COARSEST_PART, _FEWEST_PER_BLOCK, _FEWEST = 2.5, 6, 0.25, 2, 24
 #: A level that leaves more than this part of the nodes is not worth it.
 _LEAST_SHRINK = 0.95
 #: A joined node has at most a 2nd, 4th or 8th of the work of a block.
@@ -49,7 +50,7 @@ _STARTS, _COARSEST_MOVES = 3, 60
 _LEVEL_MOVES, _MOST_LEVEL_MOVES, _LEVEL_HEAT = 200, 80_000, 0.1
 _LAST_MOVES, _MOST_LAST_MOVES, _LAST_HEAT = 400, 200_000, 0.25
 #: Heat of the walk on the coarsest level of a cycle that begins from a partition.
-_KEPT_HEAT = 0.25
+_KEPT_HEAT = 1.0
 
 
 def multilevel(
@@ -130,7 +131,8 @@ def _coarsen(
     kind = np.unique(marks, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
     most = _heaviest(instance) / rng.choice(_PARTS)
     weighted = bool(rng.integers(2))
-    fewest = max(_NODES_PER_BLOCK * instance.k, _FEWEST)
+    n, k = instance.graph.n, instance.k
+    fewest = max(min(_NODES_PER_BLOCK * k, int(_COARSEST_PART * n)), _FEWEST_PER_BLOCK * k, _FEWEST)
     while (n := instance.graph.n) > fewest and not budget.limits.deadline.passed:
         cluster = clusters(instance, rng, most, weighted, kind, max(fewest, int(n / _SHRINK)))
         _, group = np.unique(cluster, return_inverse=True)

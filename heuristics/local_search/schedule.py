@@ -1,7 +1,7 @@
 """Which search when: each is tried, and the one that gained most for its time lately goes on.
 
-The searches share the best partition, and a pool of good ones that were found apart. None is left without a least share
-of the time, as what gains nothing at first may be what gains at the end.
+The searches share the best partition and a pool of good ones. None is left without a least share of the time, as what
+gains nothing at first may be what gains at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.local_search.multilevel import cycle
+from heuristics.local_search.pool import Pool
 from heuristics.local_search.walks import ORDER_MOVES, Budget, Walker, best_of
 from heuristics.orders.brkga import BRKGAParameters, Population
 from heuristics.orders.kahn import kahn
@@ -25,16 +25,16 @@ from instances.partitioning.kernel_arrays import KernelArrays
 
 __all__ = ["search_by_gain"]
 
-#: Least parts of the time: of a search that is a walk, of genetic search, and of others.
-_LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST = 0.2, 0.25, 0.1
-#: What a gain counts once its search has run again.
+#: Least parts of the time: of each kind of walks, of genetic search, and of multilevel cycles.
+_LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5
+#: Genetic search whose best bottleneck is so many times the best known has only this least part.
+_FAR, _LEAST_OF_FAR_ORDERS = 1.04, 0.05
+#: What gains and times count once their search has run again.
 _FADING = 0.5
 #: First walks have so many moves, each later one twice as many.
 _FIRST_WALK = 250_000
 #: Heats of the walks that keep most of the partition.
 _COOL = (0.1, 0.25, 0.5)
-#: So many partitions are kept to be crossed with the best one.
-_POOL = 8
 #: Genetic search takes part if a quarter of the time is likely to be enough for so many orders; a move takes about so
 #: many seconds.
 _FEWEST_ORDERS, _MOVE_SECONDS = 1000, 1e-7
@@ -70,7 +70,7 @@ def search_by_gain(
     if not Walker.can_walk(instance):
         return start
     budget = Budget(limits, instance.graph.n)
-    searches = _Searches(instance, rng, budget, list(others))
+    searches = _Searches(instance, rng, budget, others)
     arms, best = searches.arms(), start
     while not budget.spent(best.bottleneck):
         arm, begin = _next(arms), budget.clock
@@ -88,11 +88,13 @@ class _Arm:
     least: float  # part of the time
     spent: float = 0.0
     rate: float | None = None  # gain per unit of time lately; None if it never ran
+    _lately: float = 0.0  # the time that the rate is about
 
     def note(self, gain: float, spent: float) -> None:
         """It took so much and gained so much."""
-        rate = gain / max(spent, 1e-9)
-        self.spent, self.rate = self.spent + spent, rate if self.rate is None else _FADING * (self.rate + rate)
+        before, spent = _FADING * self._lately, max(spent, 1e-9)
+        self.spent, self._lately = self.spent + spent, before + spent
+        self.rate = ((self.rate or 0.0) * before + gain) / self._lately
 
 
 def _next(arms: list[_Arm]) -> _Arm:
@@ -117,52 +119,44 @@ def _gain(before: Partition, after: Partition) -> float:
 class _Searches:
     """The searches, each of which takes the best partition and returns one that need not be better."""
 
-    def __init__(self, instance: Instance, rng: np.random.Generator, budget: Budget, pool: list[Partition]) -> None:
-        self._instance, self._rng, self._budget, self._pool = instance, rng, budget, pool
+    def __init__(
+        self, instance: Instance, rng: np.random.Generator, budget: Budget, known: Sequence[Partition]
+    ) -> None:
+        self._instance, self._rng, self._budget = instance, rng, budget
+        self._pool = Pool(instance, rng, budget, known)
         self._walker = Walker(instance, rng, budget)
         self._cool_moves = self._hot_moves = max(_FIRST_WALK, 10 * instance.graph.n)
         self._arrays = KernelArrays.of(instance)
         self._population: Population | None = None
+        self._orders = _Arm(self._genetic, _LEAST_OF_ORDERS)
 
     def arms(self) -> list[_Arm]:
         """Those that suit the instance and the time."""
         n, left = self._instance.graph.n, self._budget.limits.deadline.left
         found = [_Arm(self._cool, _LEAST_OF_WALKS), _Arm(self._hot, _LEAST_OF_WALKS)]
         if n * _LEVEL_SECONDS <= left / 4:
-            found = [_Arm(self._fresh, _LEAST), _Arm(self._kept, _LEAST), _Arm(self._crossed, _LEAST), *found]
+            found = [_Arm(self._pool.breed, _LEAST_OF_CYCLES), *found]
         orders = min(left / _MOVE_SECONDS, self._budget.left) / 4 / (ORDER_MOVES * n**2)
         if n <= TABLE_NODES and self._instance.k > 1 and not self._instance.needs_peaks and orders >= _FEWEST_ORDERS:
-            found.append(_Arm(self._genetic, _LEAST_OF_ORDERS))
+            found.append(self._orders)
         return found
-
-    def _fresh(self, best: Partition) -> Partition:
-        """A multilevel cycle from nothing."""
-        return self._remember(cycle(self._instance, self._rng, self._budget, best))
-
-    def _kept(self, best: Partition) -> Partition:
-        """A cycle that joins nodes within blocks of the best partition and begins from it."""
-        return cycle(self._instance, self._rng, self._budget, best, ())
-
-    def _crossed(self, best: Partition) -> Partition:
-        """A cycle that joins nodes that share a block in two partitions."""
-        others = [other for other in self._pool if other is not best]
-        chosen = [others[self._rng.integers(len(others))]] if others else []
-        return cycle(self._instance, self._rng, self._budget, best, chosen)
 
     def _cool(self, best: Partition) -> Partition:
         """A walk that keeps most of the best partition."""
         heat = float(self._rng.choice(_COOL))
         found = self._walker.slice(self._walker.walk(best, self._cool_moves, heat=heat, stretch=2))
         self._cool_moves *= 2
+        self._pool.add(found)
         return found
 
     def _hot(self, best: Partition) -> Partition:
         """A walk that forgets where it started."""
         found = self._walker.slice(self._walker.walk(best, self._hot_moves, stretch=2))
         self._hot_moves *= 2
-        return self._remember(found)
+        self._pool.add(found)
+        return found
 
-    def _genetic(self, _: Partition) -> Partition:
+    def _genetic(self, best: Partition) -> Partition:
         """A generation of orders."""
         n, parameters = self._instance.graph.n, BRKGAParameters()
         if self._population is None:
@@ -171,14 +165,10 @@ class _Searches:
         else:
             count = self._population.advance(parameters.population)
         self._budget.take(count * max(1, int(ORDER_MOVES * n**2)))
-        return slice_order(self._instance, kahn(self._instance.graph, self._population.best))
+        found = slice_order(self._instance, kahn(self._instance.graph, self._population.best))
+        is_far = found.bottleneck > _FAR * best.bottleneck
+        self._orders.least = _LEAST_OF_FAR_ORDERS if is_far else _LEAST_OF_ORDERS
+        return found
 
     def _fitness(self, keys: FloatArray) -> FloatArray:
         return decode(keys, self._instance.k, self._arrays)
-
-    def _remember(self, found: Partition) -> Partition:
-        if not any(np.array_equal(found.block, other.block) for other in self._pool):
-            self._pool.append(found)
-            if len(self._pool) > _POOL:
-                self._pool.remove(max(self._pool, key=lambda other: other.preference))
-        return found

@@ -55,7 +55,7 @@ class Budget:
         unlimited = limits.evaluations is None and limits.deadline.left == math.inf
         most = min(_MOVES, _NODE_MOVES * n) if unlimited else sys.maxsize
         self.limits, self.left = limits, limits.allow(most if moves is None else moves)
-        self._taken, self._ended = 0, False
+        self._taken, self._ended, self._begin = 0, False, CLOCK.now()
 
     def spent(self, bottleneck: float) -> bool:
         """Whether to stop with a partition that is so good; once it is so, it stays so."""
@@ -71,6 +71,13 @@ class Budget:
         """What was taken so far: seconds, or where evaluations or nothing are limited moves, which repeat."""
         deadline = self.limits.deadline.end
         return CLOCK.now() if deadline < math.inf and self.limits.evaluations is None else float(self._taken)
+
+    @property
+    def part(self) -> float:
+        """Part of the budget that was taken so far, at most 1."""
+        deadline = self.limits.deadline.end
+        passed = (CLOCK.now() - self._begin) / max(deadline - self._begin, 1e-9) if deadline < math.inf else 0.0
+        return min(1.0, max(passed, self._taken / max(1, self._taken + self.left)))
 
     def size(self, planned: int, done: int, speed: float, stretch: int) -> int:
         """Moves of a walk of which some are done: as planned, or all that are left if below `stretch` times as many."""

@@ -1,0 +1,87 @@
+"""A pool of partitions that are crossed with each other, so that what is good in several of them comes together.
+
+A cycle that joins only nodes that share a block in both parents keeps what they have in common, and walks decide the
+rest. Its result takes the place of the partition most like it among those that are no better, so the pool stays varied
+(Sanders, Schulz: Distributed evolutionary graph partitioning, ALENEX 2012, without their islands).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from heuristics.local_search.multilevel import cycle
+from heuristics.local_search.walks import Budget, best_of
+from instances import Instance, Partition
+
+__all__ = ["Pool"]
+
+#: Partitions in the pool at first, at most, and at least before any are crossed.
+_SIZE, _MOST, _FEWEST = 24, 96, 3
+#: The pool is filled from nothing for at most this part of the time.
+_FILLING = 0.1
+#: Part of the cycles that have one parent.
+_ALONE = 0.2
+#: The pool begins anew, twice as large, after this many times its size without a partition that could join.
+_STALE = 2
+
+
+class Pool:
+    """Partitions of one instance, the best of them among all that are known.
+
+    Parameters
+    ----------
+    instance : Instance
+    rng : numpy.random.Generator
+    budget : Budget
+    known : sequence of Partition
+    """
+
+    def __init__(
+        self, instance: Instance, rng: np.random.Generator, budget: Budget, known: Sequence[Partition]
+    ) -> None:
+        self._instance, self._rng, self._budget = instance, rng, budget
+        self._found: list[Partition] = []
+        self._size, self._refused, self._until = _SIZE, 0, _FILLING
+        for partition in known:
+            self.add(partition)
+
+    def add(self, found: Partition) -> None:
+        """Let `found` join if there is room, or in place of one that is no better."""
+        if not any(np.array_equal(found.block, other.block) for other in self._found):
+            if len(self._found) < self._size:
+                self._found.append(found)
+                return
+            worse = [i for i, other in enumerate(self._found) if found.preference <= other.preference]
+            if worse:
+                alike = min(worse, key=lambda i: np.count_nonzero(self._found[i].block != found.block))
+                self._found[alike], self._refused = found, 0
+                return
+        self._refused += 1
+
+    def breed(self, best: Partition) -> Partition:
+        """A cycle from nothing while the pool is filled, then from one or two of its partitions.
+
+        Parameters
+        ----------
+        best : Partition
+            The best that is known.
+        """
+        if self._refused >= _STALE * self._size:
+            self._size, self._refused = min(2 * self._size, _MOST), 0
+            self._found, self._until = [best], self._budget.part + _FILLING * (1 - self._budget.part)
+        if len(self._found) < (self._size if self._budget.part < self._until else _FEWEST):
+            found = cycle(self._instance, self._rng, self._budget, best)
+        else:
+            first, *others = self._parents()
+            found = cycle(self._instance, self._rng, self._budget, first, others)
+        self.add(found)
+        return found
+
+    def _parents(self) -> list[Partition]:
+        """One or two, the better one first; each is the better of two that are drawn."""
+        drawn = [self._found[i] for i in self._rng.permutation(len(self._found))[:4]]
+        if self._rng.random() < _ALONE:
+            return drawn[:1]
+        return sorted((best_of(drawn[::2]), best_of(drawn[1::2])), key=lambda partition: partition.preference)
