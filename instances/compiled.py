@@ -9,9 +9,9 @@ one of ours, the logger of this module says so (level INFO), and the command lin
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +25,9 @@ from numba.core import event
 from numba.misc.appdirs import AppDirs
 
 from instances.deadline import CLOCK
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["compiled", "has_code", "is_warm", "kernel_sources", "kernels", "mark_warm", "warmed_alone"]
 
@@ -107,8 +110,10 @@ def _store_one_by_one(kernel: Any, folder: Path) -> None:
     """Let processes that store machine code at the same time wait for each other.
 
     numba reads the index of a function, adds to it and writes it. Two processes that do so for other types would take
-    the same name for their code.
+    the same name for their code. Windows has no such lock: there they may have to compile it again.
     """
+    if sys.platform == "win32":
+        return
     save = kernel._cache.save_overload
 
     def save_alone(*code: Any) -> None:
