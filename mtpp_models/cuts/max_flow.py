@@ -110,12 +110,13 @@ def augment(
     if limit <= 0:
         return 0
     start, head, along = network.start, network.head, network.along
+    nowhere = len(drain) + 1
     paths = _Paths(
-        np.full(len(drain), len(drain)),
+        np.full(len(drain), nowhere),
         np.empty(len(drain), dtype=np.int64),
         np.empty((2, len(drain)), dtype=np.int64),
         np.zeros(2, dtype=np.int64),
-        np.full(len(drain) + 1, _NOBODY),
+        np.full(len(drain), _NOBODY),
         np.empty(len(drain), dtype=np.int64),
     )
     level, parent, queue, waiting = paths.level, paths.parent, paths.queue, paths.waiting
@@ -142,28 +143,28 @@ def augment(
             v = queue[depth % 2, i]
             for a in range(start[v], start[v + 1] if level[v] == depth else start[v]):
                 w = head[a]
-                if level[w] == len(drain) and _is_open(a, w, residual, along, before, behind):
+                if level[w] == nowhere and _is_open(a, w, residual, along, before, behind):
                     parent[w] = a
                     _enqueue(w, depth + 1, paths)
         depth += 1
-    reached[:] = level < len(drain)
+    reached[:] = level < nowhere
     return total
 
 
 class _Paths(NamedTuple):
     """A shortest path from a source to each node that is known to be reached, as a tree."""
 
-    level: IntArray  # (N,): the arcs of the path; N where there is none
+    level: IntArray  # (N,): the arcs of the path; more than N where there is none
     parent: IntArray  # (N,): the last of them
-    queue: IntArray  # (2, N): nodes to go on from, of even levels and of odd ones
+    queue: IntArray  # (2, N): the nodes of the level at work and of the next one, in the row of its parity
     waiting: IntArray  # (2,): how many they are
-    orphan: IntArray  # (N + 1,): of each level, the first node that has lost its last arc
+    orphan: IntArray  # (N,): of each level, the first node that has lost its last arc
     following: IntArray  # (N,): the next one
 
 
 @compiled
 def _enqueue(v: int, level: int, paths: _Paths) -> None:
-    """Put a node on a level from which the search has not gone on yet."""
+    """Put a node on the level at work, or on the next one."""
     row = level % 2
     paths.level[v] = level
     paths.queue[row, paths.waiting[row]] = v
@@ -208,14 +209,14 @@ def _abandon(v: int, paths: _Paths) -> None:
 def _mend(
     depth: int, network: FlowNetwork, residual: IntArray, before: BoolArray, behind: BoolArray, paths: _Paths
 ) -> None:
-    """Find shortest paths to all orphans, level by level, or leave them to a later level than the one at work."""
+    """Find shortest paths to orphans, level by level up to the one at work; others are found again behind it."""
     start, head, mate, along = network.start, network.head, network.mate, network.along
-    level, parent, orphan, nowhere = paths.level, paths.parent, paths.orphan, len(paths.level)
-    for here in range(1, depth + 2):
+    level, parent, orphan = paths.level, paths.parent, paths.orphan
+    for here in range(1, depth + 1):
         while orphan[here] != _NOBODY:
             v = orphan[here]
             orphan[here] = paths.following[v]
-            least, arc = nowhere, 0
+            least, arc = len(level), 0
             for a in range(start[v], start[v + 1]):
                 w = head[a]
                 if level[w] < least and _is_open(mate[a], v, residual, along, before, behind):
@@ -228,13 +229,13 @@ def _mend(
             for a in range(start[v], start[v + 1]):
                 if parent[head[a]] == a and level[head[a]] == here + 1:
                     _abandon(head[a], paths)
-            level[v] = nowhere
             if least < depth:
                 level[v] = least + 1
-            elif least == depth:
-                _enqueue(v, depth + 1, paths)
-            if least <= depth:
                 _abandon(v, paths)
+                if least + 1 == depth:
+                    _enqueue(v, depth, paths)
+            else:
+                level[v] = len(level) + 1
 
 
 @compiled(inline="always")
