@@ -4,8 +4,9 @@ The network of `mtpp_models.cuts.block_cuts` stands in compressed rows and is ne
 the capacities. Arcs into the sink are numbers at their nodes, the drains. The arcs that keep blocks convex run along
 the edges of the graph and have no limit, so that two rows of booleans say which of them are there.
 
-The algorithm is Dinic's (1970): all shortest augmenting paths, then longer ones. Its flow is feasible whenever it
-stops, so its value is never above a cut.
+Flow is pushed along shortest paths, which stand in a tree that is mended where pushes have torn it (incremental
+breadth-first search; Goldberg et al., 2011, here from the sources alone). The flow is feasible whenever it stops, so
+its value is never above a cut.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ UNLIMITED = 2**60
 MOST_PAIRED = 5_000
 
 _FORWARD, _BACKWARD = 1, 2
+# In the place of an arc or a node.
+_ROOT, _NOBODY = -2, -1
 
 
 class FlowNetwork(NamedTuple):
@@ -104,73 +107,135 @@ def augment(
     reached : (N,) booleans
         Set to the source side of the smallest minimum cut, if less than `limit` was pushed.
     """
+    if limit <= 0:
+        return 0
+    start, head, along = network.start, network.head, network.along
+    nowhere = len(drain) + 1
+    paths = _Paths(
+        np.full(len(drain), nowhere),
+        np.empty(len(drain), dtype=np.int64),
+        np.empty((2, len(drain)), dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
+        np.full(len(drain), _NOBODY),
+        np.empty(len(drain), dtype=np.int64),
+    )
+    level, parent, queue, waiting = paths.level, paths.parent, paths.queue, paths.waiting
+    for v in sources:
+        level[v], parent[v], queue[0, waiting[0]] = 0, _ROOT, v
+        waiting[0] += 1
+    total, depth = 0, 0
+    while waiting[depth % 2] > 0:
+        waiting[(depth + 1) % 2] = 0
+        torn = True
+        while torn:
+            torn = False
+            for i in range(waiting[depth % 2]):
+                v, pushed = queue[depth % 2, i], 1
+                while pushed > 0 and drain[v] > 0 and level[v] == depth:
+                    pushed = _push(v, min(drain[v], limit - total), network, residual, before, behind, paths)
+                    drain[v] -= pushed
+                    total += pushed
+                    if total == limit:
+                        return total
+                torn |= pushed == 0
+            _mend(depth, network, residual, before, behind, paths)
+        for i in range(waiting[depth % 2]):
+            v = queue[depth % 2, i]
+            for a in range(start[v], start[v + 1] if level[v] == depth else start[v]):
+                w = head[a]
+                if level[w] == nowhere and _is_open(a, w, residual, along, before, behind):
+                    parent[w] = a
+                    _enqueue(w, depth + 1, paths)
+        depth += 1
+    reached[:] = level < nowhere
+    return total
+
+
+class _Paths(NamedTuple):
+    """A shortest path from a source to each node that is known to be reached, as a tree."""
+
+    level: IntArray  # (N,): the arcs of the path; more than N where there is none
+    parent: IntArray  # (N,): the last of them
+    queue: IntArray  # (2, N): the nodes of the level at work and of the next one, in the row of its parity
+    waiting: IntArray  # (2,): how many they are
+    orphan: IntArray  # (N,): of each level, the first node that has lost its last arc
+    following: IntArray  # (N,): the next one
+
+
+@compiled
+def _enqueue(v: int, level: int, paths: _Paths) -> None:
+    """Put a node on the level at work, or on the next one."""
+    row = level % 2
+    paths.level[v] = level
+    paths.queue[row, paths.waiting[row]] = v
+    paths.waiting[row] += 1
+
+
+@compiled
+def _push(
+    v: int, amount: int, network: FlowNetwork, residual: IntArray, before: BoolArray, behind: BoolArray, paths: _Paths
+) -> int:
+    """Push what the path to a node carries, up to an amount; nodes behind arcs that are full then are orphans.
+
+    Nothing if an orphan lies on the path.
+    """
+    head, mate, along, parent = network.head, network.mate, network.along, paths.parent
+    u = v
+    while parent[u] != _ROOT:
+        if parent[u] == _NOBODY:
+            return 0
+        if not _is_unlimited(parent[u], u, along, before, behind):
+            amount = min(amount, residual[parent[u]])
+        u = head[mate[parent[u]]]
+    while parent[v] != _ROOT:
+        a = parent[v]
+        residual[a] -= amount
+        residual[mate[a]] += amount
+        if not _is_open(a, v, residual, along, before, behind):
+            _abandon(v, paths)
+        v = head[mate[a]]
+    return amount
+
+
+@compiled
+def _abandon(v: int, paths: _Paths) -> None:
+    """Make a node an orphan of its level."""
+    paths.parent[v] = _NOBODY
+    paths.following[v] = paths.orphan[paths.level[v]]
+    paths.orphan[paths.level[v]] = v
+
+
+@compiled
+def _mend(
+    depth: int, network: FlowNetwork, residual: IntArray, before: BoolArray, behind: BoolArray, paths: _Paths
+) -> None:
+    """Find shortest paths to orphans, level by level up to the one at work; others are found again behind it."""
     start, head, mate, along = network.start, network.head, network.mate, network.along
-    level = np.full(len(drain), -1, dtype=np.int64)
-    cursor = np.empty(len(drain), dtype=np.int64)
-    queue = np.empty(len(drain), dtype=np.int64)
-    path = np.empty(len(drain), dtype=np.int64)
-    total = 0
-    while total < limit:
-        size = 0
-        for v in sources:
-            level[v], queue[size] = 0, v
-            size += 1
-        last, i = -1, 0
-        while i < size and last < 0:
-            v = queue[i]
-            i += 1
-            if drain[v] > 0:
-                last = level[v]
-                break
+    level, parent, orphan = paths.level, paths.parent, paths.orphan
+    for here in range(1, depth + 1):
+        while orphan[here] != _NOBODY:
+            v = orphan[here]
+            orphan[here] = paths.following[v]
+            least, arc = len(level), 0
             for a in range(start[v], start[v + 1]):
                 w = head[a]
-                if level[w] < 0 and _is_open(a, w, residual, along, before, behind):
-                    level[w], queue[size] = level[v] + 1, w
-                    size += 1
-        if last < 0:
-            reached[:] = level >= 0
-            return total
-        for i in range(size):
-            cursor[queue[i]] = start[queue[i]]
-        for source in sources:
-            v, depth = source, 0
-            while total < limit:
-                if drain[v] > 0 and depth == last:
-                    amount = min(drain[v], limit - total)
-                    for i in range(depth):
-                        a = path[i]
-                        if not _is_unlimited(a, head[a], along, before, behind):
-                            amount = min(amount, residual[a])
-                    drain[v] -= amount
-                    total += amount
-                    for i in range(depth - 1, -1, -1):
-                        a = path[i]
-                        residual[a] -= amount
-                        residual[mate[a]] += amount
-                        if not _is_open(a, head[a], residual, along, before, behind):
-                            depth, v = i, head[mate[a]]
-                    continue
-                advanced = False
-                while depth < last and cursor[v] < start[v + 1]:
-                    a = cursor[v]
-                    w = head[a]
-                    if level[w] == depth + 1 and _is_open(a, w, residual, along, before, behind):
-                        path[depth] = a
-                        depth += 1
-                        v = w
-                        advanced = True
+                if level[w] < least and _is_open(mate[a], v, residual, along, before, behind):
+                    least, arc = level[w], mate[a]
+                    if least == here - 1:
                         break
-                    cursor[v] += 1
-                if advanced:
-                    continue
-                if depth == 0:
-                    break
-                depth -= 1
-                v = head[mate[path[depth]]]
-                cursor[v] += 1
-        for i in range(size):
-            level[queue[i]] = -1
-    return total
+            if least == here - 1:
+                parent[v] = arc
+                continue
+            for a in range(start[v], start[v + 1]):
+                if parent[head[a]] == a and level[head[a]] == here + 1:
+                    _abandon(head[a], paths)
+            if least < depth:
+                level[v] = least + 1
+                _abandon(v, paths)
+                if least + 1 == depth:
+                    _enqueue(v, depth, paths)
+            else:
+                level[v] = len(level) + 1
 
 
 @compiled(inline="always")

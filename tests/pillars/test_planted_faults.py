@@ -146,7 +146,7 @@ FAULTS = {
         "graph.topological_order[graph.work[graph.topological_order] <= 5]",
         ("ideals",),
     ),
-    "flow": Fault("mtpp_models/cuts/max_flow.py", "total += amount", "total += 2 * amount", ("pinned",)),
+    "flow": Fault("mtpp_models/cuts/max_flow.py", "\n    return total\n", "\n    return 2 * total\n", ("pinned",)),
     "pair cuts": Fault(
         "mtpp_models/cuts/pair_cuts.py",
         "cost[u, v] = cost[v, u] = flow",
@@ -225,6 +225,12 @@ FAULTS = {
         "        return not self._aside, None",
         "        return True, None",
         pillar="mtpp_models/bounds/test_price_tree.py::test_blocks_that_are_passed_by_prove_nothing",
+    ),
+    "blocks that are relieved": Fault(
+        "mtpp_models/bounds/priced/branch_and_bound.py",
+        "        if lower.sum() < k:",
+        "        if lower.sum() < 0:",
+        pillar="mtpp_models/bounds/test_price_tree.py::test_what_is_done_stays_done_when_blocks_are_relieved",
     ),
     "goal of guessed prices": Fault(
         "mtpp_models/bounds/priced/quick.py",

@@ -26,6 +26,8 @@ __all__ = ["BlockTree"]
 
 # Nodes of the tree explored between two looks at the clock, times the nodes of the graph.
 _WORK_BETWEEN = 10_000
+# How much less than its share a block is worth that was relieved.
+_RELIEF = 1e-3
 # Decisions, a byte each, that are kept.
 _MOST_DECISIONS = 2**27
 
@@ -45,6 +47,8 @@ class BlockTree:
         T, positive.
     deadline : Deadline, optional
         When to stop looking for pairs of nodes that no block below the goal holds.
+    spare : float
+        By how much, relative, all nodes together are worth more than k blocks, so that blocks can be relieved.
     """
 
     _leaves: Leaves
@@ -53,18 +57,37 @@ class BlockTree:
     _lost: bool
     _aside: list[tuple[NDArray[np.int8], float]]
 
-    def __init__(self, instance: Instance, prices: FloatArray, goal: float, deadline: Deadline | None = None) -> None:
+    def __init__(
+        self, instance: Instance, prices: FloatArray, goal: float, deadline: Deadline | None = None, spare: float = 0.0
+    ) -> None:
         self._instance, self._goal = instance, goal
-        self._question = _question(instance, _worth(prices, instance), goal, _apart(instance, goal, deadline))
+        self._question = _question(instance, _worth(prices, instance, spare), goal, _apart(instance, goal, deadline))
         self._flows, self._gains = Flows.of(self._question), Gains.none(instance.graph.n)
         self._begin()
 
-    def reprice(self, prices: FloatArray) -> None:
-        """Search with other prices next, (n,) floats, not negative and not all 0.
+    @property
+    def prices(self) -> FloatArray:
+        """(n,) what the tree searches with: a block is worth 1, all nodes together k or more."""
+        return self._question.worth
+
+    def relieve(self, block: BoolArray) -> bool:
+        """Lower the prices in a block that was found until it is worth less than its share; what is done stays so.
+
+        Whether the nodes together are still worth k blocks; if not, the prices stay as they are.
+        """
+        worth, k = self._question.worth, min(self._instance.k, self._instance.graph.n)
+        lower = np.where(block, worth * ((1.0 - _RELIEF) / worth[block].sum()), worth)
+        if lower.sum() < k:
+            return False
+        self._question = self._question._replace(worth=lower)
+        return True
+
+    def reprice(self, prices: FloatArray, spare: float = 0.0) -> None:
+        """Search with other prices next, (n,) floats, not negative and not all 0, and spare ones.
 
         From the beginning: what is gained by deciding a node is known better by now than when the leaves were made.
         """
-        self._question = self._question._replace(worth=_worth(prices, self._instance))
+        self._question = self._question._replace(worth=_worth(prices, self._instance, spare))
         self._begin()
 
     def aim(self, goal: float, deadline: Deadline | None = None) -> None:
@@ -155,7 +178,7 @@ def _apart(instance: Instance, goal: float, deadline: Deadline | None) -> BoolAr
     return apart
 
 
-def _worth(prices: FloatArray, instance: Instance) -> FloatArray:
-    """Prices in blocks: all of them together are worth k."""
+def _worth(prices: FloatArray, instance: Instance, spare: float) -> FloatArray:
+    """Prices in blocks: all of them together are worth k, and a spare part more."""
     worth = prices / prices.max()
-    return worth * (min(instance.k, instance.graph.n) / worth.sum())
+    return worth * ((1.0 + spare) * min(instance.k, instance.graph.n) / worth.sum())

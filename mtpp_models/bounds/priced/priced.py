@@ -45,7 +45,7 @@ _SUIT_ROUNDS, _SUIT, _MARGIN = 12, 0.1, 0.004
 _PROOF, _PAIRS, _MORE_BLOCKS, _BLOCKS = 0.4, 0.1, 0.03, 40
 # How far the next goal lies from the bound to the ceiling, at first and later. Nearer to the ceiling than this part it
 # is the ceiling.
-_RISE, _NEXT, _NEARLY = 0.75, 0.5, 0.002
+_RISE, _NEXT, _NEARLY = 0.6, 0.5, 0.002
 # A goal that is higher by this part takes twice the time; no goal rises by less than the other part.
 _TWICE, _LEAST_RISE = 0.012, 0.001
 # How far a goal falls towards the bound after a proof that took too long, after so many corrections, and at most where
@@ -57,6 +57,9 @@ _SHORTEST, _ATTEMPTS, _MOST_ATTEMPTS = 0.05, 40, 4000
 _CLOSE, _ROUNDING = 1e-5, 1e-9
 # Where *simple* is 0, goals below this part of the bottleneck are given up.
 _NEGLIGIBLE = 1e-3
+# By how much, relative, prices may fall for the sake of blocks that stand in the way of a goal: no further than to what
+# known blocks are worth.
+_SPARE = 0.004
 
 
 def priced(start: Partition, controls: Controls) -> Result:
@@ -125,7 +128,7 @@ class _Climb:
             tried = Stopwatch()
             proved, blocks = self._attempt(goal, deadline.share(_PROOF))
             if proved is not None:
-                self.value, self.proved = max(self.value, proved), self._prices
+                self.value = max(self.value, proved)
                 controls.report(Progress(PRICED, watch.passed, None, self.value, None))
                 if proved >= self._ceiling:
                     return True
@@ -156,24 +159,29 @@ class _Climb:
     def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
         """What the prices prove, close to a goal, and blocks that stand in the way of more.
 
-        The first is None where time is up, or a block is much too cheap. A block that costs nearly as much as the goal
-        lowers it, and nothing has to be done again.
+        The first is None where time is up, or a block is much too cheap. Blocks that are worth too much become cheaper,
+        as long as prices can be spared; then a block that costs nearly as much as the goal lowers it. Neither way
+        anything has to be done again.
         """
         search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self.value - goal) * _FALL
         blocks: list[BoolArray] = []
+        spare = min(_SPARE, max(0.0, search.worth - 1))
         if self._tree is None:
-            self._tree = BlockTree(search.instance, search.prices, goal, pairs)
+            self._tree = BlockTree(search.instance, search.prices, goal, pairs, spare)
         else:
             self._tree.aim(goal, pairs)
             if self._prices is not search.prices:
-                self._tree.reprice(search.prices)
+                self._tree.reprice(search.prices, spare)
         tree, self._prices = self._tree, search.prices
         while len(blocks) < _BLOCKS:
             done, block = tree.explore(deadline)
             if block is None:
+                self.proved = tree.prices if done else self.proved
                 return (goal if done else None), blocks
             cost = (1 - _ROUNDING) * (search.cost(block) + tree.overflow(block))
             blocks.append(block)
+            if tree.relieve(block):
+                continue
             tree.pass_by()
             if cost >= least:
                 goal = min(goal, cost)

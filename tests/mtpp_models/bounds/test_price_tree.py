@@ -125,6 +125,25 @@ def test_other_prices_for_the_same_goal_prove_what_the_root_proves(data: st.Data
         tree.reprice(prices)
 
 
+@settings(max_examples=300)
+@given(st.data())
+def test_what_is_done_stays_done_when_blocks_are_relieved(data: st.DataObject) -> None:
+    """The prices at the end prove the goal by themselves, whatever was closed under higher ones."""
+    instance = data.draw(instances(max_nodes=6, max_k=3) | heavy_overflows())
+    prices, spare = data.draw(prices_for(instance.graph.n)), data.draw(st.sampled_from([0.01, 0.3, 1.0]))
+    goal = cheapest(instance, prices, 1e-12) * data.draw(st.sampled_from([0.99, 1.01, 1.5, 2.0]))
+    assume(0 < goal < math.inf)
+    tree = BlockTree(instance, prices, goal, spare=spare)
+    proved, block = tree.explore(Deadline.after(60.0))
+    while block is not None and tree.relieve(block):
+        assert tree.prices[block].sum() < 1
+        proved, block = tree.explore(Deadline.after(60.0))
+    assert tree.prices.sum() >= min(instance.k, instance.graph.n)
+    assert proved == (block is None)
+    if proved:
+        assert goal <= cheapest(instance, tree.prices, 1e-12) * (1 + 1e-9)
+
+
 def all_blocks(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
     """Whether nothing stands in the way, and what does."""
     blocks: list[BoolArray] = []
