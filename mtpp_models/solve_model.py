@@ -35,6 +35,7 @@ def solve(
     relaxation: bool = False,
     strengthening: Strengthening | None = None,
     reduce: bool = True,
+    known: float = 0.0,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Prove a lower bound on the bottleneck, and with the exact model find a partition.
@@ -55,6 +56,8 @@ def solve(
         What to add to a model of superblocks, as "exact+all" and alike do by name; it needs a `start`.
     reduce : bool
         Apply the lossless reductions first; nodes that have to share a block are merged in any case.
+    known : float
+        A lower bound that others have proved: *priced* begins above it. Nothing that is proved rests on it.
     on_progress : callable, optional
         Receives a `Progress` now and then.
 
@@ -86,7 +89,7 @@ def solve(
         reduction = reduce_instance(instance) if reduce else contract_groups(instance)
         question = reduction.instance.modelled()
         begin = None if start is None else _modelled(question, reduction.restrict(start))
-        controls = Controls(options, deadline, report=on_progress or _ignore, relaxation=relaxation)
+        controls = Controls(options, deadline, report=on_progress or _ignore, relaxation=relaxation, known=known)
         if (reason := fits_nowhere(question)) is not None:
             return Result(chosen.name, instance, impossible=reason)
         result = _prove(chosen, question, begin, controls)

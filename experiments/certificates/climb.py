@@ -120,7 +120,8 @@ class Ladder:
             model = find_model(method.partition("+")[0])  # what strengthens a model is a known partition
         left = deadline.time_limit
         told = replace(self.options, time_limit=None if left is None else max(left, _LEAST))
-        return solve(self.instance, model, told, start=best.partition, on_progress=report)
+        known = 0.0 if best.bound is None else best.bound.value
+        return solve(self.instance, model, told, start=best.partition, known=known, on_progress=report)
 
     def rung(self, method: str, seconds: float) -> Rung:
         """A turn that ends now, with what is known behind it."""

@@ -125,6 +125,7 @@ class Controls:
     tolerance: float = 1e-7  # feasibility and integrality tolerance where the solver lets it be chosen
     report: Callable[[Progress], None] = lambda moment: None  # called now and then
     relaxation: bool = False  # whether the linear relaxation is asked for
+    known: float = 0.0  # a lower bound that others state; it says where to begin, and nothing rests on it
 
     @property
     def time_limit(self) -> float | None:

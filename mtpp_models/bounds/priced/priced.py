@@ -43,9 +43,9 @@ _SUIT_ROUNDS, _SUIT, _MARGIN = 12, 0.1, 0.004
 # Of the time that is left: for one proof, of which for the pairs of nodes that share no block, and for more blocks
 # behind the first; blocks that are enough for a correction.
 _PROOF, _PAIRS, _MORE_BLOCKS, _BLOCKS = 0.4, 0.1, 0.03, 40
-# How far the next goal lies from the bound to the ceiling, at first and later. Nearer to the ceiling than this part it
-# is the ceiling.
-_RISE, _NEXT, _NEARLY = 0.6, 0.5, 0.002
+# How far the next goal lies from the bound to the ceiling: at first, above *simple* and above a better bound of others,
+# and later. Nearer to the ceiling than the last part it is the ceiling.
+_RISE, _RISE_FROM_KNOWN, _NEXT, _NEARLY = 0.6, 0.25, 0.5, 0.002
 # A goal that is higher by this part takes twice the time; no goal rises by less than the other part.
 _TWICE, _LEAST_RISE = 0.012, 0.001
 # How far a goal falls towards the bound after a proof that took too long, after so many corrections, and at most where
@@ -99,6 +99,7 @@ class _Climb:
 
     def __init__(self, start: Partition, floor: float, controls: Controls) -> None:
         self.value = floor
+        self._known = controls.known  # others have proved it
         self.proved: FloatArray | None = None  # the prices that it was proved with
         self._search = PriceSearch(start, controls.options.seed)
         self._least = floor or _NEGLIGIBLE * start.bottleneck
@@ -112,11 +113,13 @@ class _Climb:
         """Raise the bound until time is up; whether no better one is to be expected."""
         search, deadline, watch = self._search, controls.deadline, Stopwatch()
         search.learn(start)
+        self._known = max(self._known, controls.known)
         self._ceiling = min(self._ceiling, start.bottleneck)
         if self._goal is None:
             _converge(search, _FIRST_ROUNDS, _CONVERGED, deadline.share(_FIRST))
             self._ceiling = search.ceiling
-            self._goal = self.value + _RISE * (self._ceiling - self.value)
+            rise = _RISE if self._known <= self.value else _RISE_FROM_KNOWN
+            self._goal = self._base + rise * (self._ceiling - self._base)
         for _ in range(_ATTEMPTS if deadline.left == math.inf else _MOST_ATTEMPTS):
             if self.value >= start.bottleneck * (1 - PROOF_TOLERANCE):
                 return True
@@ -137,14 +140,19 @@ class _Climb:
                 self._failures += 1
                 settled = self._correct(blocks, deadline)
                 if settled or self._failures % _CORRECTIONS == 0:
-                    self._goal += (self.value - self._goal) * (_FALL if settled else _LOWER)
-                if settled and self._goal <= self.value * (1 + _CLOSE):
+                    self._goal += (self._base - self._goal) * (_FALL if settled else _LOWER)
+                if settled and self._goal <= self._base * (1 + _CLOSE):
                     return True
             elif proved is None:  # it took too long
-                self._goal += (self.value - self._goal) * _RETREAT
+                self._goal += (self._base - self._goal) * _RETREAT
             if proved is not None or not blocks:
                 self._failures = 0
         return False
+
+    @property
+    def _base(self) -> float:
+        """The best bound that is known, no higher than the ceiling: no goal below it is of use."""
+        return max(self.value, min(self._known, self._ceiling))
 
     def _suited(self, deadline: Deadline) -> float:
         """The next goal, and prices for it."""
@@ -163,7 +171,7 @@ class _Climb:
         as long as prices can be spared; then a block that costs nearly as much as the goal lowers it. Neither way
         anything has to be done again.
         """
-        search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self.value - goal) * _FALL
+        search, pairs, least = self._search, deadline.share(_PAIRS), goal + (self._base - goal) * _FALL
         blocks: list[BoolArray] = []
         spare = min(_SPARE, max(0.0, search.worth - 1))
         if self._tree is None:

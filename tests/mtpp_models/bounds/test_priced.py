@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from brute_force import best_partition
@@ -22,6 +24,7 @@ from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.priced import Prices
 from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.simple import simple
 from mtpp_models.solvers.highs import solve_lp
 from mtpp_models.solvers.interface import Controls
 
@@ -86,6 +89,17 @@ def test_another_turn_goes_on_where_the_last_one_was(monkeypatch: pytest.MonkeyP
     assert len(begun) == 1
     assert turn(instance.with_k(3)) <= best_of_kahn(instance.with_k(3)).bottleneck
     assert len(begun) == 2
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.99, 1.0, 1.5, math.inf])
+def test_a_bound_that_others_state_is_a_place_to_begin_and_no_proof(factor: float) -> None:
+    """Not even a false one gets into the answer; goals begin above one that is true."""
+    instance = Instance(regal_style("erdos-renyi", 9, seed=1), Platform(3, 1.0))
+    best = best_partition(instance)
+    options = SolveOptions(time_limit=2, seed=1)
+    bound = solve(instance, "priced", options, start=best, known=factor * best.bottleneck).bound
+    assert bound is not None
+    assert simple(instance) <= bound.value <= best.bottleneck * (1 + 1e-9)
 
 
 def test_a_toy_is_proved_beyond_all_cuts() -> None:
