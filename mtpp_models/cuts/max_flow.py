@@ -121,8 +121,8 @@ def augment(
     )
     level, parent, queue, waiting = paths.level, paths.parent, paths.queue, paths.waiting
     for v in sources:
-        level[v], parent[v], queue[0, waiting[0]] = 0, _ROOT, v
-        waiting[0] += 1
+        parent[v] = _ROOT
+        _enqueue(v, 0, paths)
     total, depth = 0, 0
     while waiting[depth % 2] > 0:
         waiting[(depth + 1) % 2] = 0

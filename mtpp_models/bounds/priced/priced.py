@@ -99,7 +99,7 @@ class _Climb:
 
     def __init__(self, start: Partition, floor: float, controls: Controls) -> None:
         self.value = floor
-        self._known = controls.known  # others have proved it
+        self._known = 0.0  # others have proved it
         self.proved: FloatArray | None = None  # the prices that it was proved with
         self._search = PriceSearch(start, controls.options.seed)
         self._least = floor or _NEGLIGIBLE * start.bottleneck
