@@ -6,12 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from instances import Instance
 from instances.deadline import Deadline
-from instances.graph.layers import depths
 from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.ideals import MOST_LISTED
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
@@ -32,7 +30,7 @@ _MANY_NODES = 250
 _MOST_PRICED_NODES = 2_000
 # What a model takes to be built, for each block and each of its rows.
 _ROW_SECONDS = 6e-5
-# Where no level has more nodes there may be few enough ideals.
+# Where no more nodes stand side by side there may be few enough ideals.
 _NARROW = 14
 
 
@@ -86,7 +84,7 @@ def arms_of(instance: Instance) -> list[Arm]:
     """
     n, k = instance.graph.n, instance.k
     listed = n <= MOST_LISTED
-    narrow, large = listed and _level_width(instance) <= _NARROW, n > _MANY_NODES
+    narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
     priced = k > _TWO and n <= _MOST_PRICED_NODES
     # Of wide graphs prices prove more, where they say anything.
     small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
@@ -116,9 +114,3 @@ def choose(arms: Sequence[Arm], left: float = math.inf) -> Arm | None:
     able = [arm for arm in arms if arm.least <= left]
     untried = next((arm for arm in able if arm.spent == 0), None)
     return untried or max(able, key=lambda arm: (arm.gain, -arm.spent), default=None)
-
-
-def _level_width(instance: Instance) -> int:
-    """Most nodes with a longest path of equal length from the sources; there are 2 to the power of them ideals."""
-    graph = instance.graph
-    return int(np.bincount(depths(graph.topological_order, *graph.predecessors)).max())

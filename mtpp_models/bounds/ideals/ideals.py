@@ -29,6 +29,7 @@ from instances.partitioning.fitting import needs_of
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import merge
 from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.dynamic_program import Needs, extend_chains, first_blocks, largest_needs
 from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
 from mtpp_models.cuts.joins import join
@@ -190,6 +191,8 @@ def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
 
 def _list_within(instance: Instance, limit: int, upper: FloatArray, deadline: Deadline) -> Lattice | None:
     """The ideals; None if there are more than `limit`, or if listing them is likely to take too long."""
+    if 2 ** antichain(instance.graph) > limit:
+        return None
     most, seconds = max(1, _LISTED_AT_ONCE // instance.graph.n), 0.0
     while instance.graph.n <= MOST_LISTED and not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
         watch = Stopwatch()
