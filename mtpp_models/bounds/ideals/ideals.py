@@ -57,6 +57,9 @@ _IDEALS_A_SECOND = 25_000
 # Listing is tried up to a few ideals first, of which a slow machine lists those of so many nodes at once, and up to
 # more as long as that is likely to take no more than a part of the time that is left.
 _LISTED_AT_ONCE, _MORE, _FOR_LISTING = 2_000_000, 4, 0.5
+# How many times the limit must be in sight for a listing to stop; of the levels that are left one counts as this part
+# of the last one.
+_CLEARLY, _MEAN_LEVEL = 2.0, 0.25
 # Entries of the table of the dynamic program, 16 bytes each.
 _LARGEST_TABLE = 2**26
 # A tenth of a second or so of work between looks at the clock.
@@ -65,8 +68,8 @@ _STEPS = 2_000_000
 
 def count_ideals(instance: Instance, limit: int) -> int | None:
     """Number of ideals of the graph of an instance, or None if there are more than `limit`."""
-    lattice = _enumerate(instance, limit, np.zeros(1))
-    return None if lattice is None else len(lattice.ideals)
+    count, _ = _enumerate(instance, limit, np.zeros(1))
+    return None if count == LIMIT_REACHED else count
 
 
 def solve_ideals(
@@ -196,17 +199,24 @@ def _list_within(instance: Instance, limit: int, upper: FloatArray, deadline: De
     most, seconds = max(1, _LISTED_AT_ONCE // instance.graph.n), 0.0
     while instance.graph.n <= MOST_LISTED and not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
         watch = Stopwatch()
-        lattice = _enumerate(instance, min(most, limit), upper)
-        if lattice is not None or most >= limit:
+        count, lattice = _enumerate(instance, min(most, limit), upper)
+        if count != LIMIT_REACHED:
             return lattice
+        if most >= limit or _in_sight(lattice, instance.graph.n) > _CLEARLY * limit:
+            return None
         most, seconds = _MORE * most, _MORE * watch.passed
     return None
 
 
-def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> Lattice | None:
+def _in_sight(listed: Lattice, n: int) -> float:
+    """How many ideals there may be, of which those of the fewest nodes are listed; a guess."""
+    sizes = np.bincount(np.unpackbits(listed.ideals.view(np.uint8), axis=1).sum(axis=1))[1:]
+    return float(sizes.sum() + _MEAN_LEVEL * sizes[-2:][0] * (n - len(sizes)))
+
+
+def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> tuple[int, Lattice]:
     salt = np.random.default_rng(0).integers(0, 2**64, instance.graph.n, dtype=np.uint64)
-    count, lattice = enumerate_ideals(_arrays(instance, upper), *_node_sets(instance), salt, limit)
-    return None if count == LIMIT_REACHED else lattice
+    return enumerate_ideals(_arrays(instance, upper), *_node_sets(instance), salt, limit)
 
 
 def _node_sets(instance: Instance) -> tuple[Words, Words, Words]:
