@@ -59,7 +59,7 @@ _IDEALS_A_SECOND = 25_000
 _LISTED_AT_ONCE, _MORE, _FOR_LISTING = 2_000_000, 4, 0.5
 # How many times the limit must be in sight for a listing to stop; of the levels that are left one counts as this part
 # of the last one.
-_CLEARLY, _MEAN_LEVEL = 2.0, 0.25
+_CLEARLY, _MEAN_LEVEL = 4.0, 0.25
 # Entries of the table of the dynamic program, 16 bytes each.
 _LARGEST_TABLE = 2**26
 # A tenth of a second or so of work between looks at the clock.
