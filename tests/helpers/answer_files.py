@@ -10,7 +10,10 @@ from certificates import Document
 
 from experiments.certificates.plan_certificate import certify_plan
 from experiments.certificates.writing import placement_certificate, plan_certificate
+from experiments.verification.verdict import Verdict
+from experiments.verification.verify import verify
 from instances import Bound, ComputationGraph, Result, SharedParameter
+from instances.json_files import Value
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -54,3 +57,8 @@ def placed(placement: Placement) -> Result[PlacementInstance, Placement]:
     """The placement with its simple bound."""
     bound = Bound(placement.instance.lower_bound, "simple", optimal=False)
     return Result("by hand", placement.instance, placement, bound)
+
+
+def check(document: Document, **options: Any) -> Verdict:
+    """The second opinion on a file, as it is read back."""
+    return verify(Value(json.loads(json.dumps(document)), "c.json"), **options)

@@ -9,16 +9,14 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import highspy
 import numpy as np
 import pyomo.environ as pyo
 import pytest
 
 import mtpp_models
 from heuristics import HEURISTICS
-from instances import ComputationGraph, InputError, Instance, Partition, Platform, combine
+from instances import ComputationGraph, InputError, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from instances.readers import load_graph
@@ -156,21 +154,6 @@ def test_ctrl_c_returns_what_is_proved(name: str, large: Instance) -> None:
     assert float(words[-1]) >= simple.value
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"time_limit": 0}, "time limit is 0"),
-        ({"time_limit": float("nan")}, "time limit is nan"),
-        ({"gap": 1.5}, "gap is 1.5"),
-        ({"threads": 0}, "0 threads"),
-        ({"seed": -1}, "seed is -1"),
-    ],
-)
-def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        SolveOptions(**options)
-
-
 def test_an_unknown_model_is_refused(small: Instance) -> None:
     with pytest.raises(InputError, match="no model 'exakt'; did you mean exact"):
         solve(small, "exakt")
@@ -239,29 +222,6 @@ def test_a_gap_ends_the_search_early(small: Instance) -> None:
     assert 1.001 < loose.ratio <= 1 / (1 - 0.3) + 1e-6
 
 
-def test_highs_is_told_every_control(monkeypatch: pytest.MonkeyPatch, small: Instance) -> None:
-    names = ("mip_rel_gap", "mip_abs_gap", "random_seed", "threads", "time_limit", "mip_feasibility_tolerance")
-    told: list[dict[str, float]] = []
-
-    class Recorded(highspy.Highs):
-        def run(self) -> highspy.HighsStatus:
-            told.append({name: self.getOptionValue(name)[1] for name in names})
-            return super().run()
-
-    monkeypatch.setattr(highspy, "Highs", Recorded)
-    (case,) = MODELS["bottleneck"].cases(ScaledInstance.near(small, None))
-    run_highs(case.model(), Controls(SolveOptions(gap=0.25, threads=2, seed=7), Deadline.after(50.0), tolerance=1e-8))
-    [options] = told
-    assert 0 < options.pop("time_limit") < 50.0  # handing the model over took some of it
-    assert options == {
-        "mip_rel_gap": 0.25,
-        "mip_abs_gap": 0.0,
-        "random_seed": 7,
-        "threads": 2,
-        "mip_feasibility_tolerance": 1e-8,
-    }
-
-
 @pytest.mark.parametrize("name", ["highs", "scip", "gurobi"])
 def test_handing_over_counts_against_the_time_limit(name: str, large: Instance) -> None:
     """A model that takes longer to hand over than the limit is left as soon as the solver has it."""
@@ -271,26 +231,6 @@ def test_handing_over_counts_against_the_time_limit(name: str, large: Instance) 
     outcome = SOLVERS[name].run(case.model(), Controls(deadline=Deadline.after(1e-3)))
     assert outcome.termination is Termination.STOPPED
     assert outcome.bound is None or outcome.bound < 0.9
-
-
-def test_a_little_time_is_always_left() -> None:
-    assert Controls(deadline=Deadline.after(1000.0)).time_limit == pytest.approx(1000, abs=50)
-    left = Controls(deadline=Deadline.after(0)).time_limit
-    assert left is not None
-    assert left > 0
-    assert Controls().time_limit is None
-
-
-@pytest.mark.parametrize("model", ["bottleneck", "bottleneck-no-dag", "bottleneck-no-cut-io"])
-def test_highs_keeps_small_coefficients(model: str) -> None:
-    """1000 nodes of a billionth of the heaviest; without them no half of the optimum has half of the work."""
-    half = 500
-    work = np.full(2 * half, 0.9e-9)
-    work[[0, -1]] = 1.0
-    chain = [(v, v + 1) for v in range(2 * half - 1)]
-    instance = Instance(ComputationGraph.from_edges(chain, work, np.full(2 * half, 1e-3)), Platform(2, 1.0))
-    optimum = Partition(instance, np.repeat([0, 1], half))
-    combine(optimum, solve(instance, model, SolveOptions(time_limit=3)))
 
 
 def test_a_linear_program_that_was_stopped_proves_nothing(large: Instance) -> None:
@@ -303,10 +243,6 @@ def test_a_linear_program_that_was_stopped_proves_nothing(large: Instance) -> No
     done = run_highs(case.model(relaxation=True), Controls())
     assert done.termination is Termination.OPTIMAL
     assert done.bound == done.objective
-
-
-def test_controls_default_to_an_exact_run() -> None:
-    assert (Controls().options.gap, Controls().options.threads, Controls().time_limit) == (0.0, 1, None)
 
 
 @pytest.mark.parametrize(
