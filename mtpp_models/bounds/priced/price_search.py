@@ -17,8 +17,6 @@ bound.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.sparse import csr_array
 
@@ -44,8 +42,7 @@ _FALL, _RISE = 0.95, 1.01
 _STILL, _SAME = 1e-6, 1e-9
 # Blocks worth less than this do not scale the prices: they might hold no node of any price.
 _LEAST = 1e-9
-# Up to so many nodes all convex sets are listed, so that nothing is searched where all that cost little are known; and
-# how much more than T, relative, counts as little.
+# Up to so many nodes all convex sets are listed, and nothing is searched; what counts as the same cost, and as worth 1.
 _LISTED, _ROUNDING = 8, 1e-9
 # Seconds that the program is always given: a search without its prices is of no use.
 _PROGRAM = 1.0
@@ -78,9 +75,9 @@ class PriceSearch:
         self._rng = np.random.default_rng(seed)
         self._blocks: dict[bytes, BoolArray] = {}
         self._costs: list[float] = []
-        self._listed = instance.graph.n <= _LISTED
-        sets = _convex_sets(self._relations.reach) if self._listed else ()
-        self._unknown = {inside.tobytes(): self.cost(inside) for inside in sets}
+        n = instance.graph.n
+        self._listed = _convex_sets(self._relations.reach) if n <= _LISTED else np.zeros((0, n), dtype=bool)
+        self._listed_costs = np.array([self.cost(inside) for inside in self._listed])
         self._k = min(instance.k, instance.graph.n)
         self.ceiling = start.bottleneck
         self._floor = simple(instance)
@@ -120,7 +117,6 @@ class PriceSearch:
             return False
         self._blocks[inside.tobytes()] = inside
         self._costs.append(self.cost(inside))
-        self._unknown.pop(inside.tobytes(), None)
         return True
 
     def cost(self, inside: BoolArray) -> float:
@@ -148,7 +144,12 @@ class PriceSearch:
                 break
 
     def _search(self, deadline: Deadline) -> None:
-        """Add blocks that the prices make dear; the same numbers are drawn where there are none left to find."""
+        """Add blocks that the prices make dear; of a small graph all that cost little and are worth more than 1."""
+        if len(self._listed):
+            little = self._listed_costs <= self.ceiling * (1 + _ROUNDING)
+            for inside in self._listed[little & (self._listed @ self._tried > 1 + _ROUNDING)]:
+                self.add(inside)
+            return
         blocks = np.array(list(self._blocks.values()))
         dear = np.argsort(-(blocks @ self._tried), kind="stable")[:_KNOWN]
         n = len(self.prices)
@@ -157,8 +158,6 @@ class PriceSearch:
         tasks += [(blocks[i], _KNOWN_MOVES, _KNOWN_HOT) for i in self._rng.choice(dear, _KNOWN)]
         seeds = self._rng.integers(2**31, size=len(tasks)).tolist()
         for seed, (inside, moves, hot) in zip(seeds, tasks, strict=True):
-            if self._listed and min(self._unknown.values(), default=math.inf) > self.ceiling * (1 + _ROUNDING):
-                break
             found, block = heaviest_block(
                 inside,
                 self._tried,
