@@ -16,6 +16,7 @@ from instances import ComputationGraph, Instance, Partition, Platform, combine
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import TOYS, regal_style
 from mtpp_models import MODELS, SolveOptions, solve
+from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 
 FEW = Limits(evaluations=20)
@@ -31,7 +32,7 @@ def check_sandwich(instance: Instance, start: Partition | None) -> None:
     reduction = reduce_instance(instance)
     unit = ScaledInstance.near(reduction.instance, start and reduction.restrict(start)).unit
     for name in MODELS:
-        for relaxation in (False, True):
+        for relaxation in (False,) if isinstance(MODELS[name], Algorithm) else (False, True):
             result = solve(instance, name, start=start, relaxation=relaxation)
             assert result.bound is not None
             # What solvers leave for rounding is a part of the unit, and much of an optimum far below that.
@@ -70,6 +71,12 @@ def test_bounds_hold_for_numbers_of_any_size(instance: Instance) -> None:
     best = best_partition(instance)
     for name in MODELS:
         combine(best, solve(instance, name))
+
+
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if isinstance(model, Algorithm)])
+def test_algorithms_have_no_relaxation(name: str) -> None:
+    instance, _ = TOYS["four-blocks"]()
+    assert solve(instance, name, relaxation=True).bound == solve(instance, name).bound
 
 
 @pytest.mark.parametrize("toy", TOYS)
