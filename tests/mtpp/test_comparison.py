@@ -22,7 +22,7 @@ PAIR = mtpp.ComputationGraph.from_edges([(0, 1)], [2, 3], [4, 0], names=("a", "b
 
 
 def graphs(count: int) -> dict[str, mtpp.ComputationGraph]:
-    return {f"random {seed}": regal_style("erdos-renyi", 12, seed) for seed in range(count)}
+    return {f"random {seed}": regal_style("erdos-renyi", 8, seed) for seed in range(count)}
 
 
 def broken(*_: Any) -> None:
