@@ -58,7 +58,7 @@ _RECHECKS = {
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
 _OF_SOLVERS = re.compile(
-    rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
+    rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
 )
 
 #: What the parameters of a bound may hold, in partitioning and in placement.

@@ -15,7 +15,7 @@ from mtpp_models.bounds.priced.priced import priced
 from mtpp_models.bounds.priced.quick import priced_quick
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
-from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK
+from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK, GUESS_THE_BOTTLENECK_TIGHT
 from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.formulations.superblocks import EXACT, SuperblockFormulation, coarse
 from mtpp_models.formulations.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
@@ -84,6 +84,7 @@ MODELS: dict[str, Model] = {
         BOTTLENECK_NO_CUT_IO,
         BOTTLENECK,
         GUESS_THE_BOTTLENECK,
+        GUESS_THE_BOTTLENECK_TIGHT,
         coarse(2),
         _PRICED,
         coarse(4),

@@ -13,9 +13,26 @@ merge, so a partition whose slowest block is number r satisfies this. Its overfl
 alone. The bound is the smallest over r.
 
 With (14) besides, "=" would make the bound false: the slowest block need not have the most work.
+
+(9) and (10) bound c from below alone, so that "=" is met by any bottleneck from :math:`\mathrm{block}_2` up to the cost
+with every tensor cut: a light superblock 2 may pay for what does not cross. The *tight* variant adds the rows of
+`mtpp_models.formulations.true_cost`, by which superblock 2 pays exactly f, and
+
+.. math:: \mathrm{bottleneck} \ge L. & (13)
+
+It is a bound for every partition :math:`P_1, \ldots, P_k`, whatever set function f these rows describe, as long as f is
+never above the cost of a block and f without overflow never grows by merging. Let r be the block of largest
+:math:`f(P_r)`, with finite memory not always the slowest. With y as r says, :math:`\mathrm{bottleneck} = f(P_r)` meets
+"=", the blocks before r cost at most :math:`(r - 1) f(P_r)` together and their superblock no more, and so behind r. As
+f is at least the work, :math:`f(P_r) \ge L`. The objective is :math:`f(P_r)`, and f is never above the true cost. So
+capped tensors, an overflow that is left out and needs in place of peaks keep the bound valid; rows that hold only
+for f are enough. Nothing else may be combined with it: (14) speaks of another block, and cuts, windows, conflicts and
+joins below a known bottleneck speak of partitions in which each block costs less than that.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import pyomo.environ as pyo
 from pyomo.core.expr import NumericExpression
@@ -25,17 +42,27 @@ from mtpp_models.formulations.constraints import add_assignment, add_dag, add_ov
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.formulations.three_superblock import around
+from mtpp_models.formulations.true_cost import ROUNDING, add_true_cost
+from mtpp_models.simple import work_bound
 
-__all__ = ["GUESS_THE_BOTTLENECK", "guess_the_bottleneck"]
+__all__ = ["GUESS_THE_BOTTLENECK", "GUESS_THE_BOTTLENECK_TIGHT", "guess_the_bottleneck"]
 
 
-def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
-    """Build the model in which block r, counted from 1, is the slowest."""
+def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -> pyo.ConcreteModel:
+    """Build the model in which block r, counted from 1, is the slowest.
+
+    Parameters
+    ----------
+    data : ScaledInstance
+    r : int
+    tight : bool
+        Whether superblock 2 pays no more than its cost, and the bottleneck is at least L of (13).
+    """
     k = data.k
-    m = pyo.ConcreteModel(f"guess-the-bottleneck, r = {r}")
+    m = pyo.ConcreteModel(f"guess-the-bottleneck{'-tight' if tight else ''}, r = {r}")
     add_assignment(m, data, k=3)
     add_dag(m, data)
-    cut = add_tensor_cuts(m, data, m.B)
+    cut = add_tensor_cuts(m, data, m.B, stronger=tight)
     m.middle = pyo.Set(initialize=[2], doc="the superblock whose overflow counts")
     overflow = add_overflow(m, data, m.middle)
 
@@ -47,10 +74,15 @@ def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
     m.bottleneck = pyo.Var(domain=pyo.NonNegativeReals)
     m.objective = pyo.Objective(expr=m.bottleneck)
     m.slowest = pyo.Constraint(expr=m.bottleneck == m.block[2], doc="block r is the slowest")
+    # Where the bottleneck cannot give way, rounding must not cut off blocks that all cost the same.
+    most = m.bottleneck + (ROUNDING if tight else 0.0)
+    if tight:
+        add_true_cost(m, data)
+        m.average = pyo.Constraint(expr=most >= work_bound(data.instance) / data.unit, doc="(13)")
     if r > 1:
-        m.before = pyo.Constraint(expr=(r - 1) * m.bottleneck >= m.block[1], doc="r - 1 blocks before it")
+        m.before = pyo.Constraint(expr=(r - 1) * most >= m.block[1], doc="r - 1 blocks before it")
     if r < k:
-        m.behind = pyo.Constraint(expr=(k - r) * m.bottleneck >= m.block[3], doc="k - r blocks behind it")
+        m.behind = pyo.Constraint(expr=(k - r) * most >= m.block[3], doc="k - r blocks behind it")
     for v in m.V:
         if r == 1:
             m.y[v, 1].fix(0)
@@ -59,13 +91,20 @@ def guess_the_bottleneck(data: ScaledInstance, r: int) -> pyo.ConcreteModel:
     return m
 
 
-def _case(data: ScaledInstance, r: int) -> Case:
-    return Case(f"r = {r}", lambda: guess_the_bottleneck(data, r), lambda partition: around(partition, r), blocks=3)
+def _formulation(name: str, summary: str, reference: str, *, tight: bool = False) -> Formulation:
+    def case(data: ScaledInstance, r: int) -> Case:
+        build, superblock = partial(guess_the_bottleneck, data, r, tight=tight), partial(around, middle=r)
+        return Case(f"r = {r}", build, superblock, blocks=3)
+
+    return Formulation(name, summary, reference, lambda data: tuple(case(data, r) for r in range(1, data.k + 1)))
 
 
-GUESS_THE_BOTTLENECK = Formulation(
-    "guess-the-bottleneck",
-    "one three-superblock model for each position of the slowest block",
-    "MTPP, Section 4.3",
-    lambda data: tuple(_case(data, r) for r in range(1, data.k + 1)),
+GUESS_THE_BOTTLENECK = _formulation(
+    "guess-the-bottleneck", "one three-superblock model for each position of the slowest block", "MTPP, Section 4.3"
+)
+GUESS_THE_BOTTLENECK_TIGHT = _formulation(
+    "guess-the-bottleneck-tight",
+    "guess-the-bottleneck, where the slowest block pays no more than its cost",
+    "this project, mtpp_models/formulations/guess_bottleneck.py",
+    tight=True,
 )
