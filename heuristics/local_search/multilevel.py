@@ -49,8 +49,9 @@ _STARTS, _COARSEST_MOVES = 3, 60
 #: Walks on the levels above, and on the graph itself: moves a node, the most, and the heat.
 _LEVEL_MOVES, _MOST_LEVEL_MOVES, _LEVEL_HEAT = 200, 80_000, 0.1
 _LAST_MOVES, _MOST_LAST_MOVES, _LAST_HEAT = 400, 200_000, 0.25
-#: Heat of the walk on the coarsest level of a cycle that begins from a partition.
-_KEPT_HEAT = 1.0
+#: Heat of the walk on the coarsest level of a cycle that begins from a partition, and part of these cycles that cut the
+#: coarsest level anew, as most walks from a good partition lead back to it.
+_KEPT_HEAT, _FRESH = 1.0, 0.5
 
 
 def multilevel(
@@ -106,12 +107,13 @@ def cycle(
     best : Partition
         Where the coarsest question has no slicing that obeys, the cycle begins from it.
     others : sequence of Partition, optional
-        If given, the cycle begins from `best`, and only nodes are joined that share a block in it and in each of these.
+        If given, only nodes are joined that share a block in `best` and in each of these, and half of the cycles begin
+        from `best`, the others from new cuts of what is joined.
     """
-    if others is None:
-        found, levels = _first_cut(_coarsen(instance, rng, budget, []), rng, budget, best)
+    levels = _coarsen(instance, rng, budget, [] if others is None else [known.block for known in (best, *others)])
+    if others is None or rng.random() < _FRESH:
+        found, levels = _first_cut(levels, rng, budget, best)
     else:
-        levels = _coarsen(instance, rng, budget, [best.block, *(other.block for other in others)])
         found = _walk_on(levels, rng, budget, best)
     for level in reversed(levels):
         found = level.expand(found)
