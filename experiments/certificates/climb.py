@@ -26,7 +26,7 @@ _SHORTEST, _LEAST, _ROUNDING = 0.05, 1e-3, 1e-9
 #: Steps that answer at once, so that they run even when time is up, and the part of the time left that each may use.
 AT_ONCE = (("simple", 1.0), ("kahn", 1.0))
 #: The steps behind them.
-OPENING = (("pinned", 0.1), ("local-search", 0.05), ("pinned", 0.1))
+OPENING = (("pinned", 0.1), ("local-search", 0.02), ("pinned", 0.1))
 
 
 def ignore(_: object) -> None:
