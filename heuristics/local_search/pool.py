@@ -18,7 +18,7 @@ from instances import Instance, Partition
 __all__ = ["Pool"]
 
 #: Partitions in the pool at first, at most, and at least before any are crossed.
-_SIZE, _MOST, _FEWEST = 24, 96, 3
+_SIZE, _MOST, _FEWEST = 16, 96, 3
 #: The pool is filled from nothing for at most this part of the time.
 _FILLING = 0.1
 #: Part of the cycles that have one parent.
