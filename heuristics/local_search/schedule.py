@@ -26,7 +26,7 @@ from instances.partitioning.kernel_arrays import KernelArrays
 __all__ = ["search_by_gain"]
 
 #: Least parts of the time: of each kind of walks, of genetic search, and of multilevel cycles.
-_LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_CYCLES = 0.1, 0.25, 0.7
+_LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5
 #: Genetic search whose best bottleneck is so many times the best known has only this least part.
 _FAR, _LEAST_OF_FAR_ORDERS = 1.04, 0.05
 #: What gains and times count once their search has run again.

@@ -37,7 +37,7 @@ PRICED = "priced"
 
 # Rounds of searches for prices, at first and after blocks that correct them, unless time runs out; and of the time that
 # is left, what they may take. At first they also end where the nodes are worth nearly all that they could be.
-_FIRST_ROUNDS, _MORE_ROUNDS, _FIRST, _MORE, _CONVERGED = 200, 3, 0.25, 0.1, 0.995
+_FIRST_ROUNDS, _MORE_ROUNDS, _FIRST, _MORE, _CONVERGED = 200, 3, 0.12, 0.1, 0.995
 # Rounds for prices that suit a goal, of the time that is left, and by how much they shall be worth more than k blocks.
 _SUIT_ROUNDS, _SUIT, _MARGIN = 12, 0.1, 0.004
 # Of the time that is left: for one proof, of which for the pairs of nodes that share no block, and for more blocks
@@ -45,12 +45,13 @@ _SUIT_ROUNDS, _SUIT, _MARGIN = 12, 0.1, 0.004
 _PROOF, _PAIRS, _MORE_BLOCKS, _BLOCKS = 0.4, 0.1, 0.03, 40
 # How far the next goal lies from the bound to the ceiling: at first, above *simple* and above a better bound of others,
 # and later. Nearer to the ceiling than the last part it is the ceiling.
-_RISE, _RISE_FROM_KNOWN, _NEXT, _NEARLY = 0.6, 0.25, 0.5, 0.002
+_RISE, _RISE_FROM_KNOWN, _NEXT, _NEARLY = 0.6, 0.12, 0.5, 0.002
 # A goal that is higher by this part takes twice the time; no goal rises by less than the other part.
-_TWICE, _LEAST_RISE = 0.012, 0.001
-# How far a goal falls towards the bound after a proof that took too long, after so many corrections, and at most where
-# blocks lower it or no better prices are in view.
-_RETREAT, _CORRECTIONS, _LOWER, _FALL = 0.3, 6, 0.4, 0.75
+_TWICE, _LEAST_RISE = 0.006, 0.001
+# How far a goal falls towards the bound after a proof that took too long, after too many corrections, and at most where
+# blocks lower it or no better prices are in view. Too many are so many, or those whose trees took longer than the last
+# proof and this part of the time that is left.
+_RETREAT, _LOWER, _FALL, _CORRECTIONS, _PATIENCE = 0.3, 0.4, 0.75, 6, 0.1
 # Seconds that are too little for any proof, and attempts: without a clock, so that it ends, and with one.
 _SHORTEST, _ATTEMPTS, _MOST_ATTEMPTS = 0.05, 40, 4000
 # Relative: what counts as the goal reached; and how far below the cost of a block the next goal lies.
@@ -108,6 +109,7 @@ class _Climb:
         self._tree: BlockTree | None = None
         self._prices: FloatArray | None = None  # those of the tree
         self._failures = 0  # corrections since a goal was proved or given up
+        self._lost, self._took = 0.0, 0.0  # seconds of trees since a goal was proved or fell, and of the last proof
 
     def go_on(self, start: Partition, controls: Controls) -> bool:
         """Raise the bound until time is up; whether no better one is to be expected."""
@@ -135,12 +137,16 @@ class _Climb:
                 controls.report(Progress(PRICED, watch.passed, None, self.value, None))
                 if proved >= self._ceiling:
                     return True
+                self._lost, self._took = 0.0, tried.passed
                 self._goal = self._next_goal(tried.passed, deadline)
+            elif blocks:
+                self._lost += tried.passed
             if blocks:
                 self._failures += 1
                 settled = self._correct(blocks, deadline)
-                if settled or self._failures % _CORRECTIONS == 0:
+                if settled or self._is_too_high(deadline):
                     self._goal += (self._base - self._goal) * (_FALL if settled else _LOWER)
+                    self._lost = 0.0
                 if settled and self._goal <= self._base * (1 + _CLOSE):
                     return True
             elif proved is None:  # it took too long
@@ -206,6 +212,11 @@ class _Climb:
             search.add(block)
         search.improve(_MORE_ROUNDS, deadline.share(_MORE))
         return search.known == known and search.prices is prices
+
+    def _is_too_high(self, deadline: Deadline) -> bool:
+        """Whether the goal has been corrected too often, or for too long."""
+        too_long = self._lost > max(self._took, _PATIENCE * deadline.left)
+        return too_long or self._failures % _CORRECTIONS == 0
 
     def _next_goal(self, seconds: float, deadline: Deadline) -> float:
         """As high as there is time for, after a proof that took so many seconds."""
