@@ -18,6 +18,7 @@ fits.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -194,24 +195,29 @@ def _arrays(instance: Instance, upper: FloatArray) -> KernelArrays:
 
 def _list_within(instance: Instance, limit: int, upper: FloatArray, deadline: Deadline) -> Lattice | None:
     """The ideals; None if there are more than `limit`, or if listing them is likely to take too long."""
-    if 2 ** antichain(instance.graph) > limit:
+    if instance.graph.n > MOST_LISTED or 2 ** antichain(instance.graph) > limit:
         return None
     most, seconds = max(1, _LISTED_AT_ONCE // instance.graph.n), 0.0
-    while instance.graph.n <= MOST_LISTED and not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
+    while not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
         watch = Stopwatch()
         count, lattice = _enumerate(instance, min(most, limit), upper)
         if count != LIMIT_REACHED:
             return lattice
-        if most >= limit or _in_sight(lattice, instance.graph.n) > _CLEARLY * limit:
+        if most >= limit or _in_sight(lattice.ideals[:most], instance.graph.n) > _CLEARLY * limit:
             return None
         most, seconds = _MORE * most, _MORE * watch.passed
     return None
 
 
-def _in_sight(listed: Lattice, n: int) -> float:
+def _in_sight(listed: Words, n: int) -> float:
     """How many ideals there may be, of which those of the fewest nodes are listed; a guess."""
-    sizes = np.bincount(np.unpackbits(listed.ideals.view(np.uint8), axis=1).sum(axis=1))[1:]
-    return float(sizes.sum() + _MEAN_LEVEL * sizes[-2:][0] * (n - len(sizes)))
+
+    def size(i: int) -> int:
+        return int(np.unpackbits(listed[i].view(np.uint8)).sum())
+
+    rows, level = range(len(listed)), size(-1)
+    first, before = (bisect_left(rows, nodes, key=size) for nodes in (level, level - 1))
+    return len(listed) + _MEAN_LEVEL * (first - before) * (n - level)
 
 
 def _enumerate(instance: Instance, limit: int, upper: FloatArray) -> tuple[int, Lattice]:
