@@ -232,6 +232,12 @@ FAULTS = {
         "        if lower.sum() < 0:",
         pillar="mtpp_models/bounds/test_price_tree.py::test_what_is_done_stays_done_when_blocks_are_relieved",
     ),
+    "true cost of a superblock": Fault(
+        "mtpp_models/formulations/true_cost.py",
+        "m.y[producer[t], 1] + sum(1 - m.y[v, 2] for v in readers[t])",
+        "m.y[producer[t], 1]",
+        pillar="mtpp_models/formulations/test_guess_tight.py",
+    ),
     "goal of guessed prices": Fault(
         "mtpp_models/bounds/priced/quick.py",
         "                self.value = value = goal",

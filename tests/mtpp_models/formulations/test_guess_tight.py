@@ -42,10 +42,8 @@ def least_and_most(case: Case, partition: Partition) -> tuple[float, float] | No
     return ends[0], ends[1]
 
 
-@settings(max_examples=30)
-@given(partitions(max_nodes=5, huge_ratio=False))
-def test_superblock_2_costs_what_its_block_costs(partition: Partition) -> None:
-    """In the case of the dearest block, and in each other case that admits the partition; so it does with overflow."""
+def check_costs(partition: Partition) -> None:
+    """Each case costs what its block costs, that of the dearest block admits it; so it does with overflow."""
     instance = partition.instance.modelled()
     partition = Partition(instance, partition.block)
     unit = partition.bottleneck or 1.0
@@ -64,6 +62,25 @@ def test_superblock_2_costs_what_its_block_costs(partition: Partition) -> None:
         assert ends[1] <= costs[r] / unit + peaks + room
         if costs[r] == partition.bottleneck:
             assert ends[0] == pytest.approx(1.0 if partition.bottleneck else 0.0, abs=room)
+
+
+@settings(max_examples=30)
+@given(partitions(max_nodes=5, huge_ratio=False))
+def test_superblock_2_costs_what_its_block_costs(partition: Partition) -> None:
+    check_costs(partition)
+
+
+@pytest.mark.parametrize("memory", [math.inf, 5.0])
+def test_superblock_2_costs_what_its_block_costs_in_all_partitions_of_a_graph(memory: float) -> None:
+    edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)]
+    graph = ComputationGraph.from_edges(edges, [3, 1, 4, 1, 5], [2, 1, 3, 2, 0], [2, 3, 1, 2, 2])
+    instance, checked = Instance(graph, Platform(3, 2.0, memory)), 0
+    for block in itertools.product(range(3), repeat=5):
+        with contextlib.suppress(InputError):
+            partition = Partition(instance, block)
+            check_costs(partition)
+            checked += 1
+    assert checked == 27
 
 
 @settings(max_examples=40)
