@@ -22,8 +22,10 @@ __all__ = ["Arm", "Rung", "arms_of", "choose"]
 _GROWTH, _SHORTEST = 2.0, 1e-3
 # Up to so many blocks, and nodes times blocks, the exact model as published is solved early.
 _FEW_BLOCKS, _SMALL = 4, 4_000
-# Of fewer blocks than three, prices and superblocks say no more than others do. Of many the exact model says nothing,
-# of few it may need a second where prices take long: 0.6 s for wavernn (321 nodes) in 4 blocks, 1.3 s in 16.
+# Up to so many nodes times blocks of large graphs it has a short turn, strengthened, before prices, which take long:
+# 0.6 s are enough for wavernn (321 nodes) in 4 blocks, and 1.3 s in 16.
+_TRIED = 6_000
+# Of fewer blocks than three, prices and superblocks say no more than others do; of many the exact model says nothing.
 _TWO, _MOST_BLOCKS = 2, 8
 # Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge.
 _MANY_NODES = 250
@@ -89,6 +91,7 @@ def arms_of(instance: Instance) -> list[Arm]:
     priced = k > _TWO and n <= _MOST_PRICED_NODES
     # Of wide graphs prices prove more, where they say anything.
     small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
+    tried = large and n * k <= _TRIED
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     quick, prices, whole = find_model(PRICED_QUICK), find_model(PRICED), find_model("exact+all")
     assert isinstance(quick, Algorithm)
@@ -99,11 +102,11 @@ def arms_of(instance: Instance) -> list[Arm]:
         (small, Arm("exact", 0.3, find_model("exact"), least=k * row)),
         (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
         (listed and not narrow, Arm("ideals", 0.3, find_model("ideals"))),
-        (large and k <= 2 * _MOST_BLOCKS, Arm("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
+        (tried, Arm("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
         (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.4 if large else 0.05, replace(quick, run=QuickPrices()))),
         (k > _TWO, Arm("coarse-2+all", 0.6 if large else 0.1, find_model("coarse-2+all"), least=_TWO * row)),
         (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
-        (not large and k <= _MOST_BLOCKS, Arm("exact+all", 1.0, whole, least=k * row)),
+        (not tried and k <= _MOST_BLOCKS, Arm("exact+all", 1.0, whole, least=k * row)),
     ]
     return [arm for suits, arm in candidates if suits]
 

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pyomo.environ as pyo
 import pytest
+from fixed_models import fixed_objective
 from hypothesis import assume, given, settings
 from strategies import instances, partitions
 
@@ -17,8 +18,6 @@ from instances import ComputationGraph, InputError, Instance, Partition, Platfor
 from instances.random_graphs import regal_style
 from mtpp_models import MODELS, ScaledInstance, SolveOptions, simple, solve
 from mtpp_models.simple import one_block, work_bound
-from mtpp_models.solvers.highs import run_highs
-from mtpp_models.solvers.interface import Controls, Termination
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +28,6 @@ def instance() -> Instance:
 @pytest.fixture(scope="module")
 def start(instance: Instance) -> Partition:
     return HEURISTICS["random-100"].run(instance, np.random.default_rng(0))
-
-
-def fixed_objective(model: pyo.ConcreteModel) -> float | None:
-    """Optimum with y fixed to its start, or None if there is none."""
-    for variable in model.y.values():
-        variable.fix()
-    outcome = run_highs(model, Controls())
-    if outcome.termination is Termination.INFEASIBLE:
-        return None
-    assert outcome.termination is Termination.OPTIMAL
-    return float(pyo.value(model.objective))
 
 
 @settings(max_examples=60)

@@ -10,6 +10,7 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 from brute_force import modelled_optimum
+from fixed_models import fixed_objective
 from hypothesis import given, settings
 from strategies import instances, partitions
 
@@ -20,8 +21,6 @@ from mtpp_models import MODELS, ScaledInstance, SolveOptions, simple, solve
 from mtpp_models.formulations.case import Case, block_ranks
 from mtpp_models.registry import find_model
 from mtpp_models.simple import one_block, work_bound
-from mtpp_models.solvers.highs import run_highs
-from mtpp_models.solvers.interface import Controls, Termination
 
 TIGHT = "guess-the-bottleneck-tight"
 
@@ -32,13 +31,10 @@ def least_and_most(case: Case, partition: Partition) -> tuple[float, float] | No
     for sense in (pyo.minimize, pyo.maximize):
         model = case.model(partition)
         model.objective.sense = sense
-        for variable in model.y.values():
-            variable.fix()
-        outcome = run_highs(model, Controls())
-        if outcome.termination is Termination.INFEASIBLE:
+        cost = fixed_objective(model)
+        if cost is None:
             return None
-        assert outcome.termination is Termination.OPTIMAL
-        ends.append(float(pyo.value(model.objective)))
+        ends.append(cost)
     return ends[0], ends[1]
 
 
