@@ -10,7 +10,7 @@ from instances import Instance
 from instances.deadline import Deadline
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.antichain import antichain
-from mtpp_models.bounds.ideals.ideals import MOST_LISTED
+from mtpp_models.bounds.ideals.listing import MOST_LISTED
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.bounds.priced.quick import PRICED_QUICK, QuickPrices
 from mtpp_models.cuts.max_flow import MOST_PAIRED

@@ -155,9 +155,15 @@ FAULTS = {
     ),
     "ideals": Fault(
         "mtpp_models/bounds/ideals/dynamic_program.py",
-        "cost = own + max(0.0, cut[j] - keep)",
-        "cost = own + 2.0 * max(0.0, cut[j] - keep)",
+        "more + max(0.0, cut[j] - keep)",
+        "more + 2.0 * max(0.0, cut[j] - keep)",
         ("ideals",),
+    ),
+    "absorbed ideals": Fault(
+        "mtpp_models/bounds/ideals/dynamic_program.py",
+        "if outside[arrays.input_tensor[f]] == 1:",
+        "if outside[arrays.input_tensor[f]] >= 1:",
+        pillar="mtpp_models/bounds/test_ideals.py::test_a_program_of_its_own_finds_nothing_better",
     ),
     "partition cost": Fault(
         "instances/partitioning/partition.py",

@@ -1,4 +1,14 @@
-"""The dynamic program over ideals, compiled by numba."""
+r"""The dynamic program over ideals, compiled by numba.
+
+It tells whether a partition costs less than a goal: for each ideal, the fewest blocks below the goal that hold it. What
+is behind an ideal I takes at least its work and the time to receive what is cut, so where the blocks left have no room
+for that, I is of no use. Nor is it if another ideal is as good: let v be a node that may follow I, and
+
+.. math:: p_v \ge \mathrm{cut}(I + v) - \mathrm{cut}(I).
+
+A block that holds v and no predecessor of v costs no more without v: it loses the work of v and what only v receives,
+and receives at most the outputs of v. So where as few blocks hold I + v as hold I, what follows I follows I + v too.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +20,9 @@ import numpy as np
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
-from mtpp_models.bounds.ideals.lattice import Lattice, Words, contains, has, meets
+from mtpp_models.bounds.ideals.lattice import Lattice, has
 
-__all__ = ["Needs", "extend_chains", "first_blocks", "largest_needs"]
+__all__ = ["Chains", "Needs", "extend_chains", "first_blocks", "largest_needs"]
 
 
 # Sums of bytes may be off by this part.
@@ -25,6 +35,14 @@ class Needs(NamedTuple):
     node: FloatArray
     ideal: FloatArray
     rest: FloatArray
+
+
+class Chains(NamedTuple):
+    """For each of the c ideals, a chain of blocks below the goal that ends there."""
+
+    blocks: IntArray  # how many, the fewest; more than k where there is none
+    bottleneck: FloatArray
+    before: IntArray  # the ideal before its last block
 
 
 @compiled
@@ -42,26 +60,19 @@ def largest_needs(need: FloatArray, lattice: Lattice) -> tuple[FloatArray, Float
 
 
 @compiled
-def first_blocks(
-    arrays: KernelArrays, needs: Needs, fit: bool, lattice: Lattice, upper: FloatArray
-) -> tuple[FloatArray, IntArray]:
-    """Chains of one block.
+def first_blocks(arrays: KernelArrays, needs: Needs, fit: bool, lattice: Lattice, k: int, goal: float) -> Chains:
+    """Chains of one block below the goal.
 
-    `needs` are those of blocks and ideals; with `fit`, what surely overflows is no block. For each number of blocks,
-    only bottlenecks below `upper`, (k + 1,), are of interest; it is 0 where none is. Returned are ``best``, (c, k + 1),
-    the smallest bottleneck of a chain in at most b blocks from the empty ideal, infinite where it is of no interest;
-    and the ideal before its last block, (c, k + 1).
+    `needs` are those of blocks and ideals; with `fit`, what surely overflows is no block.
     """
-    count, k = len(lattice.ideals), len(upper) - 1
-    best = np.full((count, k + 1), math.inf)
-    before = np.full((count, k + 1), -1)
-    best[0] = 0.0
+    count = len(lattice.ideals)
+    blocks, bottleneck, before = np.full(count, k + 1), np.full(count, math.inf), np.full(count, -1)
+    blocks[0], bottleneck[0] = 0, 0.0
     for j in range(1, count):
         cost = lattice.work[j] + lattice.cut[j] + _overflow(lattice.held[j] + needs.ideal[j], arrays, fit)
-        if cost < upper.max():
-            best[j, 1:] = cost
-            before[j, 1:] = 0
-    return best, before
+        if cost < goal:
+            blocks[j], bottleneck[j], before[j] = 1, cost, 0
+    return Chains(blocks, bottleneck, before)
 
 
 @compiled
@@ -69,94 +80,131 @@ def extend_chains(
     arrays: KernelArrays,
     needs: Needs,
     fit: bool,
-    readers: Words,
-    users: Words,
     lattice: Lattice,
-    upper: FloatArray,
+    k: int,
+    goal: float,
+    enough: float,
     first: int,
     steps: int,
-    best: FloatArray,
-    before: IntArray,
+    chains: Chains,
 ) -> int:
-    """Add a block behind the ideals from `first` on, in `best` and `before`, until `steps` covers were looked at.
+    """Add a block below the goal behind the ideals from `first` on, until `steps` covers were looked at.
 
-    The answer is the ideal to go on with; past the last but one, all is done.
+    Bottlenecks up to `enough` are all as good; the less it is, the better the chain found and the longer it takes.
+    The answer is the ideal to go on with; with the last one, which holds all nodes, all is done.
     """
     ideals, work, cut, _, rest, start, node, above = lattice
-    count, k = len(ideals), len(upper) - 1
-    total = work[count - 1]
-    words = ideals.shape[1]
-    stamp = np.full(count, -1)
-    received, kept, added, tallest = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
-    queue = np.empty(count, dtype=np.int64)
-    block = np.empty(words, dtype=np.uint64)
+    blocks, bottleneck, before = chains
+    last = len(ideals) - 1
+    n, total = len(arrays.work), work[last]
+    # Of the path from ideal i to the one looked at: ideals, the next cover of each, node added, and of the block so
+    # far what it receives, the time of what goes on behind it, bytes held and largest need.
+    at, cover, added = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    received, kept = np.empty(n + 1), np.empty(n + 1)
+    held, tallest = np.empty(n + 1), np.empty(n + 1)
+    inside, using = np.zeros(len(arrays.tensor_time), np.int64), np.zeros(len(arrays.shared_bytes), np.int64)
     looked = 0
-    for i in range(first, count - 1):
+    for i in range(first, last):
         if looked > steps:
             return i
-        # The last block reads what is cut behind i and sends nothing.
-        remaining = total - work[i]
-        closing = remaining + cut[i] + _overflow(rest[i] + needs.rest[i], arrays, fit)
-        for b in range(2, k + 1):
-            value = max(best[i, b - 1], closing)
-            if value < best[count - 1, b]:
-                best[count - 1, b] = value
-                before[count - 1, b] = i
-        # A block between needs one more behind it, and the blocks left must have room for the work left.
-        limit = 0.0
-        for b in range(3, k + 1):
-            fewest = 1
-            while fewest < b - 1 and best[i, fewest] >= upper[b]:
-                fewest += 1
-            if best[i, fewest] < upper[b] and remaining < (b - fewest) * upper[b]:
-                limit = max(limit, upper[b])
-        if limit == 0.0:
+        b, left = blocks[i], total - work[i]
+        if left + cut[i] >= (k - b) * goal:
             continue
-        stamp[i], received[i], kept[i], added[i], tallest[i] = i, 0.0, cut[i], 0.0, 0.0
-        queue[0], size, head = i, 1, 0
-        while head < size:
-            inner = queue[head]
-            head += 1
-            for word in range(words):
-                block[word] = ideals[inner, word] & ~ideals[i, word]
-            for e in range(start[inner], start[inner + 1]):
-                j = above[e]
-                looked += 1
-                if stamp[j] == i or j == count - 1:
-                    continue
-                stamp[j] = i
-                v = node[e]
-                got, keep = received[inner], kept[inner]
-                for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
-                    t = arrays.input_tensor[f]
-                    if has(ideals[i], arrays.producer[t]):
-                        if not meets(readers[t], block):
-                            got += arrays.tensor_time[t]
-                        if contains(ideals[j], readers[t]):
-                            keep -= arrays.tensor_time[t]
-                hold = added[inner] + arrays.held_bytes[v]
-                for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
-                    g = arrays.shared[f]
-                    if not meets(users[g], block):
-                        hold += arrays.shared_bytes[g]
-                tall = max(tallest[inner], needs.node[v])
-                own = work[j] - work[i] + got + _overflow(hold + tall, arrays, fit)
-                if own >= limit:
-                    continue
-                received[j], kept[j], added[j], tallest[j] = got, keep, hold, tall
-                queue[size] = j
-                size += 1
-                cost = own + max(0.0, cut[j] - keep)
-                if cost >= limit:
-                    continue
-                for b in range(2, k + 1):
-                    if best[j, b] <= cost:
-                        break
-                    value = max(best[i, b - 1], cost)
-                    if value < best[j, b]:
-                        best[j, b] = value
-                        before[j, b] = i
-    return count - 1
+        # The last block reads what is cut behind i and sends nothing.
+        closing = max(bottleneck[i], left + cut[i] + _overflow(rest[i] + needs.rest[i], arrays, fit))
+        if closing < min(goal, bottleneck[last]):
+            blocks[last], bottleneck[last], before[last] = b + 1, closing, i
+        # What the blocks behind the next one have room for, and so what the next one has to do.
+        room = (k - b - 1) * goal
+        outside, comes = _readers_behind(i, arrays, lattice)
+        if room == 0.0 or _is_absorbed(i, max(bottleneck[i], enough), outside, arrays, lattice, chains):
+            continue
+        at[0], cover[0], added[0] = i, start[i + 1], -1
+        received[0], kept[0], held[0], tallest[0] = 0.0, cut[i], 0.0, 0.0
+        depth = 0
+        while depth >= 0:
+            cover[depth] -= 1
+            e, v = cover[depth], added[depth]
+            # Nodes join in their order, so that each ideal is reached once.
+            if e < start[at[depth]] or node[e] < v:
+                if depth > 0:
+                    _count(v, -1, inside, using, arrays)
+                depth -= 1
+                continue
+            v, j = node[e], above[e]
+            looked += 1
+            if j == last:
+                continue
+            got, keep, hold = received[depth], kept[depth], held[depth] + arrays.held_bytes[v]
+            for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
+                t = arrays.input_tensor[f]
+                if comes[t]:
+                    if inside[t] == 0:
+                        got += arrays.tensor_time[t]
+                    if inside[t] + 1 == outside[t]:
+                        keep -= arrays.tensor_time[t]
+            for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
+                if using[arrays.shared[f]] == 0:
+                    hold += arrays.shared_bytes[arrays.shared[f]]
+            tall = max(tallest[depth], needs.node[v])
+            more = got + _overflow(hold + tall, arrays, fit)
+            if max(work[j] - work[i], left - room) + more >= goal:
+                continue
+            depth += 1
+            at[depth], cover[depth], added[depth] = j, start[j + 1], v
+            received[depth], kept[depth], held[depth], tallest[depth] = got, keep, hold, tall
+            _count(v, 1, inside, using, arrays)
+            if total - work[j] + cut[j] >= room:
+                continue
+            cost = work[j] - work[i] + more + max(0.0, cut[j] - keep)
+            highest = max(bottleneck[i], cost)
+            if cost < goal and (b + 1 < blocks[j] or (b + 1 == blocks[j] and highest < bottleneck[j])):
+                blocks[j], bottleneck[j], before[j] = b + 1, highest, i
+    return last
+
+
+@compiled
+def _readers_behind(i: int, arrays: KernelArrays, lattice: Lattice) -> tuple[IntArray, IntArray]:
+    """Of each tensor, how many readers lie behind ideal i, and whether it is produced in it."""
+    outside = np.zeros(len(arrays.tensor_time), np.int64)
+    comes = np.zeros(len(arrays.tensor_time), np.int64)
+    for v in range(len(arrays.work)):
+        if has(lattice.ideals[i], v):
+            comes[arrays.output_start[v] : arrays.output_start[v + 1]] = 1
+        else:
+            for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
+                outside[arrays.input_tensor[f]] += 1
+    return outside, comes
+
+
+@compiled
+def _is_absorbed(
+    i: int, highest: float, outside: IntArray, arrays: KernelArrays, lattice: Lattice, chains: Chains
+) -> bool:
+    """Whether a node may join ideal i in as few blocks up to `highest`, and what follows costs no more without it."""
+    for e in range(lattice.start[i], lattice.start[i + 1]):
+        v = lattice.node[e]
+        if chains.blocks[lattice.above[e]] > chains.blocks[i] or chains.bottleneck[lattice.above[e]] > highest:
+            continue
+        saved = arrays.work[v]
+        for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
+            if outside[arrays.input_tensor[f]] == 1:
+                saved += arrays.tensor_time[arrays.input_tensor[f]]
+        for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
+            if arrays.readers[t] > 0:
+                saved -= arrays.tensor_time[t]
+        if saved >= 0:
+            return True
+    return False
+
+
+@compiled(inline="always")
+def _count(v: int, change: int, inside: IntArray, using: IntArray, arrays: KernelArrays) -> None:
+    """Node v joins or leaves the block."""
+    for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
+        inside[arrays.input_tensor[f]] += change
+    for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
+        using[arrays.shared[f]] += change
 
 
 @compiled(inline="always")

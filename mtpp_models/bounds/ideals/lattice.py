@@ -17,6 +17,7 @@ from instances.partitioning.kernel_arrays import KernelArrays
 __all__ = ["LIMIT_REACHED", "Lattice", "Words", "contains", "enumerate_ideals", "has", "meets"]
 
 Words = NDArray[np.uint64]
+Indices = NDArray[np.int32]
 LIMIT_REACHED = -1
 
 
@@ -29,8 +30,8 @@ class Lattice(NamedTuple):
     held: FloatArray  # parameter bytes of each ideal
     rest: FloatArray  # parameter bytes of the nodes behind it
     start: IntArray  # where the covers of each ideal begin
-    node: IntArray  # the node that a cover adds
-    above: IntArray  # index of the larger ideal
+    node: Indices  # the node that a cover adds; ascending
+    above: Indices  # index of the larger ideal
 
 
 _ONE = np.uint64(1)
@@ -57,11 +58,12 @@ def contains(words: Words, other: Words) -> bool:
 def enumerate_ideals(
     arrays: KernelArrays, before: Words, readers: Words, users: Words, salt: Words, limit: int
 ) -> tuple[int, Lattice]:
-    """All ideals by size, with their covers.
+    """All ideals by size, with their covers by the node that each adds.
 
     Parameters
     ----------
     arrays : KernelArrays
+        Nodes are numbered in a topological order.
     before : (n, w) words
         Predecessors of each node.
     readers : (t, w) words
@@ -81,24 +83,22 @@ def enumerate_ideals(
     n, w = before.shape
     capacity = 1024
     ideals = np.zeros((capacity, w), dtype=np.uint64)
-    ready = np.zeros((capacity, w), dtype=np.uint64)
     hashes = np.zeros(capacity, dtype=np.uint64)
     work, cut, held, rest = np.zeros(capacity), np.zeros(capacity), np.zeros(capacity), np.zeros(capacity)
-    slots = np.full(4 * capacity, -1)
+    slots = np.full(4 * capacity, -1, dtype=np.int32)
     start = np.zeros(capacity + 1, dtype=np.int64)
-    node = np.empty(4 * capacity, dtype=np.int64)
-    above = np.empty(4 * capacity, dtype=np.int64)
+    node, above = np.empty(4 * capacity + n, dtype=np.int32), np.empty(4 * capacity + n, dtype=np.int32)
     for v in range(n):
         if arrays.indegree[v] == 0:
-            ready[0, v >> 6] |= _ONE << np.uint64(v & 63)
+            node[start[1]] = v
+            start[1] += 1
     slots[0] = 0
     rest[0] = arrays.held_bytes.sum() + arrays.shared_bytes.sum()
-    count, covers, i = 1, 0, 0
+    count, i = 1, 0
     larger = np.empty(w, dtype=np.uint64)
     while i < count:
-        for v in range(n):
-            if not has(ready[i], v):
-                continue
+        for e in range(start[i], start[i + 1]):
+            v = int(node[e])
             larger[:] = ideals[i]
             larger[v >> 6] |= _ONE << np.uint64(v & 63)
             key = hashes[i] ^ salt[v]
@@ -109,14 +109,16 @@ def enumerate_ideals(
                     return LIMIT_REACHED, Lattice(ideals, work, cut, held, rest, start, node, above)
                 if count == capacity:
                     capacity *= 2
-                    ideals, ready = _grown(ideals, capacity), _grown(ready, capacity)
+                    ideals = _grown(ideals, capacity)
                     hashes, start = _longer(hashes, capacity), _longer(start, capacity + 1)
                     work, cut = _longer(work, capacity), _longer(cut, capacity)
                     held, rest = _longer(held, capacity), _longer(rest, capacity)
-                    slots = np.full(4 * capacity, -1)
+                    slots = np.full(4 * capacity, -1, dtype=np.int32)
                     for other in range(count):
                         slots[_slot(slots, ideals, hashes[other], ideals[other])] = other
                     slot = _slot(slots, ideals, key, larger)
+                if start[count] + n > len(node):
+                    node, above = _longer(node, 2 * len(node)), _longer(above, 2 * len(node))
                 j = slots[slot] = count
                 count += 1
                 ideals[j] = larger
@@ -125,30 +127,46 @@ def enumerate_ideals(
                 cut[j] = cut[i] + _cut_change(v, larger, arrays, readers)
                 held[j] = held[i] + arrays.held_bytes[v]
                 rest[j] = rest[i] - arrays.held_bytes[v]
-                for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
-                    g = arrays.shared[e]
+                for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
+                    g = arrays.shared[f]
                     if not meets(users[g], ideals[i]):
                         held[j] += arrays.shared_bytes[g]
                     if contains(larger, users[g]):
                         rest[j] -= arrays.shared_bytes[g]
-                ready[j] = ready[i]
-                ready[j, v >> 6] ^= _ONE << np.uint64(v & 63)
-                for e in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
-                    s = arrays.successor[e]
-                    if contains(larger, before[s]):
-                        ready[j, s >> 6] |= _ONE << np.uint64(s & 63)
-            if covers == len(node):
-                node, above = _longer(node, 2 * covers), _longer(above, 2 * covers)
-            node[covers] = v
-            above[covers] = j
-            covers += 1
+                start[j + 1] = _write_covers(i, v, start, node, start[j], larger, before, arrays)
+            above[e] = j
         i += 1
-        start[i] = covers
     return count, Lattice(ideals[:count], work, cut, held, rest, start, node, above)
 
 
 @compiled
-def _slot(slots: IntArray, ideals: Words, key: np.uint64, words: Words) -> int:
+def _write_covers(
+    i: int, v: int, start: IntArray, node: Indices, end: int, larger: Words, before: Words, arrays: KernelArrays
+) -> int:
+    """From `end` on, the nodes that may follow ideal i and node v, in their order; returned is the end behind them."""
+    first = end
+    for e in range(start[i], start[i + 1]):
+        if node[e] != v:
+            node[end] = node[e]
+            end += 1
+    for f in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
+        s = arrays.successor[f]
+        if not contains(larger, before[s]):
+            continue
+        e = end
+        while e > first and node[e - 1] > s:
+            e -= 1
+        # Several tensors may lead from v to s.
+        if e == first or node[e - 1] < s:
+            for other in range(end, e, -1):
+                node[other] = node[other - 1]
+            node[e] = s
+            end += 1
+    return end
+
+
+@compiled
+def _slot(slots: Indices, ideals: Words, key: np.uint64, words: Words) -> int:
     """Where the hash table holds this ideal, or a free place for it."""
     slot = np.int64(key & np.uint64(len(slots) - 1))
     while slots[slot] >= 0 and not _equal(ideals[slots[slot]], words):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import instances
 
+from experiments.verification.clock import Clock
+from experiments.verification.exact_instance import ExactInstance
+from experiments.verification.ideals import some_chain_is_below
 from heuristics import HEURISTICS
-from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import TOYS
 from instances.readers import load_graph
-from mtpp_models.bounds.ideals.ideals import count_ideals, solve_ideals
+from mtpp_models.bounds.ideals.ideals import ideals
+from mtpp_models.bounds.ideals.listing import count_ideals
 
 
 def grid(rows: int, columns: int) -> ComputationGraph:
@@ -40,50 +46,57 @@ def test_ideals_are_counted(graph: ComputationGraph, count: int) -> None:
     assert count_ideals(instance, count - 1) is None
 
 
-@settings(max_examples=150)
+@settings(max_examples=200)
 @given(instances(max_nodes=6, huge_ratio=False), st.integers(0, 3))
-def test_ideals_find_and_prove_the_optimum_for_every_k_at_once(instance: Instance, seed: int) -> None:
+def test_ideals_find_and_prove_the_optimum(instance: Instance, seed: int) -> None:
     if instance.has_overflow and instance.platform.activation_buffer is None:
         instance = Instance(instance.graph, Platform(instance.k, instance.platform.bandwidth))
-    rng = np.random.default_rng(seed)
-    starts = [HEURISTICS["random-1"].run(instance.with_k(k), rng) for k in range(1, instance.k + 1)]
-    results = solve_ideals(starts)
-    assert results is not None
-    for result in results:
-        assert result.proved
-        assert result.partition is not None
-        assert result.partition.bottleneck == pytest.approx(best_partition(result.instance).bottleneck, abs=1e-9)
+    result = ideals(HEURISTICS["random-1"].run(instance, np.random.default_rng(seed)))
+    assert result.proved
+    assert result.partition is not None
+    assert result.partition.bottleneck == pytest.approx(best_partition(instance).bottleneck, abs=1e-9)
 
 
 @settings(max_examples=60)
 @given(instances(max_nodes=5, overflow=True))
 def test_the_bound_holds_under_the_true_peak(instance: Instance) -> None:
     best = best_partition(instance)
-    [result] = solve_ideals([best]) or []
+    result = ideals(best)
     assert result.bound is not None
     assert result.bound.value <= best.bottleneck
+
+
+@pytest.mark.parametrize("memory", [math.inf, 20.0])
+@pytest.mark.parametrize("seed", range(40))
+def test_a_program_of_its_own_finds_nothing_better(seed: int, memory: float) -> None:
+    """Graphs of 24 nodes, some of which have outputs that take longer than their work."""
+    rng, n = np.random.default_rng(seed), 24
+    edges = np.vstack((grid(3, 8).edges, np.sort(rng.integers(0, n, (24, 2)), axis=1)))
+    edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
+    graph = ComputationGraph.from_edges(edges, 3 * rng.random(n), 3 * rng.random(n) ** 2, rng.integers(0, 5, n))
+    instance = Instance(graph, Platform(3 + seed % 4, 1.0, memory, activation_buffer=2.0))
+    result = ideals(HEURISTICS["random-1"].run(instance, rng))
+    assert result.proved
+    assert result.partition is not None
+    below = Fraction(result.partition.bottleneck) * (1 - Fraction(1, 10**6))
+    assert not some_chain_is_below(ExactInstance.of(instance), below, Clock(math.inf))
 
 
 @pytest.mark.parametrize("toy", TOYS)
 def test_ideals_solve_the_toys_from_one_block(toy: str) -> None:
     instance, optimum = TOYS[toy]()
-    [result] = solve_ideals([Partition(instance, np.zeros(instance.graph.n, dtype=int))]) or []
+    result = ideals(Partition(instance, np.zeros(instance.graph.n, dtype=int)))
     assert result.partition is not None
     assert result.partition.bottleneck == pytest.approx(optimum)
     assert result.proved
 
 
-def test_a_limit_gives_no_answer_instead_of_a_wrong_one() -> None:
-    instance = Instance(grid(6, 6), Platform(4, 1.0))
-    start = Partition(instance, np.zeros(36, dtype=int))
-    assert solve_ideals([start], limit=100) is None
-    assert solve_ideals([start], Deadline.after(0)) is None
-
-
-def test_starts_of_different_graphs_are_refused() -> None:
-    starts = [Partition(Instance(grid(2, n), Platform(2, 1.0)), np.zeros(2 * n, dtype=int)) for n in (2, 3)]
-    with pytest.raises(InputError, match="different questions"):
-        solve_ideals(starts)
+@pytest.mark.parametrize(("deadline", "limit"), [(None, 100), (Deadline.after(0), None)])
+def test_a_limit_gives_no_wrong_answer(deadline: Deadline | None, limit: int | None) -> None:
+    start = Partition(Instance(grid(6, 6), Platform(4, 1.0)), np.zeros(36, dtype=int))
+    result = ideals(start, deadline, limit)
+    assert result.partition is start
+    assert result.bound == Bound(9.0, "ideals", optimal=False)
 
 
 PUBLISHED = {
@@ -102,9 +115,9 @@ def test_published_optima(data: Path, file: str) -> None:
     graph = load_graph(data / "msr" / f"{file}.json", communication="cost")
     reduced = reduce_instance(Instance(graph, Platform(16, bandwidth=1.0)))
     rng = np.random.default_rng(0)
-    starts = [HEURISTICS["random-100"].run(reduced.instance.with_k(k), rng) for k in (2, 4, 8, 16)]
-    results = solve_ideals(starts)
-    assert results is not None
+    results = [
+        ideals(HEURISTICS["random-100"].run(reduced.instance.with_k(k), rng), limit=1_000_000) for k in (2, 4, 8, 16)
+    ]
     bottlenecks = [reduced.expand(result.partition).bottleneck for result in results if result.partition]
     assert bottlenecks == pytest.approx(PUBLISHED[file], abs=5e-7)
     assert all(result.proved for result in results)
