@@ -24,7 +24,7 @@ _FILLING = 0.1
 #: Part of the cycles that have one parent.
 _ALONE = 0.2
 #: The pool begins anew, twice as large, after this many times its size without a partition that could join.
-_STALE = 2
+_STALE = 1
 
 
 class Pool:
@@ -43,22 +43,30 @@ class Pool:
     ) -> None:
         self._instance, self._rng, self._budget = instance, rng, budget
         self._found: list[Partition] = []
-        self._size, self._refused, self._until = _SIZE, 0, _FILLING
+        self._kept: list[Partition] = []  # of the generations before, while one begins from nothing
+        self._size, self._idle, self._until = _SIZE, 0, _FILLING
         for partition in known:
-            self.add(partition)
+            self._add(partition)
 
     def add(self, found: Partition) -> None:
+        """Let what another search made of the best join, unless the generation has to find its own."""
+        if not self._kept:
+            self._add(found)
+
+    def _add(self, found: Partition) -> None:
         """Let `found` join if there is room, or in place of one that is no better."""
-        if not any(np.array_equal(found.block, other.block) for other in self._found):
-            if len(self._found) < self._size:
-                self._found.append(found)
-                return
-            worse = [i for i, other in enumerate(self._found) if found.preference <= other.preference]
-            if worse:
-                alike = min(worse, key=lambda i: np.count_nonzero(self._found[i].block != found.block))
-                self._found[alike], self._refused = found, 0
-                return
-        self._refused += 1
+        self._idle += 1
+        if any(np.array_equal(found.block, other.block) for other in self._found):
+            return
+        if not self._found or found.preference < best_of(self._found).preference:
+            self._idle = 0
+        if len(self._found) < self._size:
+            self._found.append(found)
+            return
+        worse = [i for i, other in enumerate(self._found) if found.preference <= other.preference]
+        if worse:
+            alike = min(worse, key=lambda i: np.count_nonzero(self._found[i].block != found.block))
+            self._found[alike] = found
 
     def breed(self, best: Partition) -> Partition:
         """A cycle from nothing while the pool is filled, then from one or two of its partitions.
@@ -68,16 +76,25 @@ class Pool:
         best : Partition
             The best that is known.
         """
-        if self._refused >= _STALE * self._size:
-            self._size, self._refused = min(2 * self._size, _MOST), 0
-            self._found, self._until = [best], self._budget.part + _FILLING * (1 - self._budget.part)
+        if self._idle >= _STALE * self._size:
+            self._renew()
         if len(self._found) < (self._size if self._budget.part < self._until else _FEWEST):
             found = cycle(self._instance, self._rng, self._budget, best)
         else:
             first, *others = self._parents()
             found = cycle(self._instance, self._rng, self._budget, first, others)
-        self.add(found)
+        self._add(found)
         return found
+
+    def _renew(self) -> None:
+        """Begin from nothing, or where that was done last, from the better halves of both generations."""
+        half = sorted(self._found, key=lambda partition: partition.preference)[: self._size // 2]
+        self._idle = 0
+        if self._kept:
+            self._found, self._kept = half + self._kept, []
+        else:
+            self._found, self._kept = [], half
+            self._until = self._budget.part + _FILLING * (1 - self._budget.part)
 
     def _parents(self) -> list[Partition]:
         """One or two, the better one first; each is the better of two that are drawn."""

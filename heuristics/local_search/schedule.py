@@ -26,13 +26,14 @@ from instances.partitioning.kernel_arrays import KernelArrays
 __all__ = ["search_by_gain"]
 
 #: Least parts of the time: of each kind of walks, of genetic search, and of multilevel cycles.
-_LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5
+_LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_CYCLES = 0.1, 0.25, 0.7
 #: Genetic search whose best bottleneck is so many times the best known has only this least part.
 _FAR, _LEAST_OF_FAR_ORDERS = 1.04, 0.05
 #: What gains and times count once their search has run again.
 _FADING = 0.5
 #: First walks have so many moves, each later one twice as many.
 _FIRST_WALK = 250_000
+_LONGEST, _STRETCH = 0.05, 1
 #: Heats of the walks that keep most of the partition.
 _COOL = (0.1, 0.25, 0.5)
 #: Genetic search takes part if a quarter of the time is likely to be enough for so many orders; a move takes about so
@@ -143,16 +144,19 @@ class _Searches:
 
     def _cool(self, best: Partition) -> Partition:
         """A walk that keeps most of the best partition."""
-        heat = float(self._rng.choice(_COOL))
-        found = self._walker.slice(self._walker.walk(best, self._cool_moves, heat=heat, stretch=2))
-        self._cool_moves *= 2
+        heat, begin = float(self._rng.choice(_COOL)), self._budget.part
+        found = self._walker.slice(self._walker.walk(best, self._cool_moves, heat=heat, stretch=_STRETCH))
+        if self._budget.part - begin <= _LONGEST:
+            self._cool_moves *= 2
         self._pool.add(found)
         return found
 
     def _hot(self, best: Partition) -> Partition:
         """A walk that forgets where it started."""
-        found = self._walker.slice(self._walker.walk(best, self._hot_moves, stretch=2))
-        self._hot_moves *= 2
+        begin = self._budget.part
+        found = self._walker.slice(self._walker.walk(best, self._hot_moves, stretch=_STRETCH))
+        if self._budget.part - begin <= _LONGEST:
+            self._hot_moves *= 2
         self._pool.add(found)
         return found
 
