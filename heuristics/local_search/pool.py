@@ -2,7 +2,11 @@
 
 A cycle that joins only nodes that share a block in both parents keeps what they have in common, and walks decide the
 rest. Its result takes the place of the partition most like it among those that are no better, so the pool stays varied
-(Sanders, Schulz: Distributed evolutionary graph partitioning, ALENEX 2012, without their islands).
+(Sanders, Schulz: Distributed evolutionary graph partitioning, ALENEX 2012).
+
+Which basin a pool ends in hangs on its first partitions, and it gets there soon. So once it finds nothing better, a
+generation begins from nothing, unknown to the one before; then the better halves of both are crossed, and so on by
+turns.
 """
 
 from __future__ import annotations
@@ -17,18 +21,18 @@ from instances import Instance, Partition
 
 __all__ = ["Pool"]
 
-#: Partitions in the pool at first, at most, and at least before any are crossed.
-_SIZE, _MOST, _FEWEST = 16, 96, 3
+#: Partitions in the pool, and at least before any are crossed.
+_SIZE, _FEWEST = 16, 3
 #: The pool is filled from nothing for at most this part of the time.
 _FILLING = 0.1
 #: Part of the cycles that have one parent.
 _ALONE = 0.2
-#: The pool begins anew, twice as large, after this many times its size without a partition that could join.
-_STALE = 1
+#: A generation ends after so many partitions in a row none of which is its best.
+_STALE = 16
 
 
 class Pool:
-    """Partitions of one instance, the best of them among all that are known.
+    """Partitions of one instance.
 
     Parameters
     ----------
@@ -36,6 +40,7 @@ class Pool:
     rng : numpy.random.Generator
     budget : Budget
     known : sequence of Partition
+        Members of the first generation.
     """
 
     def __init__(
@@ -44,13 +49,15 @@ class Pool:
         self._instance, self._rng, self._budget = instance, rng, budget
         self._found: list[Partition] = []
         self._kept: list[Partition] = []  # of the generations before, while one begins from nothing
-        self._size, self._idle, self._until = _SIZE, 0, _FILLING
+        self._idle, self._until = 0, _FILLING
         for partition in known:
             self._add(partition)
 
     def add(self, found: Partition) -> None:
-        """Let what another search made of the best join, unless the generation has to find its own."""
-        if not self._kept:
+        """Let what another search made of the best join, if this generation does not stem from nothing, or the next."""
+        if self._kept:
+            self._kept.append(found)
+        else:
             self._add(found)
 
     def _add(self, found: Partition) -> None:
@@ -60,7 +67,7 @@ class Pool:
             return
         if not self._found or found.preference < best_of(self._found).preference:
             self._idle = 0
-        if len(self._found) < self._size:
+        if len(self._found) < _SIZE:
             self._found.append(found)
             return
         worse = [i for i, other in enumerate(self._found) if found.preference <= other.preference]
@@ -76,9 +83,9 @@ class Pool:
         best : Partition
             The best that is known.
         """
-        if self._idle >= _STALE * self._size:
+        if self._idle >= _STALE:
             self._renew()
-        if len(self._found) < (self._size if self._budget.part < self._until else _FEWEST):
+        if len(self._found) < (_SIZE if self._budget.part < self._until else _FEWEST):
             found = cycle(self._instance, self._rng, self._budget, best)
         else:
             first, *others = self._parents()
@@ -88,13 +95,12 @@ class Pool:
 
     def _renew(self) -> None:
         """Begin from nothing, or where that was done last, from the better halves of both generations."""
-        half = sorted(self._found, key=lambda partition: partition.preference)[: self._size // 2]
-        self._idle = 0
-        if self._kept:
-            self._found, self._kept = half + self._kept, []
-        else:
-            self._found, self._kept = [], half
-            self._until = self._budget.part + _FILLING * (1 - self._budget.part)
+        half = sorted(self._found, key=lambda partition: partition.preference)[: _SIZE // 2]
+        known = [*half, *self._kept] if self._kept else []
+        self._found, self._kept = [], [] if self._kept else half
+        for partition in known:
+            self._add(partition)
+        self._idle, self._until = 0, self._budget.part + _FILLING * (1 - self._budget.part)
 
     def _parents(self) -> list[Partition]:
         """One or two, the better one first; each is the better of two that are drawn."""

@@ -31,9 +31,8 @@ _LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_CYCLES = 0.1, 0.25, 0.7
 _FAR, _LEAST_OF_FAR_ORDERS = 1.04, 0.05
 #: What gains and times count once their search has run again.
 _FADING = 0.5
-#: First walks have so many moves, each later one twice as many.
-_FIRST_WALK = 250_000
-_LONGEST, _STRETCH = 0.05, 1
+#: First walks have so many moves, each later one twice as many, until one takes more than this part of the time.
+_FIRST_WALK, _LONGEST = 250_000, 0.05
 #: Heats of the walks that keep most of the partition.
 _COOL = (0.1, 0.25, 0.5)
 #: Genetic search takes part if a quarter of the time is likely to be enough for so many orders; a move takes about so
@@ -144,21 +143,20 @@ class _Searches:
 
     def _cool(self, best: Partition) -> Partition:
         """A walk that keeps most of the best partition."""
-        heat, begin = float(self._rng.choice(_COOL)), self._budget.part
-        found = self._walker.slice(self._walker.walk(best, self._cool_moves, heat=heat, stretch=_STRETCH))
-        if self._budget.part - begin <= _LONGEST:
-            self._cool_moves *= 2
-        self._pool.add(found)
+        found, self._cool_moves = self._walk(best, self._cool_moves, float(self._rng.choice(_COOL)))
         return found
 
     def _hot(self, best: Partition) -> Partition:
         """A walk that forgets where it started."""
-        begin = self._budget.part
-        found = self._walker.slice(self._walker.walk(best, self._hot_moves, stretch=_STRETCH))
-        if self._budget.part - begin <= _LONGEST:
-            self._hot_moves *= 2
-        self._pool.add(found)
+        found, self._hot_moves = self._walk(best, self._hot_moves, 1.0)
         return found
+
+    def _walk(self, best: Partition, moves: int, heat: float) -> tuple[Partition, int]:
+        """What a walk finds, and the moves of the next one."""
+        begin = self._budget.part
+        found = self._walker.slice(self._walker.walk(best, moves, heat=heat))
+        self._pool.add(found)
+        return found, moves if self._budget.part - begin > _LONGEST else 2 * moves
 
     def _genetic(self, best: Partition) -> Partition:
         """A generation of orders."""
