@@ -19,7 +19,7 @@ from heuristics.local_search.multilevel import cycle
 from heuristics.local_search.walks import Budget, best_of
 from instances import Instance, Partition
 
-__all__ = ["Pool"]
+__all__ = ["SMALL_NODES", "Pool"]
 
 #: Partitions in the pool, and at least before any are crossed.
 _SIZE, _FEWEST = 16, 3
@@ -27,8 +27,10 @@ _SIZE, _FEWEST = 16, 3
 _FILLING = 0.1
 #: Part of the cycles that have one parent.
 _ALONE = 0.2
-#: A generation ends after so many partitions in a row none of which is its best.
-_STALE = 16
+#: A generation ends after so many partitions in a row none of which is its best: of graphs with up to so many nodes,
+#: whose generations end within a per cent of each other, and of larger ones.
+SMALL_NODES = 200
+_STALE_SMALL, _STALE = 48, 16
 
 
 class Pool:
@@ -83,7 +85,7 @@ class Pool:
         best : Partition
             The best that is known.
         """
-        if self._idle >= _STALE:
+        if self._idle >= (_STALE_SMALL if self._instance.graph.n <= SMALL_NODES else _STALE):
             self._renew()
         if len(self._found) < (_SIZE if self._budget.part < self._until else _FEWEST):
             found = cycle(self._instance, self._rng, self._budget, best)

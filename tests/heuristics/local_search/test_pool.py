@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from heuristics import Limits, kahn, slice_order
-from heuristics.local_search.pool import _SIZE, _STALE, Pool
+from heuristics.local_search.pool import _SIZE, _STALE_SMALL, Pool
 from heuristics.local_search.walks import Budget
 from heuristics.orders.at_once import at_once
 from instances import Instance, Partition, Platform
@@ -67,12 +67,12 @@ def test_generations_from_nothing_and_unions_of_the_better_halves_take_turns() -
     instance = Instance(layered(30, 60, seed=0), Platform(1, 1.0))
     best = at_once(instance, Limits())
     pool = pool_of(instance, [best], 10**9)
-    for _ in range(_STALE + 1):
+    for _ in range(_STALE_SMALL + 1):
         pool.breed(best)
     assert pool._kept == [best]  # kept, while the next generation finds its own
     assert len(pool._found) == 1
     assert pool._found[0] is not best
-    for _ in range(_STALE + 1):
+    for _ in range(_STALE_SMALL + 1):
         pool.breed(best)
     assert not pool._kept
 
