@@ -46,9 +46,9 @@ _NOISE = 0.5
 _REACH_NODES = 5_000
 #: Walks on the coarsest level: how many, and moves for each node and block.
 _STARTS, _COARSEST_MOVES = 3, 60
-#: Walks on the levels above, and on the graph itself: moves a node, the most, and the heat.
-_LEVEL_MOVES, _MOST_LEVEL_MOVES, _LEVEL_HEAT = 200, 80_000, 0.1
-_LAST_MOVES, _MOST_LAST_MOVES, _LAST_HEAT = 400, 200_000, 0.25
+#: Walks on the levels above, and on the graph itself: moves a node, the fewest, the most, and the heat.
+_LEVEL_MOVES, _LEVEL_HEAT = (50, 8_000, 80_000), 0.1
+_LAST_MOVES, _LAST_HEAT = (100, 40_000, 200_000), 0.25
 #: Heat of the walk on the coarsest level of a cycle that begins from a partition, and part of these cycles that cut the
 #: coarsest level anew, as most walks from a good partition lead back to it.
 _KEPT_HEAT, _FRESH = 1.0, 0.5
@@ -119,9 +119,13 @@ def cycle(
         found = level.expand(found)
         n, walker = found.instance.graph.n, Walker(found.instance, rng, budget)
         if level is not levels[0]:
-            found = walker.slice(walker.walk(found, min(_LEVEL_MOVES * n, _MOST_LEVEL_MOVES), heat=_LEVEL_HEAT))
-    walker, n = Walker(instance, rng, budget), instance.graph.n
-    return walker.slice(walker.walk(found, min(_LAST_MOVES * n, _MOST_LAST_MOVES), heat=_LAST_HEAT))
+            found = walker.slice(walker.walk(found, _moves(n, *_LEVEL_MOVES), heat=_LEVEL_HEAT))
+    walker = Walker(instance, rng, budget)
+    return walker.slice(walker.walk(found, _moves(instance.graph.n, *_LAST_MOVES), heat=_LAST_HEAT))
+
+
+def _moves(n: int, a_node: int, fewest: int, most: int) -> int:
+    return min(max(a_node * n, fewest), most)
 
 
 def _coarsen(

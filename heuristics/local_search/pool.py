@@ -2,7 +2,11 @@
 
 A cycle that joins only nodes that share a block in both parents keeps what they have in common, and walks decide the
 rest. Its result takes the place of the partition most like it among those that are no better, so the pool stays varied
-(Sanders, Schulz: Distributed evolutionary graph partitioning, ALENEX 2012, without their islands).
+(Sanders, Schulz: Distributed evolutionary graph partitioning, ALENEX 2012).
+
+Which basin a pool ends in hangs on its first partitions, and it gets there soon. So once it finds nothing better, a
+generation begins from nothing, unknown to the one before; then the better halves of both are crossed, and so on by
+turns.
 """
 
 from __future__ import annotations
@@ -15,20 +19,22 @@ from heuristics.local_search.multilevel import cycle
 from heuristics.local_search.walks import Budget, best_of
 from instances import Instance, Partition
 
-__all__ = ["Pool"]
+__all__ = ["SMALL_NODES", "Pool"]
 
-#: Partitions in the pool at first, at most, and at least before any are crossed.
-_SIZE, _MOST, _FEWEST = 16, 96, 3
+#: Partitions in the pool, and at least before any are crossed.
+_SIZE, _FEWEST = 16, 3
 #: The pool is filled from nothing for at most this part of the time.
 _FILLING = 0.1
 #: Part of the cycles that have one parent.
 _ALONE = 0.2
-#: The pool begins anew, twice as large, after this many times its size without a partition that could join.
-_STALE = 2
+#: A generation ends after so many partitions in a row none of which is its best: of graphs with up to so many nodes,
+#: whose generations end within a per cent of each other, and of larger ones.
+SMALL_NODES = 200
+_STALE_SMALL, _STALE = 48, 16
 
 
 class Pool:
-    """Partitions of one instance, the best of them among all that are known.
+    """Partitions of one instance.
 
     Parameters
     ----------
@@ -36,6 +42,7 @@ class Pool:
     rng : numpy.random.Generator
     budget : Budget
     known : sequence of Partition
+        Members of the first generation.
     """
 
     def __init__(
@@ -43,22 +50,32 @@ class Pool:
     ) -> None:
         self._instance, self._rng, self._budget = instance, rng, budget
         self._found: list[Partition] = []
-        self._size, self._refused, self._until = _SIZE, 0, _FILLING
+        self._kept: list[Partition] = []  # of the generations before, while one begins from nothing
+        self._idle, self._until = 0, _FILLING
         for partition in known:
-            self.add(partition)
+            self._add(partition)
 
     def add(self, found: Partition) -> None:
+        """Let what another search made of the best join, if this generation does not stem from nothing, or the next."""
+        if self._kept:
+            self._kept.append(found)
+        else:
+            self._add(found)
+
+    def _add(self, found: Partition) -> None:
         """Let `found` join if there is room, or in place of one that is no better."""
-        if not any(np.array_equal(found.block, other.block) for other in self._found):
-            if len(self._found) < self._size:
-                self._found.append(found)
-                return
-            worse = [i for i, other in enumerate(self._found) if found.preference <= other.preference]
-            if worse:
-                alike = min(worse, key=lambda i: np.count_nonzero(self._found[i].block != found.block))
-                self._found[alike], self._refused = found, 0
-                return
-        self._refused += 1
+        self._idle += 1
+        if any(np.array_equal(found.block, other.block) for other in self._found):
+            return
+        if not self._found or found.preference < best_of(self._found).preference:
+            self._idle = 0
+        if len(self._found) < _SIZE:
+            self._found.append(found)
+            return
+        worse = [i for i, other in enumerate(self._found) if found.preference <= other.preference]
+        if worse:
+            alike = min(worse, key=lambda i: np.count_nonzero(self._found[i].block != found.block))
+            self._found[alike] = found
 
     def breed(self, best: Partition) -> Partition:
         """A cycle from nothing while the pool is filled, then from one or two of its partitions.
@@ -68,16 +85,24 @@ class Pool:
         best : Partition
             The best that is known.
         """
-        if self._refused >= _STALE * self._size:
-            self._size, self._refused = min(2 * self._size, _MOST), 0
-            self._found, self._until = [best], self._budget.part + _FILLING * (1 - self._budget.part)
-        if len(self._found) < (self._size if self._budget.part < self._until else _FEWEST):
+        if self._idle >= (_STALE_SMALL if self._instance.graph.n <= SMALL_NODES else _STALE):
+            self._renew()
+        if len(self._found) < (_SIZE if self._budget.part < self._until else _FEWEST):
             found = cycle(self._instance, self._rng, self._budget, best)
         else:
             first, *others = self._parents()
             found = cycle(self._instance, self._rng, self._budget, first, others)
-        self.add(found)
+        self._add(found)
         return found
+
+    def _renew(self) -> None:
+        """Begin from nothing, or where that was done last, from the better halves of both generations."""
+        half = sorted(self._found, key=lambda partition: partition.preference)[: _SIZE // 2]
+        known = [*half, *self._kept] if self._kept else []
+        self._found, self._kept = [], [] if self._kept else half
+        for partition in known:
+            self._add(partition)
+        self._idle, self._until = 0, self._budget.part + _FILLING * (1 - self._budget.part)
 
     def _parents(self) -> list[Partition]:
         """One or two, the better one first; each is the better of two that are drawn."""

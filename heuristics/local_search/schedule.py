@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.local_search.pool import Pool
+from heuristics.local_search.pool import SMALL_NODES, Pool
 from heuristics.local_search.walks import ORDER_MOVES, Budget, Walker, best_of
 from heuristics.orders.brkga import BRKGAParameters, Population
 from heuristics.orders.kahn import kahn
@@ -25,14 +25,14 @@ from instances.partitioning.kernel_arrays import KernelArrays
 
 __all__ = ["search_by_gain"]
 
-#: Least parts of the time: of each kind of walks, of genetic search, and of multilevel cycles.
-_LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5
+#: Least parts of the time: of each kind of walks, of genetic search, and of cycles on small and on large graphs.
+_LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_SMALL_CYCLES, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5, 0.7
 #: Genetic search whose best bottleneck is so many times the best known has only this least part.
 _FAR, _LEAST_OF_FAR_ORDERS = 1.04, 0.05
 #: What gains and times count once their search has run again.
 _FADING = 0.5
-#: First walks have so many moves, each later one twice as many.
-_FIRST_WALK = 250_000
+#: First walks have so many moves, each later one twice as many, until one takes more than this part of the time.
+_FIRST_WALK, _LONGEST = 250_000, 0.05
 #: Heats of the walks that keep most of the partition.
 _COOL = (0.1, 0.25, 0.5)
 #: Genetic search takes part if a quarter of the time is likely to be enough for so many orders; a move takes about so
@@ -135,7 +135,8 @@ class _Searches:
         n, left = self._instance.graph.n, self._budget.limits.deadline.left
         found = [_Arm(self._cool, _LEAST_OF_WALKS), _Arm(self._hot, _LEAST_OF_WALKS)]
         if n * _LEVEL_SECONDS <= left / 4:
-            found = [_Arm(self._pool.breed, _LEAST_OF_CYCLES), *found]
+            least = _LEAST_OF_SMALL_CYCLES if n <= SMALL_NODES else _LEAST_OF_CYCLES
+            found = [_Arm(self._pool.breed, least), *found]
         orders = min(left / _MOVE_SECONDS, self._budget.left) / 4 / (ORDER_MOVES * n**2)
         if n <= TABLE_NODES and self._instance.k > 1 and not self._instance.needs_peaks and orders >= _FEWEST_ORDERS:
             found.append(self._orders)
@@ -143,18 +144,20 @@ class _Searches:
 
     def _cool(self, best: Partition) -> Partition:
         """A walk that keeps most of the best partition."""
-        heat = float(self._rng.choice(_COOL))
-        found = self._walker.slice(self._walker.walk(best, self._cool_moves, heat=heat, stretch=2))
-        self._cool_moves *= 2
-        self._pool.add(found)
+        found, self._cool_moves = self._walk(best, self._cool_moves, float(self._rng.choice(_COOL)))
         return found
 
     def _hot(self, best: Partition) -> Partition:
         """A walk that forgets where it started."""
-        found = self._walker.slice(self._walker.walk(best, self._hot_moves, stretch=2))
-        self._hot_moves *= 2
-        self._pool.add(found)
+        found, self._hot_moves = self._walk(best, self._hot_moves, 1.0)
         return found
+
+    def _walk(self, best: Partition, moves: int, heat: float) -> tuple[Partition, int]:
+        """What a walk finds, and the moves of the next one."""
+        begin = self._budget.part
+        found = self._walker.slice(self._walker.walk(best, moves, heat=heat))
+        self._pool.add(found)
+        return found, moves if self._budget.part - begin > _LONGEST else 2 * moves
 
     def _genetic(self, best: Partition) -> Partition:
         """A generation of orders."""

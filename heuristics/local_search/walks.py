@@ -94,8 +94,7 @@ class Walker:
         n, k = instance.graph.n, instance.k
         self.instance, self._rng, self._budget = instance, rng, budget
         self._arrays, self._before = KernelArrays.of(instance), instance.graph.predecessors
-        scale = 16 * k / n  # the sixteenth power of a block grows by this part with an average node
-        self._hot, self._cold = min(_HOT, scale), _COLD * min(1.0, scale)
+        self._work, self._transfers = float(instance.graph.work.sum()), float(instance.tensor_time.sum())
         # A peak takes as long as its block.
         self._chunk = max(1, _CHUNK // (1 + n // k)) if self._arrays.needs_peaks else _CHUNK
         self._next = min(self._chunk, _FIRST_CHUNK)
@@ -118,14 +117,16 @@ class Walker:
         stretch : int
             Take all that is left of the budget if it is below so many times what is planned.
         """
-        budget, hot = self._budget, max(self._cold, heat * self._hot)
+        budget, scale = self._budget, self._scale(start)
+        cold = _COLD * min(1.0, scale)
+        hot = max(cold, heat * min(_HOT, scale))
         block, order = start.block.copy(), start.order.copy()  # writable: for others the kernel is compiled again
         state = start_state(block, order, self.instance.k, self._arrays)
         begin, done = CLOCK.now(), 0
         size = budget.size(planned, 0, self._speed, stretch)
         while done < size and not budget.spent(float(state.best[0])):
             chunk = min(self._next, size - done)
-            first, last = (hot * (self._cold / hot) ** (at / size) for at in (done, done + chunk))
+            first, last = (hot * (cold / hot) ** (at / size) for at in (done, done + chunk))
             anneal_partition(state, self._arrays, *self._before, chunk, first, last, int(self._rng.integers(2**31)))
             done, self._next = done + chunk, self._chunk
             budget.take(chunk)
@@ -133,6 +134,14 @@ class Walker:
             size = budget.size(planned, done, self._speed, stretch)
         self._walked = done
         return Partition(self.instance, state.best_rank[state.best_block], start.order)
+
+    def _scale(self, start: Partition) -> float:
+        """By what part the sixteenth power of the bottleneck changes with an average node and its transfers."""
+        nodes = self.instance.graph.n
+        if self._work == 0:  # memory alone counts
+            return 16 * self.instance.k / nodes
+        bottleneck = min(start.bottleneck, self._work)  # one block, without what is beyond the memory
+        return 16 * (self._work + 2 * self._transfers) / nodes / bottleneck
 
     def slice(self, partition: Partition) -> Partition:
         """The best of the partition, from the last walk, and the slicings of orders that list its blocks one by one."""

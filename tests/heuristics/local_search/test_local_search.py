@@ -14,6 +14,7 @@ from heuristics import HEURISTICS, Limits
 from heuristics.local_search.annealing import anneal_partition
 from heuristics.local_search.local_search import local_search
 from heuristics.local_search.state import PartitionState, start_state, times_after
+from heuristics.local_search.walks import Budget, Walker
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.random_graphs import TOYS, layered, regal_style
@@ -213,3 +214,17 @@ def test_tables_that_would_not_fit_are_not_made() -> None:
     instance = Instance(graph, Platform(200_000, 1.0))
     start = Partition(instance, np.zeros(graph.n))
     assert local_search(instance, np.random.default_rng(0), start=start) is start
+
+
+def test_temperatures_count_transfers_and_not_the_unit_of_time() -> None:
+    graph = layered(60, 150, seed=0)
+
+    def scale(bandwidth: float) -> float:
+        instance = Instance(graph, Platform(4, bandwidth))
+        walker = Walker(instance, np.random.default_rng(0), Budget(Limits(evaluations=1), graph.n))
+        one_block = Partition(instance, np.zeros(graph.n, dtype=np.int64), graph.topological_order)
+        communication = instance.tensor_time.sum() / graph.work.sum()
+        assert walker._scale(one_block) == pytest.approx(16 * (1 + 2 * communication) / graph.n)
+        return walker._scale(one_block)
+
+    assert scale(0.1) > scale(1.0) > scale(1e9)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import instances
 
 from heuristics import Limits, kahn, slice_order
-from heuristics.local_search.pool import _SIZE, _STALE, Pool
+from heuristics.local_search.pool import _SIZE, _STALE_SMALL, Pool
 from heuristics.local_search.walks import Budget
 from heuristics.orders.at_once import at_once
 from instances import Instance, Partition, Platform
@@ -62,15 +62,34 @@ def test_what_is_bred_is_never_below_the_optimum(instance: Instance, rounds: int
         assert found.bottleneck >= least * (1 - 1e-9)
 
 
-def test_a_pool_that_nothing_can_join_begins_anew_from_the_best() -> None:
+def test_generations_from_nothing_and_unions_of_the_better_halves_take_turns() -> None:
     """All cycles lead to the one partition into one block."""
     instance = Instance(layered(30, 60, seed=0), Platform(1, 1.0))
     best = at_once(instance, Limits())
     pool = pool_of(instance, [best], 10**9)
-    for _ in range(_STALE * _SIZE + 1):
+    for _ in range(_STALE_SMALL + 1):
         pool.breed(best)
-    assert pool._size == 2 * _SIZE
+    assert pool._kept == [best]  # kept, while the next generation finds its own
     assert len(pool._found) == 1
+    assert pool._found[0] is not best
+    for _ in range(_STALE_SMALL + 1):
+        pool.breed(best)
+    assert not pool._kept
+
+
+def test_what_walks_find_joins_no_generation_from_nothing_but_the_union_after_it() -> None:
+    instance = Instance(layered(60, 150, seed=0), Platform(4, 1.0))
+    known = sorted(slicings(instance, 2 * _SIZE), key=lambda partition: partition.preference)
+    pool = pool_of(instance, known[_SIZE:], 1)
+    pool._renew()
+    assert pool._kept == known[_SIZE : _SIZE + _SIZE // 2]
+    assert not pool._found
+    pool.add(known[0])
+    assert not pool._found
+    pool._renew()
+    assert known[0] in pool._found
+    assert len(pool._found) <= _SIZE
+    assert not pool._kept
 
 
 def test_parts_of_a_budget() -> None:
