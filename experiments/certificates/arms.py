@@ -97,11 +97,11 @@ def arms_of(instance: Instance) -> list[Arm]:
     assert isinstance(quick, Algorithm)
     assert isinstance(prices, Algorithm)
     candidates = [
-        (narrow, Arm("ideals", 0.35, find_model("ideals"))),
+        (narrow, Arm("ideals", 0.5, find_model("ideals"))),
         (True, Arm("portfolio", 0.1)),
         (small, Arm("exact", 0.3, find_model("exact"), least=k * row)),
         (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
-        (listed and not narrow, Arm("ideals", 0.3, find_model("ideals"))),
+        (listed and not narrow, Arm("ideals", 0.1, find_model("ideals"))),
         (tried, Arm("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
         (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.4 if large else 0.05, replace(quick, run=QuickPrices()))),
         (k > _TWO, Arm("coarse-2+all", 0.6 if large else 0.1, find_model("coarse-2+all"), least=_TWO * row)),
