@@ -27,7 +27,8 @@ _FEW_BLOCKS, _SMALL = 4, 4_000
 _TRIED = 6_000
 # Of fewer blocks than three, prices and superblocks say no more than others do; of many the exact model says nothing.
 _TWO, _MOST_BLOCKS = 2, 8
-# Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge.
+# Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge; of fewer,
+# superblocks prove nothing that prices do not.
 _MANY_NODES = 250
 # Of more, it does not come to its first bound.
 _MOST_PRICED_NODES = 2_000
@@ -94,6 +95,7 @@ def arms_of(instance: Instance) -> list[Arm]:
     tried = large and n * k <= _TRIED
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
     quick, prices, whole = find_model(PRICED_QUICK), find_model(PRICED), find_model("exact+all")
+    superblocks = find_model("coarse-2+all")
     assert isinstance(quick, Algorithm)
     assert isinstance(prices, Algorithm)
     candidates = [
@@ -104,8 +106,9 @@ def arms_of(instance: Instance) -> list[Arm]:
         (listed and not narrow, Arm("ideals", 0.1, find_model("ideals"))),
         (tried, Arm("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
         (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.4 if large else 0.05, replace(quick, run=QuickPrices()))),
-        (k > _TWO, Arm("coarse-2+all", 0.6 if large else 0.1, find_model("coarse-2+all"), least=_TWO * row)),
+        (large and k > _TWO, Arm("coarse-2+all", 0.6, superblocks, least=_TWO * row)),
         (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
+        (not large and k > _TWO, Arm("coarse-2+all", 1.0, superblocks, least=_TWO * row)),
         (not tried and k <= _MOST_BLOCKS, Arm("exact+all", 1.0, whole, least=k * row)),
     ]
     return [arm for suits, arm in candidates if suits]
