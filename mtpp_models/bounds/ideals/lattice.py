@@ -14,7 +14,7 @@ from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 
-__all__ = ["LIMIT_REACHED", "Lattice", "Words", "contains", "enumerate_ideals", "has", "meets"]
+__all__ = ["LIMIT_REACHED", "Lattice", "Words", "enumerate_ideals", "has"]
 
 Words = NDArray[np.uint64]
 Indices = NDArray[np.int32]
@@ -46,7 +46,7 @@ def has(words: Words, v: int) -> bool:
 
 
 @compiled(inline="always")
-def contains(words: Words, other: Words) -> bool:
+def _contains(words: Words, other: Words) -> bool:
     """Whether the set holds all of `other`."""
     for i in range(len(words)):  # noqa: SIM110 - numba has no all() and any() of generators
         if other[i] & ~words[i]:
@@ -129,9 +129,9 @@ def enumerate_ideals(
                 rest[j] = rest[i] - arrays.held_bytes[v]
                 for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
                     g = arrays.shared[f]
-                    if not meets(users[g], ideals[i]):
+                    if not _meets(users[g], ideals[i]):
                         held[j] += arrays.shared_bytes[g]
-                    if contains(larger, users[g]):
+                    if _contains(larger, users[g]):
                         rest[j] -= arrays.shared_bytes[g]
                 start[j + 1] = _write_covers(i, v, start, node, start[j], larger, before, arrays)
             above[e] = j
@@ -151,7 +151,7 @@ def _write_covers(
             end += 1
     for f in range(arrays.successor_start[v], arrays.successor_start[v + 1]):
         s = arrays.successor[f]
-        if not contains(larger, before[s]):
+        if not _contains(larger, before[s]):
             continue
         e = end
         while e > first and node[e - 1] > s:
@@ -204,13 +204,13 @@ def _cut_change(v: int, larger: Words, arrays: KernelArrays, readers: Words) -> 
             change += arrays.tensor_time[t]
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         t = arrays.input_tensor[e]
-        if contains(larger, readers[t]):
+        if _contains(larger, readers[t]):
             change -= arrays.tensor_time[t]
     return change
 
 
 @compiled
-def meets(a: Words, b: Words) -> bool:
+def _meets(a: Words, b: Words) -> bool:
     """Whether two sets have a node in common."""
     for i in range(len(a)):  # noqa: SIM110 - numba has no all() and any() of generators
         if a[i] & b[i]:
