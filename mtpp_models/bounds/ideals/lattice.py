@@ -35,8 +35,6 @@ class Lattice(NamedTuple):
 
 
 _ONE = np.uint64(1)
-_SIX = np.uint64(6)
-_LOW = np.uint64(63)
 
 
 @compiled(inline="always")
