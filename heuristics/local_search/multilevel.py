@@ -53,8 +53,8 @@ _LAST_MOVES, _LAST_HEAT = (100, 40_000, 200_000), 0.25
 #: Heat of the walk on the coarsest level of a cycle that begins from a partition, and part of these cycles that cut the
 #: coarsest level anew, as most walks from a good partition lead back to it.
 _KEPT_HEAT, _FRESH = 1.0, 0.5
-#: Part of these cycles in which all work and transfers, but for the last walk, take up to so many times what they take:
-#: the best partitions of such a question are near those of the one asked, but seldom the one that the cycle began from.
+#: Part of these cycles in which work and transfers are multiplied by up to so much until the last walk. Good partitions
+#: of that question are near good ones of this, and less often the one that the cycle began from.
 _VARIED, _MOST_VARIED = 0.4, 2.0
 
 
@@ -112,8 +112,8 @@ def cycle(
         Where the coarsest question has no slicing that obeys, the cycle begins from it.
     others : sequence of Partition, optional
         If given, only nodes are joined that share a block in `best` and in each of these, and half of the cycles begin
-        from `best`, the others from new cuts of what is joined. Two fifths of them have all but the last walk where
-        work and transfers are a little other than they are.
+        from `best`, the others from new cuts of what is joined. In two fifths of them all but the last walk is done
+        with other work and tensors.
     """
     coarse = _vary(instance, rng) if others is not None and rng.random() < _VARIED else instance
     levels = _coarsen(coarse, rng, budget, [] if others is None else [known.block for known in (best, *others)])
