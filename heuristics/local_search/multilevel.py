@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from heuristics.orders.at_once import at_once
 from heuristics.orders.kahn import kahn
 from heuristics.orders.slicing import slice_order
 from instances import Instance, Partition
-from instances.errors import NothingFoundError
+from instances.errors import InputError, NothingFoundError
 from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.reductions import Contraction, merge
 
@@ -52,6 +53,9 @@ _LAST_MOVES, _LAST_HEAT = (100, 40_000, 200_000), 0.25
 #: Heat of the walk on the coarsest level of a cycle that begins from a partition, and part of these cycles that cut the
 #: coarsest level anew, as most walks from a good partition lead back to it.
 _KEPT_HEAT, _FRESH = 1.0, 0.5
+#: Part of these cycles in which work and transfers are multiplied by up to so much until the last walk. Good partitions
+#: of that question are near good ones of this, and less often the one that the cycle began from.
+_VARIED, _MOST_VARIED = 0.4, 2.0
 
 
 def multilevel(
@@ -108,9 +112,11 @@ def cycle(
         Where the coarsest question has no slicing that obeys, the cycle begins from it.
     others : sequence of Partition, optional
         If given, only nodes are joined that share a block in `best` and in each of these, and half of the cycles begin
-        from `best`, the others from new cuts of what is joined.
+        from `best`, the others from new cuts of what is joined. In two fifths of them all but the last walk is done
+        with other work and tensors.
     """
-    levels = _coarsen(instance, rng, budget, [] if others is None else [known.block for known in (best, *others)])
+    coarse = _vary(instance, rng) if others is not None and rng.random() < _VARIED else instance
+    levels = _coarsen(coarse, rng, budget, [] if others is None else [known.block for known in (best, *others)])
     if others is None or rng.random() < _FRESH:
         found, levels = _first_cut(levels, rng, budget, best)
     else:
@@ -120,8 +126,18 @@ def cycle(
         n, walker = found.instance.graph.n, Walker(found.instance, rng, budget)
         if level is not levels[0]:
             found = walker.slice(walker.walk(found, _moves(n, *_LEVEL_MOVES), heat=_LEVEL_HEAT))
-    walker = Walker(instance, rng, budget)
+    walker, found = Walker(instance, rng, budget), Partition(instance, found.block, found.order)
     return walker.slice(walker.walk(found, _moves(instance.graph.n, *_LAST_MOVES), heat=_LAST_HEAT))
+
+
+def _vary(instance: Instance, rng: np.random.Generator) -> Instance:
+    """The instance with other work and tensors, none smaller, so what is good enough there is so in the instance."""
+    graph, tensors = instance.graph, instance.graph.tensors
+    with suppress(InputError), np.errstate(over="ignore"):  # beyond the largest number
+        work = graph.work * rng.uniform(1.0, _MOST_VARIED, graph.n)
+        sizes = tensors.bytes * rng.uniform(1.0, _MOST_VARIED, len(tensors.bytes))
+        return replace(instance, graph=replace(graph, work=work, tensors=replace(tensors, bytes=sizes)))
+    return instance
 
 
 def _moves(n: int, a_node: int, fewest: int, most: int) -> int:

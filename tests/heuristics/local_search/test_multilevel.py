@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import networkx as nx
 import numpy as np
 import pytest
-from brute_force import obeys
+from brute_force import obeys, optimum
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import graphs, questions
+from strategies import graphs, instances, questions
 
 from heuristics import HEURISTICS, Limits
 from heuristics.local_search.coarsening import join_by_degree, join_by_reach
-from heuristics.local_search.multilevel import multilevel
+from heuristics.local_search.multilevel import _vary, cycle, multilevel
+from heuristics.local_search.walks import Budget
 from heuristics.orders.at_once import equal_pieces
 from heuristics.orders.kahn import kahn
 from heuristics.orders.slicing import slice_order
@@ -114,6 +116,45 @@ def test_same_seed_and_evaluations_same_answer(instance: Instance, seed: int, mo
         return
     assert one.block.tolist() == other.block.tolist()
     assert obeys(instance.graph, instance.constraints, tuple(one.block.tolist()), instance.k)
+
+
+@settings(max_examples=60)
+@given(instances(max_nodes=7, max_k=4), st.integers(0, 99), st.data())
+def test_no_partition_costs_less_where_work_and_transfers_are_varied(
+    instance: Instance, seed: int, data: st.DataObject
+) -> None:
+    varied = _vary(instance, np.random.default_rng(seed))
+    parts = data.draw(st.lists(st.integers(0, instance.k - 1), min_size=instance.graph.n, max_size=instance.graph.n))
+    block = np.empty(instance.graph.n, dtype=np.int64)
+    block[instance.graph.topological_order] = sorted(parts)
+    cost, other = Partition(instance, block).bottleneck, Partition(varied, block).bottleneck
+    assert cost * (1 - 1e-9) <= other
+    if not instance.has_overflow:
+        assert other <= 2 * cost * (1 + 1e-9)
+
+
+def test_what_would_be_too_large_is_not_varied() -> None:
+    graph = ComputationGraph.from_edges([(0, 1)], [8e307, 1.0], [1.0, 0.0])
+    instance = Instance(graph, Platform(2, 1.0))
+    assert _vary(instance, np.random.default_rng(0)) is instance
+
+
+@settings(max_examples=60)
+@given(instances(max_nodes=7, max_k=4, huge_ratio=False), st.integers(0, 99))
+def test_varied_cycles_cost_what_the_instance_says_and_repeat(instance: Instance, seed: int) -> None:
+    if instance.needs_peaks:  # which depend on the order; the brute force runs nodes by index
+        return
+    start, least = Partition(instance, np.zeros(instance.graph.n)), optimum(instance)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules[cycle.__module__], "_VARIED", 1.0)
+        one, other = (
+            cycle(instance, np.random.default_rng(seed), Budget(Limits(evaluations=5000), 7), start, [start])
+            for _ in range(2)
+        )
+    assert one.instance is instance
+    assert one.block.tolist() == other.block.tolist()
+    assert one.bottleneck == pytest.approx(Partition(instance, one.block, one.order).bottleneck)
+    assert one.bottleneck >= least * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("toy", TOYS)
