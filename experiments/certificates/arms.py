@@ -30,7 +30,9 @@ _TWO, _MOST_BLOCKS = 2, 8
 # Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge; of fewer,
 # superblocks prove nothing that prices do not.
 _MANY_NODES = 250
-# Of more, it does not come to its first bound.
+# Guessed prices have a part of the time that grows with the square of the nodes, from and up to so many of them.
+_MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.4, 70, 200
+# Of more, prices of a program do not come to their first bound.
 _MOST_PRICED_NODES = 2_000
 # What a model takes to be built, for each block and each of its rows.
 _ROW_SECONDS = 6e-5
@@ -94,6 +96,7 @@ def arms_of(instance: Instance) -> list[Arm]:
     small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
     tried = large and n * k <= _TRIED
     row = (n + 2 * instance.graph.m) * _ROW_SECONDS
+    guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 2
     quick, prices, whole = find_model(PRICED_QUICK), find_model(PRICED), find_model("exact+all")
     superblocks = find_model("coarse-2+all")
     assert isinstance(quick, Algorithm)
@@ -105,7 +108,7 @@ def arms_of(instance: Instance) -> list[Arm]:
         (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
         (listed and not narrow, Arm("ideals", 0.1, find_model("ideals"))),
         (tried, Arm("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
-        (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, 0.4 if large else 0.05, replace(quick, run=QuickPrices()))),
+        (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
         (large and k > _TWO, Arm("coarse-2+all", 0.6, superblocks, least=_TWO * row)),
         (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
         (not large and k > _TWO, Arm("coarse-2+all", 1.0, superblocks, least=_TWO * row)),
