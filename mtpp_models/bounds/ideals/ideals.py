@@ -6,7 +6,8 @@ is :math:`I_b \setminus I_{b-1}`. For a goal T the program finds the fewest bloc
 .. math:: b(J) = 1 + \min \{ b(I) : I \subset J, \; f(J \setminus I) < T \},
 
 which tells whether a partition costs less than T. The first goal is the bottleneck of a known partition: where that is
-the best one, one pass proves it. Else goals fall between what is proved and what is found.
+the best one, one pass proves it. Else goals fall to what is found; where no partition is known but one block, they rise
+from *simple* until something is found, as low goals take little time.
 
 Networks are narrow: theirs have tens to some hundred thousand ideals. Where they have many, the edges that no better
 partition cuts are contracted first, which leaves far fewer. Wide graphs have too many ideals; then there is no answer.
@@ -41,6 +42,8 @@ _MUCH_BETTER = 0.5
 _STEPS = 2_000_000
 # Every other pass looks for bottlenecks down to this part of the goal, which takes longer.
 _ENOUGH = 0.99
+# How far the first goal lies above *simple* where no partition is known but one block; each next step is twice as far.
+_STEP = 0.1
 
 
 def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None = None) -> Result:
@@ -92,6 +95,9 @@ def _search(start: Partition, deadline: Deadline, limit: int | None) -> Result:
         # No block that fits costs more.
         goal = 2 * most or 1.0
     listing = list_ideals(instance, start.bottleneck, deadline, limit) if value + margin < goal < math.inf else None
+    known, step = goal, _STEP
+    if (start.block == start.block[:1]).all():
+        goal = min(known, (1 + step) * value or known)
     enough = goal
     while listing is not None:
         chains = _chains_below(goal, enough, listing, deadline)
@@ -102,7 +108,11 @@ def _search(start: Partition, deadline: Deadline, limit: int | None) -> Result:
             partition = listing.partition(chains)
             best = partition if best is None else min(best, partition, key=lambda partition: partition.bottleneck)
             # What took all that is below the goal is seldom the best; what took less nearly always is.
-            goal, enough = found, _ENOUGH * found if enough == goal else found
+            enough = _ENOUGH * found if enough == goal else found
+            known = goal = found
+        elif goal < known:
+            value, step = max(value, goal - margin), 2 * step
+            goal = enough = min(known, (1 + step) * goal)
         elif best is None:
             reason = f"does not fit: no partition into {instance.k} blocks does, which all ideals show"
             return Result(IDEALS, instance, impossible=reason)
