@@ -5,9 +5,13 @@ backwards; a swap also takes a node of that block back. Either costs time propor
 Two blocks that follow each other without an edge between them may change places, which costs nothing and opens other
 moves.
 
-The search minimises the sum of the sixteenth powers of the block costs over the best bottleneck, a smooth stand-in
-for their maximum. Where costs depend on the peak memory of an order, only moves that seem to be accepted without it
-pay for the peaks of their two blocks.
+The search minimises the sum of the sixteenth powers of the weighted block costs over the best bottleneck, a smooth
+stand-in for their maximum. With weights of 1 blocks would stay unequal where transfers make it dear to keep them equal:
+if one block can gain a second for five that another one loses, the sum is least where their costs differ by a tenth. So
+blocks that cost more than the mean count more from then on.
+
+Where costs depend on the peak memory of an order, only moves that seem to be accepted without it pay for the peaks of
+their two blocks.
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ __all__ = ["anneal_partition"]
 _EXCHANGES, _TO_NEIGHBOURS, _SWAPS = 0.08, 0.5, 0.5
 #: A block with more nodes than this keeps its place: to look for its edges would take too long.
 _EXCHANGED_NODES = 100
+#: Moves between two changes of the weights, the power of a cost over the mean that a weight is multiplied by, the most
+#: that such a ratio counts, and the largest weight.
+_PERIOD, _GAIN, _MOST_RATIO, _MOST_WEIGHT = 1000, 0.05, 2.0, 1.25
 
 
 @compiled
@@ -41,16 +48,20 @@ def anneal_partition(
     moves: int,
     hot: float,
     cold: float,
+    weight: FloatArray,
     seed: int,
 ) -> None:
-    """Try `moves` random moves while the temperature falls from `hot` to `cold`; `state` goes along."""
+    """Try `moves` random moves while the temperature falls from `hot` to `cold`; `state` and `weight` go along.
+
+    `weight` are the (k,) weights of the blocks, 1 at first.
+    """
     np.random.seed(seed)
     n, k = len(state.block), len(state.time)
     if state.best[0] <= 0.0 or k == 1 or n == 0:
         return
     cost = np.array([cost_of(b, state, arrays) for b in range(k)])
     changed = np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
-    _walk(state, arrays, before_start, before, moves, hot, cold, cost, np.empty(k), *changed)
+    _walk(state, arrays, before_start, before, moves, hot, cold, cost, np.empty(k), weight, *changed)
 
 
 @compiled(allocates=False)
@@ -64,21 +75,25 @@ def _walk(
     cold: float,
     cost: FloatArray,
     energy: FloatArray,
+    weight: FloatArray,
     is_changed: NDArray[np.bool_],
     changed: IntArray,
 ) -> None:
-    """Walk on; `cost` are those of the blocks, the last three arrays are scratch."""
+    """Walk on; `cost` are those of the blocks, `energy` and the last two arrays are scratch."""
     block, rank, at, best = state.block, state.rank, state.at, state.best[0]
     k, n = len(cost), len(block)
-    _raise_powers(cost, best, energy)
+    _raise_powers(cost, best, weight, energy)
     num_changed = 0  # nodes that are not where the best partition of the walk has them
     for v in range(n):
         if block[v] != state.best_block[v]:
             is_changed[v], changed[num_changed] = True, v
             num_changed += 1
     temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
-    for _ in range(moves):
+    for i in range(moves):
         temperature *= cooling
+        if i % _PERIOD == _PERIOD - 1:
+            _balance(cost, weight)
+            _raise_powers(cost, best, weight, energy)
         if np.random.random() < _EXCHANGES:
             if not arrays.is_constrained:  # else windows tell blocks apart
                 _exchange(int((k - 1) * np.random.random()), state, arrays)
@@ -102,7 +117,7 @@ def _walk(
             back = times_after(w, b, a, state, arrays)
             time_a += back[1] - state.time[a]
             time_b += back[0] - state.time[b]
-        if _power(time_a / best) + _power(time_b / best) > limit:
+        if _power(weight[a] * time_a / best) + _power(weight[b] * time_b / best) > limit:
             continue
         old = (state.time[a], state.time[b], state.held[a], state.held[b], state.peak[a], state.peak[b])
         move(v, a, b, times, state, arrays)
@@ -112,7 +127,7 @@ def _walk(
             state.peak[a] = peak_of(a, block, state.reads, state.queues, arrays)
             state.peak[b] = peak_of(b, block, state.reads, state.queues, arrays)
         cost_a, cost_b = cost_of(a, state, arrays), cost_of(b, state, arrays)
-        energy_a, energy_b = _power(cost_a / best), _power(cost_b / best)
+        energy_a, energy_b = _power(weight[a] * cost_a / best), _power(weight[b] * cost_b / best)
         if energy_a + energy_b > limit:
             _take_back(v, w, a, b, old, state, arrays)
             continue
@@ -126,15 +141,15 @@ def _walk(
                 num_changed += 1
         if cost_a < best and cost_b < best and _highest(cost) < best:
             best = _highest(cost)
-            for i in range(num_changed):
-                is_changed[changed[i]] = False
-                state.best_block[changed[i]] = block[changed[i]]
+            for j in range(num_changed):
+                is_changed[changed[j]] = False
+                state.best_block[changed[j]] = block[changed[j]]
             num_changed = 0
             for c in range(k):
                 state.best_rank[c] = rank[c]
             if best <= 0.0:
                 break
-            _raise_powers(cost, best, energy)
+            _raise_powers(cost, best, weight, energy)
     state.best[0] = best
 
 
@@ -147,9 +162,23 @@ def _power(x: float) -> float:
 
 
 @compiled(allocates=False)
-def _raise_powers(cost: FloatArray, best: float, energy: FloatArray) -> None:
+def _raise_powers(cost: FloatArray, best: float, weight: FloatArray, energy: FloatArray) -> None:
     for b in range(len(cost)):
-        energy[b] = _power(cost[b] / best)
+        energy[b] = _power(weight[b] * cost[b] / best)
+
+
+@compiled(allocates=False)
+def _balance(cost: FloatArray, weight: FloatArray) -> None:
+    """Blocks that cost more than the mean count more, others less; the weights have a geometric mean of 1."""
+    mean, logarithm = 0.0, 0.0
+    for b in range(len(cost)):
+        mean += cost[b] / len(cost)
+    for b in range(len(cost)):
+        ratio = min(_MOST_RATIO, max(1.0 / _MOST_RATIO, cost[b] / mean))
+        weight[b] = min(_MOST_WEIGHT, max(1.0 / _MOST_WEIGHT, weight[b] * ratio**_GAIN))
+        logarithm += math.log(weight[b]) / len(cost)
+    for b in range(len(cost)):
+        weight[b] *= math.exp(-logarithm)
 
 
 @compiled(allocates=False)

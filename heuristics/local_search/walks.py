@@ -122,12 +122,14 @@ class Walker:
         hot = max(cold, heat * min(_HOT, scale))
         block, order = start.block.copy(), start.order.copy()  # writable: for others the kernel is compiled again
         state = start_state(block, order, self.instance.k, self._arrays)
-        begin, done = CLOCK.now(), 0
+        weight, begin, done = np.ones(self.instance.k), CLOCK.now(), 0
         size = budget.size(planned, 0, self._speed, stretch)
         while done < size and not budget.spent(float(state.best[0])):
             chunk = min(self._next, size - done)
             first, last = (hot * (cold / hot) ** (at / size) for at in (done, done + chunk))
-            anneal_partition(state, self._arrays, *self._before, chunk, first, last, int(self._rng.integers(2**31)))
+            anneal_partition(
+                state, self._arrays, *self._before, chunk, first, last, weight, int(self._rng.integers(2**31))
+            )
             done, self._next = done + chunk, self._chunk
             budget.take(chunk)
             self._speed = done / max(1e-9, CLOCK.now() - begin)

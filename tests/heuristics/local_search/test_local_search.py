@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 from strategies import partitions
 
 from heuristics import HEURISTICS, Limits
@@ -28,7 +29,7 @@ def annealed(
     instance = start.instance
     arrays = KernelArrays.of(instance)
     state = start_state(start.block, start.order, instance.k, arrays)
-    anneal_partition(state, arrays, *instance.graph.predecessors, moves, hot, cold, seed)
+    anneal_partition(state, arrays, *instance.graph.predecessors, moves, hot, cold, np.ones(instance.k), seed)
     return state, float(state.best[0]), state.best_rank[state.best_block]
 
 
@@ -228,3 +229,21 @@ def test_temperatures_count_transfers_and_not_the_unit_of_time() -> None:
         return walker._scale(one_block)
 
     assert scale(0.1) > scale(1.0) > scale(1e9)
+
+
+def test_blocks_become_equal_where_that_makes_transfers_dear() -> None:
+    """One node is read by 300 that are read by another; what the block of the last one gains, others lose many times.
+
+    The bound is that of a linear program: each of the 300 is in the last block, where its output stays, or elsewhere.
+    """
+    rng, n, k = np.random.default_rng(5), 302, 4
+    middle = range(1, n - 1)
+    edges = [(0, v) for v in middle] + [(v, n - 1) for v in middle]
+    work, sent = rng.exponential(10, n), rng.exponential(5, n)
+    graph = ComputationGraph.from_edges(edges, work, sent)
+    stay, leave = work[1:-1] - sent[1:-1], work[1:-1] + sent[1:-1]
+    rows = np.array([[*stay, -1], [*-leave, 1 - k]])
+    most = [-(work[-1] + sent[1:-1].sum()), -(work[0] + leave.sum())]
+    bound = linprog([0] * len(stay) + [1], rows, most, bounds=[(0, 1)] * len(stay) + [(0, None)]).fun
+    found = local_search(Instance(graph, Platform(k, bandwidth=1)), np.random.default_rng(1), moves=1_000_000)
+    assert bound <= found.bottleneck <= 1.002 * bound
