@@ -208,8 +208,9 @@ def clusters(
     share = instance.tensor_time / np.maximum(1, np.diff(graph.tensors.start))
     rating = sums_by(where, share[graph.edge_tensor], len(keys)) * rng.lognormal(0.0, _NOISE, len(keys))
     if weighted:
-        work = graph.work + graph.work.mean() / 100
-        rating /= np.sqrt(work[source] * work[reader]) + (graph.work.sum() == 0)
+        mean = float(graph.work.mean())
+        work = np.sqrt(graph.work / mean + 0.01) if mean > 0 else np.ones(n)
+        rating /= work[source] * work[reader]
     falling = np.argsort(-rating, kind="stable")
     source, reader = source[falling], reader[falling]
     size = np.stack((graph.work, graph.held_bytes))
