@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -15,7 +16,7 @@ from strategies import graphs, instances, questions
 
 from heuristics import HEURISTICS, Limits
 from heuristics.local_search.coarsening import join_by_degree, join_by_reach
-from heuristics.local_search.multilevel import _vary, cycle, multilevel
+from heuristics.local_search.multilevel import _vary, clusters, cycle, multilevel
 from heuristics.local_search.walks import Budget
 from heuristics.orders.at_once import equal_pieces
 from heuristics.orders.kahn import kahn
@@ -170,6 +171,19 @@ def chains_of_heavy_edges(chains: int = 8, length: int = 12) -> Instance:
         edges += [(c * length + i, c * length + i + 1) for i in range(length - 1)]
         sizes += [100.0] * (length - 1) + [0.0]
     return Instance(ComputationGraph.from_edges(edges, np.ones(chains * length), sizes), Platform(4, 1.0))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("power", [-990, 980])
+def test_times_in_any_unit_join_the_same_nodes(power: int) -> None:
+    """Products of work overflowed, and were 0, where times are far from 1."""
+    instance = Instance(layered(40, 100, seed=2), Platform(4, bandwidth=1.0))
+    unit = 2.0**power
+    scaled = replace(instance, graph=replace(instance.graph, work=instance.graph.work * unit))
+    kind, most = np.zeros(40, dtype=np.int64), np.array([np.inf, np.inf])
+    joined = [clusters(each, np.random.default_rng(3), most, True, kind, 10) for each in (instance, scaled)]
+    assert len(np.unique(joined[0])) == 10
+    assert joined[0].tolist() == joined[1].tolist()
 
 
 def test_parts_of_the_graph_move_as_one() -> None:
