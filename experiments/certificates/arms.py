@@ -103,8 +103,8 @@ def arms_of(instance: Instance) -> list[Arm]:
     assert isinstance(prices, Algorithm)
     candidates = [
         (narrow, Arm("ideals", 0.5, find_model("ideals"))),
+        (small, Arm("exact", 0.4, find_model("exact"), least=k * row)),
         (True, Arm("portfolio", 0.1)),
-        (small, Arm("exact", 0.3, find_model("exact"), least=k * row)),
         (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
         (listed and not narrow, Arm("ideals", 0.1, find_model("ideals"))),
         (tried, Arm("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
