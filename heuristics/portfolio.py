@@ -9,7 +9,7 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.local_search.schedule import search_by_gain
 from heuristics.local_search.walks import best_of
-from heuristics.orders.at_once import at_once
+from heuristics.orders.instant import at_once
 from instances import Instance, Partition
 from instances.errors import NothingFoundError
 

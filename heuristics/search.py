@@ -12,8 +12,8 @@ from heuristics.registry import HEURISTICS, go_on
 from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
-from instances.lookup import find
-from instances.partitioning.fitting import fits_nowhere
+from instances.partitioning.no_fit import fits_nowhere
+from instances.registry import find
 
 __all__ = ["search"]
 

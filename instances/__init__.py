@@ -4,13 +4,14 @@ from instances.import_guard import check_siblings
 
 check_siblings()
 
+from instances.devices.platform import Platform
 from instances.errors import FalseCertificateError, InputError, InputWarning
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph, save_graph
 from instances.graph.tensors import SharedParameter, Tensors
 from instances.partitioning.partition import Partition
 from instances.partitioning.partition_file import read_partition, save_partition
-from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.problem import Instance
 from instances.readers import load_graph
 from instances.results import Bound, Result, Status, combine
 

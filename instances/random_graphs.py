@@ -7,10 +7,11 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 
+from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.lookup import find
-from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.problem import Instance
+from instances.registry import find
 
 __all__ = [
     "GRAPH_MODELS",

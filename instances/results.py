@@ -134,7 +134,7 @@ class Result(Displayed, Generic[Q, A]):
         If the answer belongs to another question.
     """
 
-    #: Draws a result. Pictures are made above this package, by `experiments`, which sets it.
+    #: Draws a result. Pictures are made above this package, by `mtpp`, which sets it.
     drawing: ClassVar[Callable[[Result[Any, Any]], Figure] | None] = None
 
     method: str
@@ -218,12 +218,12 @@ class Result(Displayed, Generic[Q, A]):
         Raises
         ------
         InputError
-            If there is no answer, or nothing that draws: pictures are made by `experiments`, which `mtpp` loads.
+            If there is no answer, or nothing that draws: pictures are made by `mtpp`.
         """
         if self.answer is None:
             raise InputError(f"{self.instance.label}: {self.method} found no answer to draw.")
         if Result.drawing is None:
-            raise InputError("Pictures are made by the package experiments; import it first.")
+            raise InputError("Pictures are made by mtpp; import mtpp.api first.")
         return Result.drawing(self)
 
     def _title(self) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES
+from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.problem import Instance
 from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.readers import load_graph
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from instances.partitioning.constraints import Constraints
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
-    from mtpp.comparison import compare
-    from mtpp.fewest import least_k
-    from mtpp.graphs import load
-    from mtpp.partitioning import bound, certify, partition, solve
-    from mtpp.pipelines import run, split
-    from mtpp.placement import place
-    from mtpp.planning import plan
+    from mtpp.api.comparison import compare
+    from mtpp.api.least_k import least_k
+    from mtpp.api.partitioning import bound, certify, partition, solve
+    from mtpp.api.placement import place
+    from mtpp.api.planning import plan
+    from mtpp.api.stages import run, split
+    from mtpp.questions.reading import load
     from mtpp_models import MODELS, SOLVERS, SolverNotAvailableError
 
 __all__ = [
@@ -68,13 +68,13 @@ _HOMES = {
     "instances.partitioning.constraints": ("Constraints",),
     "instances.placement.placement": ("Placement",),
     "instances.planning": ("Cluster", "LayerChain", "Plan"),
-    "mtpp.comparison": ("compare",),
-    "mtpp.graphs": ("load",),
-    "mtpp.fewest": ("least_k",),
-    "mtpp.partitioning": ("bound", "certify", "partition", "solve"),
-    "mtpp.pipelines": ("run", "split"),
-    "mtpp.placement": ("place",),
-    "mtpp.planning": ("plan",),
+    "mtpp.api.comparison": ("compare",),
+    "mtpp.questions.reading": ("load",),
+    "mtpp.api.least_k": ("least_k",),
+    "mtpp.api.partitioning": ("bound", "certify", "partition", "solve"),
+    "mtpp.api.stages": ("run", "split"),
+    "mtpp.api.placement": ("place",),
+    "mtpp.api.planning": ("plan",),
     "mtpp_models": ("MODELS", "SOLVERS", "SolverNotAvailableError"),
 }
 

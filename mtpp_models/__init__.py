@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from mtpp_models.exchange.writing import write_model
     from mtpp_models.formulations.case import Case
     from mtpp_models.formulations.formulation import Formulation
-    from mtpp_models.formulations.parts import Strengthening
     from mtpp_models.formulations.scaled_instance import ScaledInstance
-    from mtpp_models.planning.guarantees import iteration_bound
+    from mtpp_models.formulations.strengthening import Strengthening
+    from mtpp_models.planning.paper_guarantees import iteration_bound
     from mtpp_models.planning.solve import CostedPlan, solve_replication
     from mtpp_models.registry import MODELS
     from mtpp_models.solve_model import solve
@@ -66,10 +66,10 @@ _HOMES = {
     "SolveOptions": "solvers.interface",
     "SolverFaultError": "solvers.interface",
     "SolverNotAvailableError": "solvers.interface",
-    "Strengthening": "formulations.parts",
+    "Strengthening": "formulations.strengthening",
     "available_solvers": "solvers.registry",
     "build": "exchange.building",
-    "iteration_bound": "planning.guarantees",
+    "iteration_bound": "planning.paper_guarantees",
     "read_partition": "exchange.building",
     "read_solution": "exchange.reading",
     "solve": "solve_model",

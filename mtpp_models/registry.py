@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 from instances import Bound, InputError, Partition, Result
 from instances.deadline import Deadline
-from instances.lookup import find
+from instances.registry import find
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned
+from mtpp_models.bounds.priced.guessed_prices import priced_quick
 from mtpp_models.bounds.priced.priced import priced
-from mtpp_models.bounds.priced.quick import priced_quick
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK, GUESS_THE_BOTTLENECK_TIGHT
-from mtpp_models.formulations.parts import Strengthening
+from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.formulations.superblocks import EXACT, SuperblockFormulation, coarse
 from mtpp_models.formulations.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
 from mtpp_models.simple import simple
@@ -61,7 +61,7 @@ _ALGORITHMS = (
 _PRICED_QUICK = Algorithm(
     "priced-quick",
     "cheapest block that is worth its share of prices that are guessed",
-    "this project, mtpp_models/bounds/priced/quick.py",
+    "this project, mtpp_models/bounds/priced/guessed_prices.py",
     priced_quick,
     MOST_PAIRED,
 )

@@ -17,7 +17,7 @@ import numpy as np
 
 from instances import InputError, Instance, Partition
 from instances.graph.memory import held_alone
-from instances.partitioning.fitting import surely_above, total_held
+from instances.partitioning.no_fit import surely_above, total_held
 
 __all__ = ["as_answer", "one_block", "simple", "work_bound"]
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.interrupts import catch_interrupt
-from instances.partitioning.fitting import fits_nowhere
+from instances.partitioning.no_fit import fits_nowhere
 from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
+from instances.system.interrupts import catch_interrupt
 from mtpp_models.formulations.contradictions import ExcludedPartitionError
-from mtpp_models.formulations.parts import Strengthening
+from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.registry import MODELS, Model, find_model
 from mtpp_models.simple import as_answer, one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress, SolveOptions

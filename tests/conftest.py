@@ -40,7 +40,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Examples of the façade that run stages need an extra; what takes long begins first, so that none ends alone."""
     for item in items:
-        if item.name == "mtpp.pipelines.split" and find_spec("onnxruntime") is None:
+        if item.name == "mtpp.api.stages.split" and find_spec("onnxruntime") is None:
             item.add_marker(pytest.mark.skip(reason="the extra 'onnx' is not installed"))
     items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("notebooks", "slow")))
 

@@ -10,15 +10,15 @@ from typing import NamedTuple
 
 from matplotlib.axes import Axes
 
-from experiments.plots.style import save_figure
-from experiments.runs.engine import run_jobs
-from experiments.runs.job import Job
-from experiments.runs.log import Run, RunLog
-from experiments.runs.progress import RunBar
-from experiments.runs.workers import Workers
-from experiments.text_tables import FORMATS, filled, fitted, terminal_width, wrapped
 from instances.json_files import check_writable, json_text
-from instances.lookup import find
+from instances.registry import find
+from mtpp.plots.style import save_figure
+from mtpp.runs.engine import run_jobs
+from mtpp.runs.job import Job
+from mtpp.runs.log import Run, RunLog
+from mtpp.runs.progress import RunBar
+from mtpp.runs.workers import Workers
+from mtpp.text.tables import FORMATS, filled, fitted, terminal_width, wrapped
 
 __all__ = ["Report", "Section"]
 

@@ -24,7 +24,7 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.local_search.coarsening import join_by_degree, join_by_reach
 from heuristics.local_search.walks import Budget, Walker, best_of
-from heuristics.orders.at_once import at_once
+from heuristics.orders.instant import at_once
 from heuristics.orders.kahn import kahn
 from heuristics.orders.slicing import slice_order
 from instances import Instance, Partition

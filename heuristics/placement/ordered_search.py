@@ -18,8 +18,8 @@ from heuristics.method import Search
 from heuristics.placement.baechi import m_etf, m_sct
 from heuristics.placement.greedy import greedy
 from heuristics.placement.heft import heft
-from heuristics.placement.ordered_pass import begin, read_off, sequences
-from heuristics.placement.ordered_walk import Lane, walk
+from heuristics.placement.ordered_moves import Lane, walk
+from heuristics.placement.ordered_simulator import begin, read_off, sequences
 from heuristics.placement.partitioners import metis
 from heuristics.placement.peak_memory import peak_memory
 from heuristics.placement.rivals import expert, single

@@ -13,11 +13,11 @@ from heuristics.placement.registry import ORDERED, PLACERS
 from instances import Bound, Result
 from instances.deadline import Stopwatch
 from instances.errors import InputError
-from instances.lookup import find
 from instances.placement.grouping import Grouping
+from instances.placement.no_fit import why_no_room
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from instances.placement.room import why_no_room
+from instances.registry import find
 
 __all__ = ["PlacementResult", "search_placement"]
 

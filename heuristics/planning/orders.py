@@ -16,11 +16,11 @@ import numpy as np
 
 from heuristics.planning.arrays import Log, Orders
 from heuristics.planning.execution import steady
-from heuristics.planning.fluid import run
+from heuristics.planning.shared_cards_simulator import run
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import Plan, Schedule
-from instances.planning.flows import BACKWARD, FORWARD, KINDS, Flows
+from instances.planning.operation_arrays import BACKWARD, FORWARD, KINDS, Flows
 from instances.planning.plan_files import operations_document
 from instances.planning.simulation import Pass
 from instances.planning.timeline import Moments, Timeline, memory_peaks

@@ -10,8 +10,8 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.method import Method
 from heuristics.planning.improved import improved
-from heuristics.planning.on_ports import improved_on_ports, on_ports
 from heuristics.planning.rivals import data_parallel, gpipe, hetpipe, pipedream, pipedream_hierarchical
+from heuristics.planning.shared_cards import improved_on_ports, on_ports
 from heuristics.planning.spp import spp
 from instances.planning import Iteration, TrainingInstance
 

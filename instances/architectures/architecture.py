@@ -10,9 +10,9 @@ from instances.architectures.layers import merge_layers
 from instances.architectures.operators import NetworkBuilder
 from instances.architectures.serving import FORWARD, PHASES, Cache, Dim, served_dims
 from instances.architectures.training import backward_operators
+from instances.devices.roofline import DEFAULT_DEVICE, Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.roofline import DEFAULT_DEVICE, Device
 
 __all__ = ["LEVELS", "Architecture"]
 

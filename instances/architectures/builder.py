@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from instances.devices.roofline import Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, SharedParameter
-from instances.roofline import Device
 
 __all__ = ["PARAMETER", "GraphBuilder", "Operator", "Shape", "Tensor"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from instances.errors import InputError
-from instances.lookup import unknown
+from instances.registry import unknown
 
 if TYPE_CHECKING:
     import pandas as pd

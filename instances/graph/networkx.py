@@ -7,7 +7,7 @@ from typing import Any
 import networkx as nx
 
 from instances.errors import InputError
-from instances.lookup import unknown
+from instances.registry import unknown
 
 __all__ = ["networkx_columns"]
 

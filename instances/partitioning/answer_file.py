@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from instances.certificate_file import Claim
+from instances.certificates.claims import Claim
+from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
@@ -15,7 +16,7 @@ from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.constraints_file import parse_constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.partition_file import partition_from_document
-from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.problem import Instance
 from instances.partitioning.stated import certificate_from_document
 
 __all__ = ["AnswerFile"]

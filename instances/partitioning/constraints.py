@@ -24,7 +24,7 @@ from scipy.sparse.csgraph import connected_components
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray, compressed_rows
-from instances.partitioning.constraint_words import (
+from instances.partitioning.node_names import (
     NodeNames,
     Windows,
     Word,

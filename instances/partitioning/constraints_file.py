@@ -11,8 +11,8 @@ from typing import Any
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
-from instances.partitioning.constraint_words import NodeNames, Word, span_of, whole_number
 from instances.partitioning.constraints import BlockRules, Constraints
+from instances.partitioning.node_names import NodeNames, Word, span_of, whole_number
 
 __all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "stated_constraints"]
 

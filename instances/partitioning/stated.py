@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from instances.certificate_file import PARTITIONING, Envelope, envelope
+from instances.certificates.claims import PARTITIONING, Envelope, envelope
+from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.constraints_file import stated_constraints
-from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.problem import Instance
 from instances.partitioning.stage_records import Crossing, Stage, read_crossing, read_stage
 
 __all__ = ["Certificate", "Stated", "certificate_from_document", "read_certificate"]

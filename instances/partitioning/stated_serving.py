@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instances.certificate_file import Envelope
+from instances.certificates.claims import Envelope
+from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import stated_constraints
-from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.problem import Instance
 
 __all__ = ["SERVING_FORMAT", "StatedPoint", "StatedServing", "serving_from_document"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.lookup import find
+from instances.registry import find
 
 __all__ = ["BANDWIDTH", "FLOPS", "OVERHEAD", "PLACEMENT_FAMILIES", "SPLITS", "PlacementFamily", "family_graph"]
 

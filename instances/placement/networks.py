@@ -6,10 +6,10 @@ from functools import partial
 
 from instances.architectures import ARCHITECTURES, Architecture
 from instances.architectures.recurrent import gnmt
+from instances.devices.roofline import Device
 from instances.graph.graph import ComputationGraph
-from instances.lookup import find
 from instances.placement.families import FLOPS
-from instances.roofline import Device
+from instances.registry import find
 
 __all__ = ["PLACEMENT_NETWORKS", "placement_network"]
 

@@ -18,12 +18,12 @@ from functools import cached_property
 
 import numpy as np
 
+from instances.devices.platform import Platform
+from instances.devices.unequal import UnequalDevices
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
-from instances.partitioning.problem import Platform
-from instances.placement.devices import UnequalDevices
 
 __all__ = ["MEASURED_GAPS", "OVERFLOW_WEIGHT", "PlacementInstance"]
 

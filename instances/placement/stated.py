@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from instances.certificate_file import PLACEMENT, Envelope, check_question, envelope
+from instances.certificates.claims import PLACEMENT, Envelope, check_question, envelope
+from instances.devices.unequal import devices_from_members
 from instances.errors import InputError
 from instances.graph.graph_file import graph_document, graph_from_document
 from instances.json_files import PLACEMENT_FORMAT, Value, finite_or_none
-from instances.placement.devices import devices_from_members
 from instances.placement.problem import PlacementInstance
 
 __all__ = [

@@ -15,8 +15,8 @@
 Source: Luo et al., "Efficient Pipeline Planning for Expedited Distributed DNN Training", INFOCOM 2022 (SPP).
 """
 
+from instances.devices.cluster import Cluster
 from instances.planning.chain import LayerChain
-from instances.planning.cluster import Cluster
 from instances.planning.iteration import Iteration
 from instances.planning.plan import Plan
 from instances.planning.problem import TrainingInstance

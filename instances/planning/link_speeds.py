@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from instances.compiled import compiled
+from instances.devices.cluster import Cluster
+from instances.devices.network import Ports
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.cluster import Cluster
 from instances.planning.kernel_arrays import transfer_time
-from instances.planning.network import Ports
 
 BoolArray = NDArray[np.bool_]
 

@@ -8,13 +8,13 @@ from functools import partial
 
 import numpy as np
 
+from instances.devices.cluster import Cluster
+from instances.devices.roofline import Device
 from instances.errors import InputError
 from instances.planning.bert import bert_chain
-from instances.planning.cluster import Cluster
 from instances.planning.from_graph import by_block, collapse
 from instances.planning.problem import TrainingInstance
 from instances.readers import load_graph
-from instances.roofline import Device
 
 __all__ = [
     "DEVICE_MEMORY",

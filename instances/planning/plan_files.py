@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from instances.devices.cluster import Cluster
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.json_files import CHAIN_FORMAT, PLAN_FORMAT, finite_or_none, parse_json, read_json, read_text, write_json
 from instances.planning.chain import LayerChain
-from instances.planning.cluster import Cluster
 from instances.planning.from_graph import collapse
 from instances.planning.plan import Plan
 from instances.planning.problem import TrainingInstance

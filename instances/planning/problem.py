@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from instances.devices.cluster import Cluster
+from instances.devices.network import Network, Ports
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, freeze
 from instances.planning.chain import LayerChain
-from instances.planning.cluster import Cluster
 from instances.planning.kernel_arrays import TrainingArrays
-from instances.planning.network import Network, Ports
 
 __all__ = ["ELEMENT_BYTES", "TrainingInstance"]
 

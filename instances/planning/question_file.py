@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from instances.devices.cluster import Cluster
+from instances.devices.network import Network
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.json_files import CHAIN_FORMAT, CLUSTER_FORMAT, Value, finite_or_none
 from instances.planning.chain import LayerChain
-from instances.planning.cluster import Cluster
-from instances.planning.network import Network
 from instances.planning.problem import TrainingInstance
 
 __all__ = [

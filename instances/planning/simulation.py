@@ -8,7 +8,7 @@ starts its AllReduce when its last backward pass ends; AllReduces wait for nothi
 Speeds of transfers and AllReduces are max-min fair: all rise together from 0 until one runs at full speed, 1, or a port
 is full; what uses a full port stays as it is, the others go on. They change only where an operation starts or ends. A
 pass runs at full speed. What ends within 1e-12 of the time since the start is one instant, as the loads and times that
-come in are rounded. The compiled twin of this is `heuristics.planning.fluid`.
+come in are rounded. The compiled twin of this is `heuristics.planning.shared_cards_simulator`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from instances.planning.flows import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
+from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
 
 _INSTANT = Fraction(1, 10**12)
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from instances.certificate_file import PLANNING, Envelope, check_question, envelope
+from instances.certificates.claims import PLANNING, Envelope, check_question, envelope
 from instances.json_files import PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
 from instances.planning.problem import TrainingInstance
 from instances.planning.question_file import question_from_document

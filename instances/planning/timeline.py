@@ -13,7 +13,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, freeze
-from instances.planning.flows import BACKWARD, FORWARD, INPUT, KINDS, WEIGHTS
+from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, KINDS, WEIGHTS
 from instances.planning.plan import Plan
 from instances.planning.schedule import Operation
 from instances.planning.simulation import Pass

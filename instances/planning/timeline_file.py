@@ -13,7 +13,7 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
 from instances.json_files import TIMED_PLAN_FORMAT
-from instances.planning.flows import BACKWARD, FORWARD, INPUT, KINDS
+from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, KINDS
 from instances.planning.plan import Plan
 from instances.planning.simulation import Pass
 from instances.planning.stated import MOMENTS

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES, LEVELS, Dim
+from instances.devices.roofline import DEFAULT_DEVICE, Device
 from instances.errors import InputError, InputWarning
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.json_files import read_text
-from instances.lookup import find, unknown
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.doubts import with_doubts
@@ -23,7 +23,7 @@ from instances.readers.onnx import read_onnx, recognises_onnx
 from instances.readers.pipedream import read_pipedream, recognises_pipedream
 from instances.readers.piper import read_piper, recognises_piper
 from instances.readers.pytorch.export import read_torch, recognises_torch
-from instances.roofline import DEFAULT_DEVICE, Device
+from instances.registry import find, unknown
 
 __all__ = ["READERS", "Reader", "load_graph"]
 # Bytes that tell a binary format.

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
 from instances.graph.merging import merge_graph
-from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes.layer_stack import LayerStack
 from instances.runtimes.runtime import Runtime

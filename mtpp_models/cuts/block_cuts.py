@@ -25,7 +25,7 @@ import numpy as np
 
 from instances import Instance
 from instances.graph.tensors import FloatArray, IntArray
-from instances.partitioning.fitting import needs_of, room
+from instances.partitioning.no_fit import needs_of, room
 from mtpp_models.cuts.max_flow import UNLIMITED, BoolArray, FlowNetwork, augment, reachability, reached_from
 
 __all__ = ["UNIT", "BlockCuts", "Cut"]

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from instances import Instance, Partition
-from instances.partitioning.fitting import needs_of, room
+from instances.partitioning.no_fit import needs_of, room
 from mtpp_models.simple import one_block, simple
 
 __all__ = ["ScaledInstance"]

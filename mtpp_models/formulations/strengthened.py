@@ -23,15 +23,15 @@ from instances.deadline import Deadline
 from instances.graph.tensors import IntArray
 from instances.partitioning.reductions import Contraction, merge
 from mtpp_models.cuts.conflicts import conflicts
-from mtpp_models.cuts.joins import join
 from mtpp_models.cuts.max_flow import MOST_PAIRED, BoolArray, reachability
+from mtpp_models.cuts.uncut_edges import join
 from mtpp_models.cuts.windows import BlockWindows, allowed_windows, windows
 from mtpp_models.formulations.case import Case, block_ranks
 from mtpp_models.formulations.clique_rows import CliqueRow, cliques, successions
 from mtpp_models.formulations.constraints import add_conflicts
 from mtpp_models.formulations.exact import exact
-from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.simple import simple
 
 __all__ = ["Facts", "build", "collect_facts", "contract", "restrict"]

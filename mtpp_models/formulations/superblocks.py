@@ -28,9 +28,9 @@ from instances.graph.tensors import IntArray
 from mtpp_models.formulations.case import Case, block_ranks
 from mtpp_models.formulations.exact import exact
 from mtpp_models.formulations.formulation import Formulation, PreparedModel
-from mtpp_models.formulations.parts import Strengthening
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.formulations.strengthened import build, collect_facts, contract, restrict
+from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.simple import simple
 
 __all__ = ["EXACT", "SuperblockFormulation", "coarse", "equal_sizes", "merged"]

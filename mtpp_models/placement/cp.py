@@ -25,8 +25,8 @@ from instances.deadline import Deadline, Stopwatch
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from instances.readers.isolation import module_command
 from instances.results import PROOF_TOLERANCE
+from instances.system.fresh_python import module_command
 from mtpp_models.placement.colocation import colocation_bound, share_devices
 from mtpp_models.placement.heads import ROUNDING, Heads, heads_bound, heads_of
 from mtpp_models.placement.scaled_placement import ScaledPlacement

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.interrupts import catch_interrupt
-from instances.lookup import find
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from instances.registry import find
+from instances.system.interrupts import catch_interrupt
 from mtpp_models.placement.colocation import COLOCATION, colocation_bound
 from mtpp_models.placement.cp import CP, prove_cp
 from mtpp_models.placement.energetic import ENERGETIC, energetic_bound

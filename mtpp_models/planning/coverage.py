@@ -20,7 +20,7 @@ from instances import Bound, InputError
 from instances.planning import Plan, Timeline, TrainingInstance
 from instances.planning.link_speeds import fastest_speeds
 from instances.planning.makespan_bound import least_z
-from mtpp_models.planning.run_bound import least_z_on_servers
+from mtpp_models.planning.shared_cards_bound import least_z_on_servers
 
 __all__ = ["CLASSES", "bounds_by_coverage", "class_of", "port_bound"]
 

@@ -14,12 +14,12 @@ import numpy as np
 from instances import Bound, InputError, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
-from instances.interrupts import catch_interrupt
-from instances.lookup import find
 from instances.planning import Plan, TrainingInstance
 from instances.planning.link_speeds import speeds_along
 from instances.planning.makespan_bound import z_points
+from instances.registry import find
 from instances.results import PROOF_TOLERANCE
+from instances.system.interrupts import catch_interrupt
 from mtpp_models.planning.arc_flow import FORMS
 from mtpp_models.planning.costs import ScaledTraining, Stage
 from mtpp_models.solvers.interface import Controls, SolveOptions, SolverFaultError, SolverOutcome, Termination

@@ -18,6 +18,7 @@ from pyomo.opt import SolverStatus
 from pyomo.opt import TerminationCondition as ClassicTermination
 from pyomo.opt.solver import SystemCallSolver
 
+from instances.system.programs import run_program
 from mtpp_models.solvers.interface import (
     Controls,
     SolverFaultError,
@@ -25,7 +26,6 @@ from mtpp_models.solvers.interface import (
     SolverOutcome,
     Termination,
 )
-from mtpp_models.solvers.programs import run_program
 from mtpp_models.solvers.pyomo_solvers import ONE_AT_A_TIME, finite, has_start, number
 
 __all__ = ["classic_solver", "quiet", "run_classic"]

@@ -14,7 +14,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from instances import InputError
-from instances.lookup import unknown
+from instances.registry import unknown
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.solvers import classic_solvers, highs, pyomo_solvers
 from mtpp_models.solvers.interface import (

@@ -23,10 +23,10 @@ pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
 from onnx_models import model, save  # noqa: E402
 from stage_folders import cut_by, split_into  # noqa: E402
 
-from experiments.pipelines.manifest import read_manifest  # noqa: E402
-from experiments.pipelines.runner import Pipeline  # noqa: E402
-from experiments.pipelines.stage_process import open_session  # noqa: E402
-from experiments.pipelines.trial import stage_jobs  # noqa: E402
+from mtpp.stages.manifest import read_manifest  # noqa: E402
+from mtpp.stages.runner import Pipeline  # noqa: E402
+from mtpp.stages.stage_process import open_session  # noqa: E402
+from mtpp.stages.trial import stage_jobs  # noqa: E402
 
 REQUESTS, ROUNDS, LAYERS = 200, 5, 6
 SHAPE = (1, 32, 28, 28)

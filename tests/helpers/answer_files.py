@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from certificates import Document
 
-from experiments.certificates.plan_certificate import certify_plan
-from experiments.certificates.writing import placement_certificate, plan_certificate
-from experiments.verification.verdict import Verdict
-from experiments.verification.verify import verify
 from instances import Bound, ComputationGraph, Result, SharedParameter
 from instances.json_files import Value
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
+from mtpp.certificates.writing import placement_certificate, plan_certificate
+from mtpp.certifying.planning import certify_plan
+from mtpp.verification.verdict import Verdict
+from mtpp.verification.verify import verify
 
 
 def plan_file(planner: str = "spp", **options: Any) -> Document:

@@ -12,17 +12,17 @@ from typing import Any
 from brute_force import best_partition
 from exact import needed_optimum
 
-from experiments.certificates.rerun import rerun
-from experiments.certificates.writing import bound_document, certificate_document
-from experiments.verification.clock import Clock
-from experiments.verification.cuts import block_bound
-from experiments.verification.exact_instance import ExactInstance
-from experiments.verification.verdict import Verdict
-from experiments.verification.verify import verify
 from instances import Bound, ComputationGraph, Instance, Platform, Result, SharedParameter
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
+from mtpp.certificates.rerun import rerun
+from mtpp.certificates.writing import bound_document, certificate_document
+from mtpp.verification.clock import Clock
+from mtpp.verification.partitioning.cuts import block_bound
+from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.verdict import Verdict
+from mtpp.verification.verify import verify
 
 Document = dict[str, Any]
 

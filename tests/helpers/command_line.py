@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.main import main
+from mtpp.cli.main import main
 
 PATH = {
     "format": "mtpp-graph/1",

@@ -20,9 +20,6 @@ from planning_cases import check_planner
 from shared_cases import check_shared
 from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
-from experiments.certificates.ladder import gather
-from experiments.certificates.writing import certificate_document
-from experiments.verification.verify import verify
 from heuristics import HEURISTICS, Limits, search
 from heuristics.placement import PLACERS
 from heuristics.planning import PLANNERS
@@ -31,6 +28,9 @@ from instances.deadline import Deadline
 from instances.json_files import Value
 from instances.placement.placement import Placement
 from instances.results import PROOF_TOLERANCE
+from mtpp.certificates.writing import certificate_document
+from mtpp.certifying.certify import gather
+from mtpp.verification.verify import verify
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 from placement_oracle import best_ordered, random_question
 
-from experiments.certificates.placement_ladder import prove_placement
-from experiments.certificates.writing import placement_certificate
-from experiments.verification.verify import verify
 from heuristics import Limits
 from heuristics.placement import search_placement
 from instances import ComputationGraph
+from instances.devices.unequal import UnequalDevices
 from instances.json_files import Value
-from instances.placement.devices import UnequalDevices
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE, Result
+from mtpp.certificates.writing import placement_certificate
+from mtpp.certifying.placement import prove_placement
+from mtpp.verification.verify import verify
 from mtpp_models import SolveOptions
 from mtpp_models.placement.registry import bound_placement
 

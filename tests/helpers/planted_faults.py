@@ -9,8 +9,8 @@ __all__ = ["FAULTS", "USE_RULE", "Fault"]
 # What a user of the faulty copy does: prove a bound from a poor start, which leaves room for a false one, and write it.
 USE = """
 import sys
-from experiments.certificates.other_k import from_other_k
-from experiments.certificates.writing import certificate_document
+from mtpp.certifying.other_k import from_other_k
+from mtpp.certificates.writing import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
 from mtpp_models import solve
@@ -29,8 +29,8 @@ write_json(sys.argv[2], certificate_document([answer]))
 USE_PLAN = """
 import sys
 import numpy as np
-from experiments.certificates.plan_certificate import certify_plan
-from experiments.certificates.writing import plan_certificate
+from mtpp.certifying.planning import certify_plan
+from mtpp.certificates.writing import plan_certificate
 from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance
 
@@ -40,7 +40,7 @@ write_json(sys.argv[2], plan_certificate([certify_plan(instance, np.random.defau
 """
 USE_PLACEMENT = """
 import sys
-from experiments.certificates.writing import placement_certificate
+from mtpp.certificates.writing import placement_certificate
 from instances import Bound, ComputationGraph, Result
 from instances.json_files import write_json
 from instances.placement.placement import Placement
@@ -72,7 +72,7 @@ write_json(sys.argv[2], front | {"answer": 0, "runtime": sys.argv[1], "words": "
 # A user whose question has a rule, and who takes a partition, and a bound of *simple*, for an answer to it.
 USE_RULE = """
 import sys
-from experiments.certificates.writing import certificate_document
+from mtpp.certificates.writing import certificate_document
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.json_files import write_json
 from mtpp_models import solve
@@ -162,9 +162,7 @@ FAULTS = {
         "work=0.9 * sums_by(self.block, graph.work, k),",
         ("simple",),
     ),
-    "rule of other k": Fault(
-        "experiments/certificates/other_k.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")
-    ),
+    "rule of other k": Fault("mtpp/certifying/other_k.py", "value / -(-k // j)", "value * j / k", ("ideals", "carry")),
     "rule of groups": Fault(
         "instances/partitioning/constraints.py",
         "for v in np.flatnonzero(block != block[holder[self.group]])[:1]:",
@@ -230,13 +228,13 @@ FAULTS = {
         pillar="mtpp_models/bounds/test_price_tree.py::test_what_is_done_stays_done_when_blocks_are_relieved",
     ),
     "true cost of a superblock": Fault(
-        "mtpp_models/formulations/true_cost.py",
+        "mtpp_models/formulations/superblock_cost.py",
         "m.y[producer[t], 1] + sum(1 - m.y[v, 2] for v in readers[t])",
         "m.y[producer[t], 1]",
         pillar="mtpp_models/formulations/test_guess_tight.py",
     ),
     "goal of guessed prices": Fault(
-        "mtpp_models/bounds/priced/quick.py",
+        "mtpp_models/bounds/priced/guessed_prices.py",
         "                self.value = value = goal",
         "                self.value = value = goal * (1 + self.step)",
         pillar="mtpp_models/bounds/test_priced.py::test_no_bound_is_above_the_optimum[none-priced-quick]",

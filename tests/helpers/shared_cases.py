@@ -13,22 +13,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from planning_cases import PipelineCase, random_pipeline_case
 
-from experiments.certificates.plan_certificate import PlanResult, recovered
-from experiments.certificates.writing import plan_certificate
-from experiments.verification.verify import verify
 from heuristics import Limits
 from heuristics.planning import PLANNERS
 from heuristics.planning.arrays import Log
 from heuristics.planning.execution import steady
-from heuristics.planning.fluid import run
 from heuristics.planning.interleaving import interleaved_plans
 from heuristics.planning.orders import PassLists, encoded, warmed_up, zero_bubble
+from heuristics.planning.shared_cards_simulator import run
 from instances import InputError
+from instances.devices.network import Network
 from instances.json_files import Value
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
-from instances.planning.flows import Flows
-from instances.planning.network import Network
+from instances.planning.operation_arrays import Flows
 from instances.planning.simulation import simulate
+from mtpp.certificates.writing import plan_certificate
+from mtpp.certifying.planning import PlanResult, recovered
+from mtpp.verification.verify import verify
 from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, port_bound
 
 __all__ = ["SharedCase", "build_shared", "check_bounds", "check_shared", "every_plan", "random_shared_case"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from heuristics.planning.orders import PassLists, interleaved, portfolio
+from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.network import Network
 
 __all__ = ["random_orders", "random_plan", "random_question"]
 

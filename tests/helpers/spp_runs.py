@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from experiments.runs.log import Run
 from experiments.studies.spp.claims import claims
 from experiments.studies.spp.frames import TITLES, training_frame
 from experiments.studies.spp.jobs import (
@@ -20,6 +19,7 @@ from experiments.studies.spp.paper import TABLE
 from heuristics.planning import PLANNERS
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from instances.planning.paper_settings import TRAINED_MODELS
+from mtpp.runs.log import Run
 
 TIMES = {
     "spp": 1.0,

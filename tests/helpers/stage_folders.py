@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx_models import model, save
 
-from experiments.pipelines.folder import write_stages
-from experiments.pipelines.records import Manifest
 from instances import Instance, Partition, Platform, Result, load_graph
+from mtpp.stages.folder import write_stages
+from mtpp.stages.records import Manifest
 
 __all__ = ["altered", "cut_by", "networks", "partition_of", "split_into", "two_stages"]
 

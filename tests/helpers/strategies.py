@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from subset_oracle import Case
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
+from instances.devices.unequal import UnequalDevices
 from instances.partitioning.constraints import Constraints
-from instances.placement.devices import UnequalDevices
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 

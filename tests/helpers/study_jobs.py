@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.runs.job import Job
-from experiments.runs.log import Run
 from instances import ComputationGraph, Instance, Platform
+from mtpp.runs.job import Job
+from mtpp.runs.log import Run
 
 #: What must not depend on when and where a run was made.
 ANSWER = ("key", "instance", "k", "method", "bottleneck", "bound", "optimal", "block", "error")

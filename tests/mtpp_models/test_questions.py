@@ -15,10 +15,10 @@ from strategies import instances, questions
 
 from heuristics import Limits, search
 from instances import Instance, Partition, Platform, load_graph
-from instances.partitioning.fitting import fits_nowhere
+from instances.partitioning.no_fit import fits_nowhere
 from instances.results import Status
 from mtpp_models import MODELS, solve
-from mtpp_models.formulations.parts import ablation
+from mtpp_models.formulations.strengthening import ablation
 from mtpp_models.simple import simple, work_bound
 
 WITHOUT_SOLVER = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")

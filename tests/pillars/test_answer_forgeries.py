@@ -14,16 +14,16 @@ from certificates import Document
 from forging import forgeries, places, write
 from hypothesis import HealthCheck, given, settings
 
-from experiments.certificates.rerun import rerun
-from experiments.cli.main import main
-from experiments.verification.verdict import Verdict
 from instances import InputError
-from instances.placement.devices import UnequalDevices
+from instances.devices.unequal import UnequalDevices
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.stated import StatedPlacement
 from instances.planning import Plan
 from instances.planning.stated import StatedPlan
+from mtpp.certificates.rerun import rerun
+from mtpp.cli.main import main
+from mtpp.verification.verdict import Verdict
 
 PLANS = (plan_file(), plan_file("gpipe", full_duplex=True), plan_file("pipedream", memory=200.0))
 UNEQUAL = UnequalDevices([1.0, 0.7, 3.0], [30.0, 40.0, 20.0], [[1.0, 0.3, 2.0], [1.7, 1.0, 2.0], [1.1, 1.3, 1.0]])

@@ -24,7 +24,7 @@ from strategies import extreme_cases
 from subset_oracle import Case, numbers, optimum
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
-from instances.partitioning.fitting import fits_nowhere
+from instances.partitioning.no_fit import fits_nowhere
 from instances.placement.problem import PlacementInstance
 from mtpp_models import MODELS, solve
 

@@ -15,12 +15,12 @@ from exact import exact_costs, needed_optimum
 from forging import forgeries, write
 from hypothesis import HealthCheck, given, settings
 
-from experiments.cli.main import main
-from experiments.verification.verify import verify
 from instances import InputError, Instance, Partition
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json
 from instances.partitioning.constraints_file import parse_constraints
+from mtpp.cli.main import main
+from mtpp.verification.verify import verify
 
 
 def instance_of(document: Document) -> Instance:

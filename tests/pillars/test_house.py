@@ -49,13 +49,13 @@ def test_version_is_the_same_everywhere() -> None:
 
 def test_readme_commands_parse() -> None:
     """Every command line of the README has a verb, options and values that the command line accepts."""
-    from experiments.cli.main import app
+    from mtpp.cli.main import app
 
     assert len(commands()) >= 5
     group = get_command(app)
     for command in commands():
         _, verb, *arguments = shlex.split(command)
-        group.commands[verb].make_context(verb, arguments)
+        group.get_command(None, verb).make_context(verb, arguments)
 
 
 def test_readme_python_runs(capsys: pytest.CaptureFixture[str]) -> None:

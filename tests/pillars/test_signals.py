@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from command_line import columns
 
-import experiments.cli.main
-from experiments.cli.exit_codes import INTERRUPTED, MEANINGS
+import mtpp.cli.main
 from instances import save_graph
-from instances.interrupts import catch_interrupt, terminate_as_interrupt
 from instances.random_graphs import regal_style
+from instances.system.interrupts import catch_interrupt, terminate_as_interrupt
+from mtpp.cli.exit_codes import INTERRUPTED, MEANINGS
 
-ROOT = Path(experiments.__file__).parent.parent
+ROOT = Path(mtpp.__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
 #: Tells by a file that the command line is about to import something, and dawdles there.
 DAWDLE = """
@@ -31,7 +31,7 @@ def dawdle(module, *rest, **names):
         time.sleep(30)
     return real(module, *rest, **names)
 builtins.__import__ = dawdle
-from experiments.__main__ import main
+from mtpp.__main__ import main
 sys.exit(main())
 """
 
@@ -39,8 +39,8 @@ sys.exit(main())
 #: Tells by a file that the ladder is at its third step, when a partition and a bound are known.
 CLIMBING = """
 import pathlib, sys
-from experiments.__main__ import main
-from experiments.runs.progress import LiveLine
+from mtpp.__main__ import main
+from mtpp.text.live_line import LiveLine
 real = LiveLine.show
 def show(line, moment):
     if moment.case == "pinned":
@@ -62,9 +62,7 @@ def wait_for(path: str, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize(
-    "module", ["experiments.cli.main", "rich.text", "experiments.certificates.ladder", "pyomo.environ"]
-)
+@pytest.mark.parametrize("module", ["mtpp.cli.main", "rich.text", "mtpp.certifying.certify", "pyomo.environ"])
 def test_a_signal_while_loading(module: str, number: signal.Signals, folder: Path) -> None:
     """No traceback, also before and between what `main` does."""
     process = start("-c", DAWDLE, module, "certify", "path.json", "-k", "2", "--bandwidth", "1")
@@ -100,7 +98,7 @@ def test_sigterm_keeps_the_certificate(folder: Path) -> None:
 
 def test_sigterm_ends_a_table_and_its_processes(folder: Path) -> None:
     """The runs that are done are kept; no process is left."""
-    process = start("-m", "experiments", "table", "resnet152", "-k", "8", "--methods", "kahn,exact", "--jobs", "2")
+    process = start("-m", "mtpp", "table", "resnet152", "-k", "8", "--methods", "kahn,exact", "--jobs", "2")
     while process.poll() is None and not (Path("runs.jsonl").exists() and Path("runs.jsonl").read_bytes()):
         time.sleep(0.02)
     children = descendants(process.pid)
@@ -118,7 +116,7 @@ def test_sigterm_ends_a_table_and_its_processes(folder: Path) -> None:
 
 
 def test_sigterm_ends_both_processes_of_warm_up(folder: Path) -> None:
-    process = start("-m", "experiments", "warm-up", NUMBA_CACHE_DIR=str(folder))
+    process = start("-m", "mtpp", "warm-up", NUMBA_CACHE_DIR=str(folder))
     while process.poll() is None and not descendants(process.pid):
         time.sleep(0.02)
     children = descendants(process.pid)
@@ -144,8 +142,8 @@ def test_sigterm_is_left_alone_where_it_ends_the_process() -> None:
 
 
 def test_the_exit_codes_are_the_same_everywhere() -> None:
-    """README, help and docstring know each code of `experiments.cli.exit_codes`."""
-    for text in (experiments.cli.main.__doc__ or "", str(experiments.cli.main.app.info.epilog)):
+    """README, help and docstring know each code of `mtpp.cli.exit_codes`."""
+    for text in (mtpp.cli.main.__doc__ or "", str(mtpp.cli.main.app.info.epilog)):
         assert all(f"{code} {meaning}" in " ".join(text.split()) for code, meaning in MEANINGS.items())
     readme = (ROOT / "README.md").read_text()
     assert all(f"\n| {code} | " in readme for code in MEANINGS)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from command_line import graph_file, mtpp
 
-from experiments.runs.log import RunLog
-from experiments.text_tables import FORMATS
 from instances import InputError, json_files
 from instances.errors import printable
 from instances.json_files import read_json, write_json
 from instances.readers import load_graph
+from mtpp.runs.log import RunLog
+from mtpp.text.tables import FORMATS
 
 SPECIAL = ("fifo", "/dev/full", "/dev/null", "folder", "link to a device")
 
@@ -115,7 +115,7 @@ def test_a_draft_is_not_written_through_a_link_of_somebody_else(folder: Path) ->
 
 def test_a_full_disk_is_one_line(folder: Path) -> None:
     """What was saved before stays."""
-    command = "from experiments.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+    command = "from mtpp.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
     words = ["table", "graph.json", "-k", "2,4", "--methods", "simple", "--out", "runs.jsonl"]
 
     def small() -> None:

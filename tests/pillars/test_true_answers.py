@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from planning_oracles import random_instance
 from strategies import placements
 
-from experiments.certificates.plan_certificate import certify_plan
-from experiments.certificates.writing import placement_certificate, plan_certificate
 from heuristics.planning import PLANNERS
 from instances import ComputationGraph
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from mtpp.certificates.writing import placement_certificate, plan_certificate
+from mtpp.certifying.planning import certify_plan
 
 
 @pytest.mark.parametrize("planner", [name for name in PLANNERS if name != "improved"])

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.plots import partitions as plots
-from experiments.runs.workers import Workers
 from experiments.studies.mtpp import tables
-from experiments.studies.mtpp.jobs import PartitionJob, jobs_of
 from experiments.studies.report import Report, Section
 from heuristics import HEURISTICS
 from instances import InputError, Instance
+from mtpp.plots import partitions as plots
+from mtpp.runs.partition_job import PartitionJob, jobs_of
+from mtpp.runs.workers import Workers
 from mtpp_models import MODELS, SolveOptions
-from mtpp_models.formulations.parts import ablation
+from mtpp_models.formulations.strengthening import ablation
 from mtpp_models.solvers.registry import find_solver
 
 __all__ = ["make_tables"]

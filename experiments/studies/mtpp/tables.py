@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.runs.log import Run
-from experiments.studies.mtpp.jobs import CERTIFY, LP_SUFFIX, base_name
 from heuristics import HEURISTICS
 from instances import InputError
+from mtpp.runs.log import Run
+from mtpp.runs.partition_job import CERTIFY, LP_SUFFIX, base_name
 from mtpp_models import MODELS, Strengthening
 
 __all__ = [

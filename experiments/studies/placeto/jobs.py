@@ -12,8 +12,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from experiments.runs.job import Job
-from experiments.runs.log import Run
 from experiments.studies.placeto.budget import (
     ABLATED,
     ABLATED_DEVICES,
@@ -25,7 +23,6 @@ from experiments.studies.placeto.budget import (
     SAMPLES,
     Budget,
 )
-from experiments.versions import package_version
 from heuristics.limits import Limits
 from heuristics.placement.annealing import anneal_placement, climb
 from heuristics.placement.placeto import Episodes, place
@@ -38,6 +35,9 @@ from instances.deadline import Stopwatch
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from mtpp.runs.job import Job
+from mtpp.runs.log import Run
+from mtpp.versions import package_version
 
 __all__ = ["AblationJob", "FastJob", "OptimisedJob", "PlacementJob", "PlannerJob", "RivalsJob", "jobs_of"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.runs.log import Run
+from mtpp.runs.log import Run
 
 __all__ = ["Measured", "number"]
 

@@ -11,8 +11,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from experiments.runs.job import Job
-from experiments.runs.log import Run
 from experiments.studies.placeto.published import (
     ABLATED,
     ABLATED_DEVICES,
@@ -21,7 +19,6 @@ from experiments.studies.placeto.published import (
     ORDERED,
     NetworkBudget,
 )
-from experiments.versions import package_version
 from heuristics.limits import Limits
 from heuristics.placement.annealing import anneal_placement
 from heuristics.placement.ordered_search import STARTS, search_order
@@ -36,6 +33,9 @@ from instances.placement.grouping import group_nodes
 from instances.placement.networks import placement_network
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from mtpp.runs.job import Job
+from mtpp.runs.log import Run
+from mtpp.versions import package_version
 
 __all__ = ["NetworkJob", "jobs_of_networks"]
 

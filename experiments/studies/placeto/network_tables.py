@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from experiments.plots.style import axes_of, legend_beside, plain
-from experiments.runs.log import Run
-from experiments.runs.workers import Workers
 from experiments.studies.placeto.network_jobs import NetworkJob, jobs_of_networks
 from experiments.studies.placeto.published import (
     ABLATED,
@@ -24,6 +21,9 @@ from experiments.studies.placeto.published import (
 )
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
+from mtpp.plots.style import axes_of, legend_beside, plain
+from mtpp.runs.log import Run
+from mtpp.runs.workers import Workers
 
 __all__ = ["make_network_tables", "network_sections"]
 

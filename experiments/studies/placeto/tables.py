@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from matplotlib.axes import Axes
 
-from experiments.plots.style import axes_of, legend_beside, plain
-from experiments.runs.workers import Workers
 from experiments.studies.placeto.budget import (
     ABLATED,
     ABLATED_DEVICES,
@@ -22,6 +20,8 @@ from experiments.studies.placeto.measured import Measured, number
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
 from instances.placement.families import PLACEMENT_FAMILIES
+from mtpp.plots.style import axes_of, legend_beside, plain
+from mtpp.runs.workers import Workers
 
 __all__ = ["make_placement_tables", "plot_distributions", "sections"]
 

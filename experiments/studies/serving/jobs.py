@@ -10,10 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from experiments.runs.job import Job
-from experiments.runs.log import Run
 from experiments.studies.serving.rules import DEFAULT_RULES, served
-from experiments.versions import package_version
 from instances import Platform
 from instances.architectures import ARCHITECTURES
 from instances.graph.graph import ComputationGraph
@@ -21,6 +18,9 @@ from instances.partitioning.serving import ServedPartition
 from instances.runtimes import RUNTIMES
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
+from mtpp.runs.job import Job
+from mtpp.runs.log import Run
+from mtpp.versions import package_version
 from mtpp_models.bounds.serving import serving_front
 
 __all__ = ["PHASES", "STAGES", "ServingJob", "device_memory", "jobs_of"]

@@ -12,8 +12,9 @@ import numpy as np
 
 from experiments.studies.serving.rules import served
 from instances.architectures import ARCHITECTURES
+from instances.devices.platform import Platform
 from instances.graph.graph import ComputationGraph
-from instances.partitioning.problem import Instance, Platform
+from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_chain import serving_chain

@@ -7,14 +7,14 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from experiments.plots.serving import plot_rules
-from experiments.runs.log import Run
-from experiments.runs.workers import Workers
 from experiments.studies.report import Report, Section
 from experiments.studies.serving.jobs import ServingJob, jobs_of
 from experiments.studies.serving.reported import REPORTS
 from experiments.studies.serving.rules import DEFAULT_RULES, served
 from instances.runtimes.layer_cut import LayerCut
+from mtpp.plots.serving import plot_rules
+from mtpp.runs.log import Run
+from mtpp.runs.workers import Workers
 from mtpp_models.bounds.serving import serving_front
 
 __all__ = ["context_ratio", "make_serving_tables", "time_ratio"]

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from experiments.runs.job import Job
-from experiments.runs.log import Run
 from experiments.studies.spp.measures import both_sides, calibrated, guarantees
-from experiments.versions import package_version
 from heuristics.planning import PLANNERS
 from heuristics.planning.execution import iteration_time, pe
 from heuristics.planning.spp import spp, spp_plans
 from instances import InputError
 from instances.planning import TrainingInstance
 from instances.planning.paper_settings import SWEEPS, TESTBEDS, TRAINED_MODELS, simulation
-from mtpp_models.planning.guarantees import iteration_bound
+from mtpp.runs.job import Job
+from mtpp.runs.log import Run
+from mtpp.versions import package_version
+from mtpp_models.planning.paper_guarantees import iteration_bound
 
 __all__ = [
     "BOTH_SIDES",

@@ -17,7 +17,7 @@ from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.spp import fastest, spp, spp_plans
 from instances import InputError
 from instances.planning import Iteration, Schedule, TrainingInstance
-from mtpp_models.planning.guarantees import iteration_bound, lemma_1, lemma_2, theorem_1
+from mtpp_models.planning.paper_guarantees import iteration_bound, lemma_1, lemma_2, theorem_1
 
 __all__ = ["SETTINGS", "both_sides", "calibrated", "cycles", "guarantees"]
 

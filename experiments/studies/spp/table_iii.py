@@ -12,12 +12,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy.stats import spearmanr
 
-from experiments.plots.style import axes_of, legend_beside, plain
 from experiments.studies.spp.frames import percent
 from experiments.studies.spp.jobs import CALIBRATION, TABLE_III
 from experiments.studies.spp.measures import SETTINGS
 from experiments.studies.spp.paper import BASELINES, TABLE, speed_up
 from instances.planning.paper_settings import DEVICE_MEMORY
+from mtpp.plots.style import axes_of, legend_beside, plain
 
 __all__ = ["cell_rows", "cells", "correlations", "plot_cells"]
 

@@ -9,8 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments.plots.style import axes_of, legend_beside, plain, readable_log
-from experiments.runs.workers import Workers
 from experiments.studies.claim import Claim
 from experiments.studies.mtpp.tables import geometric_mean
 from experiments.studies.report import Report, Section
@@ -30,6 +28,8 @@ from experiments.studies.spp.paper import TABLE
 from experiments.studies.spp.table_iii import cell_rows, cells, correlations, plot_cells
 from heuristics.planning import PLANNERS
 from instances.planning.paper_settings import DEVICE_MEMORY
+from mtpp.plots.style import axes_of, legend_beside, plain, readable_log
+from mtpp.runs.workers import Workers
 
 __all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep"]
 

@@ -27,7 +27,7 @@ from heuristics.placement.placeto.features import FEATURES
 from heuristics.placement.placeto.rollout import Scorer
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
-from instances.lookup import find
+from instances.registry import find
 
 __all__ = [
     "POLICIES",

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from instances.devices.roofline import DEFAULT_DEVICE, Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.views import fold_views
-from instances.roofline import DEFAULT_DEVICE, Device
 
 __all__ = ["read_onnx", "recognises_onnx"]
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from instances.devices.roofline import Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import SharedParameter
@@ -16,7 +17,6 @@ from instances.readers.onnx.pricing import Price, price
 from instances.readers.onnx.profiling import measure
 from instances.readers.onnx.shapes import infer_shapes
 from instances.readers.onnx.types import TensorType
-from instances.roofline import Device
 
 __all__ = ["build", "node_names", "typed_scope"]
 

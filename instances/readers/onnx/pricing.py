@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from instances.devices.roofline import Device
 from instances.errors import InputError
 from instances.readers.onnx.live_nodes import LiveNode, Scope
 from instances.readers.onnx.operators import count, is_view
-from instances.roofline import Device
 
 __all__ = ["Price", "price"]
 

@@ -17,8 +17,8 @@ import onnx
 from onnx import ModelProto, NodeProto, TypeProto
 
 from instances.errors import InputError
-from instances.readers.isolation import run_module
 from instances.readers.onnx.live_nodes import Scope
+from instances.system.fresh_python import run_module
 
 __all__ = ["infer_shapes"]
 

@@ -19,13 +19,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instances.devices.roofline import DEFAULT_DEVICE, Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.graph.tensors import SharedParameter
 from instances.json_files import check_readable
-from instances.readers.isolation import run_module
-from instances.roofline import DEFAULT_DEVICE, Device
+from instances.system.fresh_python import run_module
 
 if TYPE_CHECKING:
     import torch

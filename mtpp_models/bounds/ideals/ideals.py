@@ -23,7 +23,7 @@ import math
 
 from instances import Bound, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.partitioning.fitting import needs_of
+from instances.partitioning.no_fit import needs_of
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.ideals.dynamic_program import Chains, Needs, extend_chains, first_blocks, largest_needs
 from mtpp_models.bounds.ideals.listing import Listing, arrays_below, list_ideals

@@ -16,7 +16,7 @@ from instances.partitioning.reductions import Contraction, merge
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.dynamic_program import Chains
 from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
-from mtpp_models.cuts.joins import join
+from mtpp_models.cuts.uncut_edges import join
 
 __all__ = ["MOST_LISTED", "Listing", "arrays_below", "count_ideals", "list_ideals"]
 

@@ -17,7 +17,7 @@ from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, Flows, constant_of, linear_costs
 from mtpp_models.bounds.priced.branching import Gains
-from mtpp_models.bounds.priced.exploring import CHILDREN, Leaves, explore
+from mtpp_models.bounds.priced.tree_kernels import CHILDREN, Leaves, explore
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import BoolArray

@@ -18,8 +18,8 @@ from experiments.studies.mtpp.tables import (
     running_times,
     time_table,
 )
-from experiments.text_tables import FORMATS
 from instances import InputError
+from mtpp.text.tables import FORMATS
 
 
 def run(

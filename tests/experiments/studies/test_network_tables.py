@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.runs.log import Run
-from experiments.runs.workers import this_process
 from experiments.studies.placeto import network_jobs
 from experiments.studies.placeto.network_jobs import Curve, jobs_of_networks
 from experiments.studies.placeto.network_tables import network_sections
 from experiments.studies.placeto.published import CELLS, DESIGNS, NetworkBudget
 from experiments.studies.report import Report
+from mtpp.runs.log import Run
+from mtpp.runs.workers import this_process
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 

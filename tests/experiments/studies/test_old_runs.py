@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from study_jobs import diamonds
 
-from experiments.runs.engine import run_jobs
-from experiments.runs.job import Job
-from experiments.runs.log import Run, RunLog
-from experiments.runs.workers import local_workers
-from experiments.studies.mtpp.jobs import jobs_of as partition_jobs
 from experiments.studies.placeto.budget import Budget
 from experiments.studies.placeto.jobs import jobs_of as placement_jobs
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import Instance, Platform
 from instances.planning import Cluster, LayerChain, TrainingInstance
+from mtpp.runs.engine import run_jobs
+from mtpp.runs.job import Job
+from mtpp.runs.log import Run, RunLog
+from mtpp.runs.partition_job import jobs_of as partition_jobs
+from mtpp.runs.workers import local_workers
 from mtpp_models import SolveOptions
 
 #: Written by version 0.1.0, when each study had a loop of its own.

@@ -13,14 +13,14 @@ import pytest
 from command_line import assert_misuse
 
 import experiments
-from experiments.runs.log import Run, read_runs
-from experiments.runs.workers import local_workers
 from experiments.studies.placeto.budget import ABLATIONS, Budget
 from experiments.studies.placeto.claims import claims
 from experiments.studies.placeto.jobs import jobs_of
 from experiments.studies.placeto.measured import Measured
 from experiments.studies.placeto.tables import make_placement_tables, plot_distributions, sections
 from experiments.studies.report import Report
+from mtpp.runs.log import Run, read_runs
+from mtpp.runs.workers import local_workers
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -165,9 +165,7 @@ def test_wrong_use_is_refused_before_any_run(folder: Path, capsys: pytest.Captur
 
 
 def test_without_pytorch_the_table_names_the_extra(folder: Path) -> None:
-    script = (
-        "import sys; sys.modules['torch'] = None; import experiments.cli.main as cli; sys.exit(cli.main(sys.argv[1:]))"
-    )
+    script = "import sys; sys.modules['torch'] = None; import mtpp.cli.main as cli; sys.exit(cli.main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, "table", "placement", "--quick"]
     root = Path(experiments.__file__).parent.parent
     environment = {**os.environ, "PYTHONPATH": str(root)}

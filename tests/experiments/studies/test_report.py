@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from study_jobs import Sum
 
-from experiments.runs.log import Run
-from experiments.runs.workers import Workers
 from experiments.studies.report import Report, Section
-from experiments.text_tables import FORMATS
 from instances import InputError
+from mtpp.runs.log import Run
+from mtpp.runs.workers import Workers
+from mtpp.text.tables import FORMATS
 
 TABLE = Section("name", "Title", ["method", "k=1"], [["kahn", "1.5"]], "A note.")
 

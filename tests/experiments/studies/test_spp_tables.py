@@ -13,8 +13,6 @@ import pytest
 from command_line import assert_misuse
 from spp_runs import as_in_the_paper, asked, failures, made_up, tiny, verdicts
 
-from experiments.runs.log import RunLog, read_runs
-from experiments.runs.workers import local_workers
 from experiments.studies.report import Report
 from experiments.studies.spp.claims import claims
 from experiments.studies.spp.frames import training_frame
@@ -34,9 +32,11 @@ from experiments.studies.spp.tables import (
     plot_stages,
     plot_sweep,
 )
-from experiments.text_tables import aligned
 from heuristics.planning import PLANNERS
 from instances.planning.paper_settings import simulation
+from mtpp.runs.log import RunLog, read_runs
+from mtpp.runs.workers import local_workers
+from mtpp.text.tables import aligned
 
 
 def test_questions_are_those_of_the_paper() -> None:

@@ -18,7 +18,7 @@ from heuristics import HEURISTICS, Limits
 from heuristics.local_search.coarsening import join_by_degree, join_by_reach
 from heuristics.local_search.multilevel import _vary, clusters, cycle, multilevel
 from heuristics.local_search.walks import Budget
-from heuristics.orders.at_once import equal_pieces
+from heuristics.orders.instant import equal_pieces
 from heuristics.orders.kahn import kahn
 from heuristics.orders.slicing import slice_order
 from heuristics.search import search

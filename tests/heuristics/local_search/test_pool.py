@@ -12,7 +12,7 @@ from strategies import instances
 from heuristics import Limits, kahn, slice_order
 from heuristics.local_search.pool import _SIZE, _STALE_SMALL, Pool
 from heuristics.local_search.walks import Budget
-from heuristics.orders.at_once import at_once
+from heuristics.orders.instant import at_once
 from instances import Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import layered

@@ -13,7 +13,7 @@ from heuristics.placement import PLACERS, search_placement
 from heuristics.placement.ordered_search import search_order
 from instances import ComputationGraph, InputError
 from instances.deadline import Deadline
-from instances.placement.devices import UnequalDevices
+from instances.devices.unequal import UnequalDevices
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from command_line import columns, mtpp
 
-from experiments.plots.placements import plot_placement, plot_timeline
 from heuristics.limits import Limits
 from heuristics.placement import PLACERS
 from heuristics.placement.annealing import anneal_placement, climb
@@ -26,6 +25,7 @@ from instances.deadline import Deadline
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from mtpp.plots.placements import plot_placement, plot_timeline
 
 NMT = PLACEMENT_FAMILIES["nmt"].graph(1)
 

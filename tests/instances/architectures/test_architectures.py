@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from instances.architectures import ARCHITECTURES
+from instances.devices.roofline import Device
 from instances.errors import InputError
-from instances.roofline import Device
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 

@@ -9,8 +9,8 @@ import pytest
 from instances.architectures import ARCHITECTURES, NetworkBuilder
 from instances.architectures.layers import merge_layers
 from instances.architectures.training import backward_operators
+from instances.devices.roofline import Device
 from instances.errors import InputError
-from instances.roofline import Device
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 both_steps = pytest.mark.parametrize("training", [False, True])

@@ -4,8 +4,8 @@ import pytest
 
 from instances.architectures import NetworkBuilder
 from instances.architectures.attention import attention
+from instances.devices.roofline import Device
 from instances.errors import InputError
-from instances.roofline import Device
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, load_graph
 from instances.architectures import ARCHITECTURES
+from instances.devices.roofline import Device
 from instances.planning.from_graph import collapse
-from instances.roofline import Device
 
 
 class Decoder(NamedTuple):

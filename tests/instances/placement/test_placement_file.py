@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from experiments.certificates.writing import placement_certificate
 from instances import Bound, ComputationGraph, InputError, Result
+from instances.devices.unequal import UnequalDevices
 from instances.json_files import read_json, write_json
-from instances.placement.devices import UnequalDevices
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document, read_placement, save_placement
 from instances.placement.problem import PlacementInstance
 from instances.placement.stated import placement_from_document
+from mtpp.certificates.writing import placement_certificate
 
 #: As it was written before placements held their question.
 BEFORE = """{

@@ -12,9 +12,6 @@ import numpy as np
 import pytest
 from planning_oracles import random_instance
 
-from experiments.certificates.plan_certificate import certify_plan
-from experiments.certificates.writing import plan_certificate
-from experiments.verification.verify import verify
 from instances import InputError, load_graph
 from instances.json_files import read_json, write_json
 from instances.planning import Cluster, Plan, TrainingInstance
@@ -29,6 +26,9 @@ from instances.planning.plan_files import (
     save_plan,
 )
 from instances.planning.stated import plan_from_document
+from mtpp.certificates.writing import plan_certificate
+from mtpp.certifying.planning import certify_plan
+from mtpp.verification.verify import verify
 
 
 def test_files_give_back_what_was_saved(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 from onnx_models import LIGHT, model, named_edges, onnx, read, save
 
 from instances import InputError, SharedParameter, load_graph
+from instances.devices.roofline import DEFAULT_DEVICE, Device
 from instances.readers.onnx import read_onnx
 from instances.readers.onnx.graph import build
-from instances.roofline import DEFAULT_DEVICE, Device
 
 #: Work is then a count of operations.
 COUNTING = Device(peak_flops=1.0, memory_bandwidth=math.inf)

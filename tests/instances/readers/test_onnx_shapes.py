@@ -8,7 +8,7 @@ import pytest
 from onnx_models import model, named_edges, read
 
 from instances import InputError
-from instances.roofline import DEFAULT_DEVICE
+from instances.devices.roofline import DEFAULT_DEVICE
 
 #: A view of the last axis as heads, whose target is computed from the shape of the input by `SIZE`.
 HEADS = """g (float[batch,sequence,64] x) => (float[a,b,c,d] y) {

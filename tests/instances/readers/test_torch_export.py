@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from instances import ComputationGraph, InputError
+from instances.devices.roofline import Device
 from instances.readers.pytorch.export import export, from_exported_program, read_torch, recognises_torch, trace
-from instances.roofline import Device
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import instances
 
-from experiments.verification.clock import Clock
-from experiments.verification.exact_instance import ExactInstance
-from experiments.verification.ideals import some_chain_is_below
 from heuristics import HEURISTICS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import TOYS
 from instances.readers import load_graph
+from mtpp.verification.clock import Clock
+from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.ideals import some_chain_is_below
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.ideals.listing import count_ideals
 

@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strategies import graphs, heavy_overflows, instances, partitions
 
-from experiments.certificates.writing import certificate_document
-from experiments.verification.verify import verify
 from heuristics import HEURISTICS, Limits, kahn, slice_order
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.json_files import read_json, write_json
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import GRAPH_MODELS, TOYS, regal_style
+from mtpp.certificates.writing import certificate_document
+from mtpp.verification.verify import verify
 from mtpp_models import solve
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned

@@ -14,20 +14,20 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import compositions, heavy_overflows, instances, partitions
 
-from experiments.certificates.rerun import rerun
-from experiments.certificates.writing import certificate_document
-from experiments.verification.verify import verify
 from heuristics import HEURISTICS
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Tensors, combine
 from instances.deadline import Deadline
 from instances.json_files import read_json, write_json
 from instances.random_graphs import TOYS, regal_style
+from mtpp.certificates.rerun import rerun
+from mtpp.certificates.writing import certificate_document
+from mtpp.verification.verify import verify
 from mtpp_models import ScaledInstance, SolveOptions, Strengthening, solve
 from mtpp_models.cuts.conflicts import conflicts
 from mtpp_models.cuts.max_flow import reachability
 from mtpp_models.cuts.windows import windows
 from mtpp_models.formulations.exact import exact
-from mtpp_models.formulations.parts import ablation
+from mtpp_models.formulations.strengthening import ablation
 from mtpp_models.formulations.superblocks import EXACT, coarse, merged
 from mtpp_models.solvers.highs import run_highs
 from mtpp_models.solvers.interface import Controls, Termination

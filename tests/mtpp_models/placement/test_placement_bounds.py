@@ -14,7 +14,7 @@ from strategies import placements
 
 from instances import Bound, ComputationGraph
 from instances.deadline import Deadline
-from instances.placement.devices import UnequalDevices
+from instances.devices.unequal import UnequalDevices
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.grouping import group_nodes
 from instances.placement.ordered import OrderedPlacement

@@ -13,10 +13,10 @@ from shared_plans import random_question
 
 from heuristics.planning.orders import execute_orders, portfolio
 from instances import InputError
+from instances.devices.network import Network, Ports
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
-from instances.planning.network import Network, Ports
 from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage
-from mtpp_models.planning.run_bound import least_loads
+from mtpp_models.planning.shared_cards_bound import least_loads
 
 _CLOSE = 1 + 1e-9
 

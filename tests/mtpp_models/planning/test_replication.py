@@ -23,7 +23,7 @@ from instances.planning.paper_settings import simulation
 from mtpp_models import SolveOptions
 from mtpp_models.planning.arc_flow import FORMS
 from mtpp_models.planning.costs import ScaledTraining, Stage
-from mtpp_models.planning.guarantees import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
+from mtpp_models.planning.paper_guarantees import Guarantee, iteration_bound, lemma_1, lemma_2, link_factor, theorem_1
 from mtpp_models.planning.solve import solve_replication
 
 EXACT = pytest.approx

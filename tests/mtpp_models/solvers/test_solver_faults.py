@@ -15,11 +15,12 @@ from command_line import columns, mtpp
 from pyomo.common import Executable
 
 from experiments import certify
-from experiments.runs.log import read_runs
 from heuristics import HEURISTICS
 from instances import FalseCertificateError, InputError, Instance, Partition, Platform, save_graph
-from instances.certificate_file import SOLVER_NAMES
+from instances.certificates.claims import SOLVER_NAMES
 from instances.random_graphs import regal_style
+from instances.system.programs import run_program
+from mtpp.runs.log import read_runs
 from mtpp_models import (
     MODELS,
     SOLVERS,
@@ -33,7 +34,6 @@ from mtpp_models import (
 from mtpp_models.formulations.case import Case
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 from mtpp_models.solvers.interface import Controls, SolverOutcome, Termination
-from mtpp_models.solvers.programs import run_program
 from mtpp_models.solvers.registry import Solver, find_solver
 
 _CBC = shutil.which("cbc")

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.runs.workers import this_process
 from experiments.studies.report import Report
 from experiments.studies.serving.jobs import ServingJob, jobs_of
 from experiments.studies.serving.reported import ollama_12010, vllm_6920
@@ -17,6 +16,7 @@ from instances import Instance, Partition, Platform
 from instances.architectures import ARCHITECTURES
 from instances.runtimes import RUNTIMES
 from instances.runtimes.layer_stack import LayerStack
+from mtpp.runs.workers import this_process
 from mtpp_models import solve
 from mtpp_models.bounds.serving import serving_front
 

@@ -1,0 +1,311 @@
+"""Plans for servers with shared network cards.
+
+Starts are an even plan, the plans of SPP and of `improved` for the paper's network, and those of least load and least
+bound along several orders of the devices, with the bandwidths that transfers see if they have their cards for
+themselves. Annealing of the simulated time follows, then other orders of the passes: no start is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from heuristics.limits import Limits
+from heuristics.planning.arrays import PlanState
+from heuristics.planning.device_order import recursive_device_order
+from heuristics.planning.execution import one_forward_one_backward, steady
+from heuristics.planning.improved import device_orders, improved, least_bound_plans
+from heuristics.planning.interleaving import interleaved_plans
+from heuristics.planning.orders import execute_orders, lists_of, portfolio, steady_order, unsplit_orders, zero_bubble
+from heuristics.planning.prm import plans_by_stages
+from heuristics.planning.shared_cards_annealing import Scored, anneal_on_ports, score
+from heuristics.planning.splitting import even_counts
+from heuristics.planning.spp import spp
+from instances.errors import InputError
+from instances.graph.tensors import IntArray
+from instances.planning import Iteration, Plan, Schedule, TrainingInstance
+from instances.planning.timeline import Timeline
+
+__all__ = ["EFFORTS", "ORDERS", "Words", "improved_on_ports", "on_ports"]
+
+#: What each effort adds: PRM along one order, Z-DP along several, annealing, annealing until time is up.
+EFFORTS = (0, 1, 2, 3)
+#: Annealing: most changes of a start; plans to start from, and of each kind if there are two; temperatures from and to.
+_STEPS, _STARTS, _FEWER, _HOT, _COLD = 20_000, 5, 2, 0.005, 0.0002
+#: Changes between two looks at the clock.
+_PIECE = 500
+#: Passes simulated from one start, if no change is refused at once: a quarter of a microsecond each.
+_OPERATIONS = 6_000_000
+#: Plans whose orders are varied.
+_VARIED = 4
+#: Layers times devices beyond which dynamic programs along all orders take too long: they get a share of the time.
+_LARGE = 3000
+#: Distances of `steady` that are tried. Of each word for orders the distance, None for all of those, and how far the
+#: gradients of weights may stay behind, 0 where backward passes are in one piece.
+_DISTANCES, _ALL = (1, 2, 3, 4, 5, 6, 10**6), 10**6
+_WAYS: dict[str, tuple[tuple[int | None, int], ...]] = {
+    "auto": ((None, 0), (1, 1), (1, 4), (2, 4), (1, _ALL)),
+    "unsplit": ((None, 0),),
+    "1f1b": ((1, 0),),
+    "pe": ((4, 0),),
+    "gpipe": ((_ALL, 0),),
+    "zb-h1": ((1, 1),),
+    "zb": ((1, 1), (1, 4), (2, 4), (1, _ALL)),
+    "interleaved": ((None, 0),),
+}
+
+#: What orders ask for besides memory, by the beginning of their word.
+_NEEDS = {
+    "in": ": even groups, 2 or more, must divide {devices} devices and {microbatches} microbatches",
+    "zb": ": stages that recompute do not split their backward passes",
+}
+#: Which orders of passes may be chosen.
+ORDERS = tuple(_WAYS)
+
+Tell = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How hard to look, and for what."""
+
+    effort: int = 2
+    orders: str = "auto"
+    tell: Tell | None = None  # told the phase and the best time after each
+
+    def __post_init__(self) -> None:
+        if self.effort not in EFFORTS:
+            raise InputError(f"effort is {self.effort}; choose one of {', '.join(map(str, EFFORTS))}.")
+        if self.orders not in ORDERS:
+            raise InputError(f"There are no orders '{self.orders}'; choose one of {', '.join(ORDERS)}.")
+
+
+class _Candidate(NamedTuple):
+    time: float
+    state: PlanState
+
+
+def improved_on_ports(
+    instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None, words: Words = Words()
+) -> Iteration:
+    """Plan for the simulated time on shared cards; never worse than SPP or `improved` there, if time suffices for them.
+
+    Raises
+    ------
+    InputError
+        If no plan fits into memory, or none can take the orders that were asked for.
+    """
+    search = _Search(instance, rng, limits or Limits(), words)
+    search.start()
+    if words.effort > 0:
+        search.least_bounds()
+    if words.effort > 1:
+        search.anneal()
+    return Iteration(instance, (search.ordered(),))
+
+
+def on_ports(iteration: Iteration, instance: TrainingInstance) -> Iteration:
+    """What was planned for the paper's network, in the same order, on shared cards.
+
+    Servers that run pipelines of their own do not share cards, except when they add up their gradients.
+
+    Raises
+    ------
+    InputError
+        If the plan does not fit into memory there.
+    """
+    if iteration.plan is None:
+        return replace(iteration, instance=instance, synchronisation=_through_cards(iteration, instance))
+    (schedule,) = iteration.schedules
+    plan = replace(iteration.plan, instance=instance)
+    assert isinstance(schedule, Schedule)
+    return Iteration(instance, (execute_orders(plan, lists_of(schedule), "as planned"),))
+
+
+class _Search:
+    def __init__(self, instance: TrainingInstance, rng: np.random.Generator, limits: Limits, words: Words) -> None:
+        self.instance, self.rng, self.limits, self.words = instance, rng, limits, words
+        self.found: list[_Candidate] = []
+        self.timelines: list[Timeline] = []
+        M = instance.microbatches
+        self.ways = [(d or distance, min(M, behind)) for d, behind in _WAYS[words.orders] for distance in _DISTANCES]
+        self.ways = list(dict.fromkeys((min(M, distance), behind) for distance, behind in self.ways))
+        assert instance.ports is not None
+        self.scored = Scored(
+            inputs=instance.input_sums,
+            ports=instance.ports,
+            at_once=instance.at_once if instance.samples is not None else 0.0,
+            recomputation=instance.recomputation,
+            free=words.orders in ("auto", "unsplit", "zb", "interleaved"),
+        )
+        self.hurried = limits.deadline.left < math.inf and instance.chain.n * instance.cluster.n > _LARGE
+
+    def start(self) -> None:
+        """An even plan, then the least load along one order."""
+        self._add("even", self._even())
+        self._add("prm", self._least_load(recursive_device_order(self.instance.cluster)))
+
+    def least_bounds(self) -> None:
+        """Plans of the paper's planners, and the least load and bound along more orders."""
+        planners: dict[str, Callable[[TrainingInstance], Iteration]]
+        planners = {"spp": spp, "improved": partial(improved, rng=self.rng)}
+        for name, planner in planners.items():
+            if self._stops() or (name == "improved" and self.hurried):
+                break
+            try:
+                (schedule,) = on_ports(planner(self.instance.in_paper), self.instance).schedules
+            except InputError:  # does not fit as the paper counts memory
+                continue
+            assert isinstance(schedule, Timeline)
+            self.timelines.append(schedule)
+            self._add(name, [schedule.plan])
+        for order in self._device_orders():
+            if not self._stops():
+                self._add("prm", self._least_load(order))
+            if not (self._stops() or self.hurried):
+                self._add("z-dp", least_bound_plans(self.instance, order, self._least()))
+
+    def anneal(self) -> None:
+        """Change the best plans of different numbers of stages at random, with split backward passes and without."""
+        kinds: dict[bool, dict[int, _Candidate]] = {}
+        for one in sorted(self.found, key=lambda one: -one.time):
+            kinds.setdefault(bool(one.state.counts[2]), {})[int(one.state.counts[0])] = one
+        for by_stages in kinds.values():
+            for start in sorted(by_stages.values(), key=lambda one: one.time)[: _STARTS if len(kinds) == 1 else _FEWER]:
+                self._anneal_from(start)
+        while self.words.effort == 3 and self.limits.deadline.left < math.inf and not self._stops():
+            self._anneal_from(self._different()[0])
+
+    def ordered(self) -> Timeline:
+        """The best plan in its best order, of those that there is time for."""
+        chosen = list(self.timelines) if self.words.orders in ("auto", "unsplit") else []
+        for timeline in self._executed():
+            chosen.append(timeline)
+            if self.limits.deadline.passed:
+                break
+        if not chosen:
+            raise self._refusal()
+        best = min(chosen, key=lambda timeline: timeline.makespan)
+        self._tell("orders", best.makespan)
+        return best
+
+    def _executed(self) -> Iterator[Timeline]:
+        """The best plans in the orders that may be chosen, then interleaved ones."""
+        for one in self._different()[:_VARIED]:
+            yield from self._in_orders(one)
+        if self.words.orders in ("auto", "interleaved"):
+            for plan, orders in interleaved_plans(self.instance, self._device_orders()):
+                yield execute_orders(plan, orders, "interleaved")
+
+    def _in_orders(self, one: _Candidate) -> Iterator[Timeline]:
+        """In the order that was scored, and in others where they may be chosen."""
+        kinds, (_, distance, behind) = self.words.orders, one.state.counts.tolist()
+        plan = one.state.plan(self.instance)
+        if kinds == "interleaved":
+            return
+        if behind > 0:
+            yield execute_orders(plan, *zero_bubble(plan, distance, behind))
+        if behind == 0 or plan.instance.recomputation:
+            plan = _fitted(plan, distance)
+        if behind == 0 and kinds != "gpipe":
+            yield execute_orders(plan, *steady_order(plan, distance))
+        for name, orders in portfolio(plan) if kinds.startswith(("auto", "zb")) else unsplit_orders(plan):
+            if kinds in ("auto", "unsplit", name) or (kinds == "zb" and name.startswith(kinds)):
+                yield execute_orders(plan, orders, name)
+
+    def _different(self) -> list[_Candidate]:
+        """The best candidates, each plan once."""
+        seen: dict[tuple[object, ...], _Candidate] = {}
+        for one in sorted(self.found, key=lambda one: one.time):
+            S = one.state.counts[0]
+            key = (*one.state.cuts[: S + 1], *one.state.replicas[:S], *one.state.order)
+            seen.setdefault(key, one)
+        return list(seen.values())
+
+    def _even(self) -> Iterator[Plan]:
+        """About as many devices and layers for each stage, devices in their order."""
+        layers, devices = self.instance.chain.n, self.instance.cluster.n
+        for stages in sorted({1, len(self.instance.cluster.servers), devices}):
+            if stages <= layers:
+                cuts = np.cumsum([0, *even_counts(layers, stages)])
+                with contextlib.suppress(InputError):
+                    yield Plan.along(self.instance, cuts, even_counts(devices, stages), range(devices))
+
+    def _least_load(self, order: IntArray) -> Iterator[Plan]:
+        execution = _one_in_flight if self.instance.recomputation else one_forward_one_backward
+        return (plan for plan in plans_by_stages(self.instance, order, execution) if plan is not None)
+
+    def _device_orders(self) -> list[IntArray]:
+        cluster = self.instance.cluster
+        sizes = np.repeat(cluster.servers, cluster.servers)
+        by_size = [np.argsort(sign * sizes, kind="stable") for sign in (-1, 1)]
+        return list({tuple(order.tolist()): order for order in [*device_orders(self.instance), *by_size]}.values())
+
+    def _add(self, phase: str, plans: Iterable[Plan]) -> None:
+        for plan in plans:
+            for distance, behind in self.ways:
+                state = PlanState.of(plan, distance, behind)
+                time = score(self.instance.arrays, self.scored, state, np.inf)
+                if time < np.inf:
+                    self.found.append(_Candidate(time, state))
+            if self._stops():
+                break
+        self._tell(phase, self._least())
+
+    def _anneal_from(self, start: _Candidate) -> None:
+        most = _OPERATIONS // int(2 * start.state.counts[0] * self.instance.microbatches)
+        steps = self.limits.allow(max(1, min(_STEPS, most)))
+        cooling, state = _HOT * (_COLD / _HOT) ** (np.arange(steps) / steps), start.state
+        for piece in np.array_split(cooling, -(-steps // _PIECE)):
+            if self._stops():
+                return
+            seed = int(self.rng.integers(2**31))
+            state, least, best = anneal_on_ports(self.instance.arrays, self.scored, state, piece, seed)
+            if least < self._least():
+                self.found.append(_Candidate(least, best))
+        self._tell("annealing", self._least())
+
+    def _least(self) -> float:
+        return min((one.time for one in self.found), default=math.inf)
+
+    def _stops(self) -> bool:
+        return bool(self.found) and self.limits.reached(self._least())
+
+    def _tell(self, phase: str, time: float) -> None:
+        if self.words.tell is not None and time < math.inf:
+            self.words.tell(phase, time)
+
+    def _refusal(self) -> InputError:
+        if not self.found:
+            return self.instance.no_plan
+        kinds, V, M = self.words.orders, self.instance.cluster.n, self.instance.microbatches
+        why = _NEEDS.get(kinds[:2], "").format(devices=V, microbatches=M)
+        return InputError(f"No plan found can take the orders '{kinds}' within memory{why}; choose auto.")
+
+
+def _one_in_flight(stages: int, _microbatches: int) -> IntArray:
+    return np.ones(stages, dtype=np.int64)
+
+
+def _fitted(plan: Plan, distance: int) -> Plan:
+    """The plan whose stages recompute that do not fit otherwise."""
+    M = plan.instance.microbatches
+    ahead = [M] if plan.is_at_once else steady(plan.n_stages, M, distance)
+    return replace(plan, recompute=tuple((plan.memory_needed(ahead) > plan.instance.memory).tolist()))
+
+
+def _through_cards(iteration: Iteration, instance: TrainingInstance) -> float:
+    """Time of an AllReduce between all servers, which loads both ports of each."""
+    cluster, ports = instance.cluster, instance.ports
+    assert ports is not None
+    outside = cluster.server[:, None] != cluster.server
+    if not outside.any() or iteration.synchronisation == 0:
+        return iteration.synchronisation
+    lanes = 1 if ports.entering else 2
+    return iteration.synchronisation * max(1.0, lanes * float(cluster.bandwidth[outside].min() / ports.rate.min()))

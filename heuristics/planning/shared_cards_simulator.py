@@ -1,0 +1,295 @@
+"""The simulator of shared ports, compiled: `instances.planning.simulation` in floats.
+
+Times within 1e-12 of each other, as a part of the time since the start, are one instant.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heuristics.planning.arrays import Log, Orders
+from heuristics.planning.fair_speeds import INSTANT, fair_speeds
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray
+from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
+
+__all__ = ["run"]
+
+BoolArray = NDArray[np.bool_]
+
+# Row of `Log.start` of each kind of pass.
+_LOGGED = (0, 1, 1, 2)
+
+
+class _Run(NamedTuple):
+    """What is going on. Machines are the channels, then one for each AllReduce; idle ones end at infinity."""
+
+    inputs: BoolArray  # (S, M): whether a forward pass may take a microbatch
+    gradients: BoolArray  # (S, M): the same of backward passes
+    queue: IntArray  # (2 S - 2, M): microbatches that wait for a transfer, those of one time by number
+    ready: FloatArray  # (2 S - 2, M): since when
+    head: IntArray  # (2 S - 2,): first and last places of queues
+    tail: IntArray
+    rows: IntArray  # (2 S - 2,): of transfers, sorted by channel
+    begin: IntArray  # (C + 1,): where the rows of a channel begin
+    place: IntArray  # (G,): passes that each group has started
+    counts: IntArray  # (3, S): the same of each stage, as in `Log.start`
+    complete: IntArray  # (S,): microbatches whose backward pass has ended
+    group_end: FloatArray  # (G,)
+    group_pass: IntArray  # (G,): as in `Orders.passes`
+    end: FloatArray  # (C + S,)
+    left: FloatArray  # (C + S,): seconds at full speed, at the time of the stamp
+    stamp: FloatArray
+    speed: FloatArray
+    row: IntArray  # (C + S,): what each machine works on
+    microbatch: IntArray
+    shares: BoolArray  # (3 S - 2,): whether an operation uses a port
+    active: IntArray  # (C + S,): room for a list of machines
+    new_speed: FloatArray
+
+
+@compiled
+def run(flows: Flows, orders: Orders, M: int, log: Log, limit: float) -> float:
+    """Run an iteration; fill in the log, and return the makespan.
+
+    It is infinite if groups wait for each other for ever, or as soon as the time exceeds `limit`.
+    """
+    going = _begin(flows, len(flows.group), len(orders.begin) - 1, M)
+    return _run(flows, orders, M, log, limit, going, np.ones(flows.speed_load.shape[1]))
+
+
+@compiled(allocates=False)
+def _run(flows: Flows, orders: Orders, M: int, log: Log, limit: float, going: _Run, room: FloatArray) -> float:
+    S = len(flows.group)
+    total = orders.begin[-1] if len(orders.ahead_of_input) == 0 else 3 * S * M
+    now, last, done = 0.0, 0.0, 0
+    while now < np.inf:
+        if now > limit:
+            return np.inf
+        last, changed, again = now, False, True
+        while again:
+            ended, freed = _end_passes(now, flows, M, going, log)
+            done += ended
+            changed = _end_transfers(now, S, going, log) or freed or changed
+            again = _start_passes(now, flows, orders, M, going, log)
+            begun, shared = _start_transfers(now, flows, going, log)
+            again, changed = again or begun, changed or shared
+        if changed:
+            _share_ports(now, flows, going, room)
+        now = np.inf
+        for g in range(len(going.group_end)):
+            now = min(now, going.group_end[g])
+        for k in range(len(going.end)):
+            now = min(now, going.end[k])
+    return last if done == total else np.inf
+
+
+@compiled
+def _begin(flows: Flows, S: int, G: int, M: int) -> _Run:
+    C, load = flows.channels, flows.speed_load
+    rows, begin, count = np.zeros(2 * S - 2, dtype=np.int64), np.zeros(C + 1, dtype=np.int64), 0
+    for c in range(C):
+        for r in range(2 * S - 2):
+            if flows.channel[r] == c:
+                rows[count] = r
+                count += 1
+        begin[c + 1] = count
+    shares = np.zeros(3 * S - 2, dtype=np.bool_)
+    for r in range(3 * S - 2):
+        for p in range(load.shape[1]):
+            shares[r] = shares[r] or load[r, p] > 0.0
+    inputs = np.zeros((S, M), dtype=np.bool_)
+    inputs[0] = True
+    return _Run(
+        inputs=inputs,
+        gradients=np.zeros((S, M), dtype=np.bool_),
+        queue=np.zeros((2 * S - 2, M), dtype=np.int64),
+        ready=np.zeros((2 * S - 2, M)),
+        head=np.zeros(2 * S - 2, dtype=np.int64),
+        tail=np.zeros(2 * S - 2, dtype=np.int64),
+        rows=rows,
+        begin=begin,
+        place=np.zeros(G, dtype=np.int64),
+        counts=np.zeros((3, S), dtype=np.int64),
+        complete=np.zeros(S, dtype=np.int64),
+        group_end=np.full(G, np.inf),
+        group_pass=np.zeros(G, dtype=np.int64),
+        end=np.full(C + S, np.inf),
+        left=np.zeros(C + S),
+        stamp=np.zeros(C + S),
+        speed=np.ones(C + S),
+        row=np.zeros(C + S, dtype=np.int64),
+        microbatch=np.zeros(C + S, dtype=np.int64),
+        shares=shares,
+        active=np.zeros(C + S, dtype=np.int64),
+        new_speed=np.ones(C + S),
+    )
+
+
+@compiled(allocates=False)
+def _end_passes(now: float, flows: Flows, M: int, going: _Run, log: Log) -> tuple[int, bool]:
+    """End what is due; return how many passes, and whether an AllReduce begins that shares ports."""
+    S, C, ended, changed = len(flows.group), flows.channels, 0, False
+    for g in range(len(going.group_end)):
+        if going.group_end[g] > now * (1.0 + INSTANT):
+            continue
+        going.group_end[g] = np.inf
+        ended += 1
+        kind, rest = going.group_pass[g] % 4, going.group_pass[g] // 4
+        n, m = rest // M, rest % M
+        log.end[_LOGGED[kind], n, m] = now
+        if kind == FORWARD and n < S - 1:
+            _send(n, m, now, flows, going, log)
+        elif kind in (BACKWARD, INPUT) and n > 0:
+            _send(S - 2 + n, m, now, flows, going, log)
+        if kind in (BACKWARD, WEIGHTS):
+            going.complete[n] += 1
+            if going.complete[n] == M:
+                _start(C + n, 2 * S - 2 + n, 0, now, flows, going)
+                log.allreduce_start[n] = now
+                changed = changed or going.shares[2 * S - 2 + n]
+    return ended, changed
+
+
+@compiled(allocates=False)
+def _start(machine: int, row: int, microbatch: int, now: float, flows: Flows, going: _Run) -> None:
+    going.row[machine], going.microbatch[machine] = row, microbatch
+    going.left[machine], going.stamp[machine], going.speed[machine] = flows.alone[row], now, 1.0
+    going.end[machine] = now + flows.alone[row]
+
+
+@compiled(allocates=False)
+def _send(row: int, m: int, now: float, flows: Flows, going: _Run, log: Log) -> None:
+    """Queue a transfer; between stages of one group it is there at once."""
+    if flows.channel[row] < 0:
+        log.transfer_start[row, m] = log.transfer_end[row, m] = now
+        _arrive(row, m, len(flows.group), going)
+        return
+    queue, ready, at = going.queue, going.ready, going.tail[row]
+    while at > 0 and ready[row, at - 1] == now and queue[row, at - 1] > m:
+        queue[row, at], ready[row, at] = queue[row, at - 1], now
+        at -= 1
+    queue[row, at], ready[row, at] = m, now
+    going.tail[row] += 1
+
+
+@compiled(allocates=False)
+def _arrive(row: int, m: int, S: int, going: _Run) -> None:
+    if row < S - 1:
+        going.inputs[row + 1, m] = True
+    else:
+        going.gradients[row - (S - 1), m] = True
+
+
+@compiled(allocates=False)
+def _end_transfers(now: float, S: int, going: _Run, log: Log) -> bool:
+    """End what is due; return whether that leaves ports."""
+    changed = False
+    for k in range(len(going.end)):
+        if going.end[k] <= now * (1.0 + INSTANT):
+            going.end[k] = np.inf
+            row, m = going.row[k], going.microbatch[k]
+            changed = changed or going.shares[row]
+            if row >= 2 * S - 2:
+                log.allreduce_end[row - (2 * S - 2)] = now
+            else:
+                log.transfer_end[row, m] = now
+                _arrive(row, m, S, going)
+    return changed
+
+
+@compiled(allocates=False)
+def _start_passes(now: float, flows: Flows, orders: Orders, M: int, going: _Run, log: Log) -> bool:
+    """Start what idle groups can; return whether something takes no time."""
+    again = False
+    for g in range(len(going.group_end)):
+        if going.group_end[g] < np.inf:
+            continue
+        one = (
+            _listed(g, orders, M, going, log) if len(orders.ahead_of_input) == 0 else _greedy(g, orders, M, going, log)
+        )
+        if one >= 0:
+            kind, n, m = one % 4, one // 4 // M, one // 4 % M
+            log.start[_LOGGED[kind], n, m] = now
+            if len(orders.ahead_of_input):
+                log.taken[3 * M * g + going.place[g]] = one
+            going.place[g] += 1
+            going.counts[_LOGGED[kind], n] += 1
+            going.group_pass[g], going.group_end[g] = one, now + flows.passes[kind, n]
+            again = again or going.group_end[g] <= now * (1.0 + INSTANT)
+    return again
+
+
+@compiled(allocates=False)
+def _listed(g: int, orders: Orders, M: int, going: _Run, log: Log) -> int:
+    """The next pass of a group's list, -1 if it cannot start."""
+    at = orders.begin[g] + going.place[g]
+    if at == orders.begin[g + 1]:
+        return -1
+    one = orders.passes[at]
+    return one if _can_start(one % 4, one // 4 // M, one // 4 % M, going, log) else -1
+
+
+@compiled(allocates=False)
+def _greedy(n: int, orders: Orders, M: int, going: _Run, log: Log) -> int:
+    """The pass of highest priority that a stage may start, -1 if there is none."""
+    f, i, w = going.counts[0, n], going.counts[1, n], going.counts[2, n]
+    if i < M and _can_start(INPUT, n, i, going, log):
+        return (n * M + i) * 4 + INPUT
+    within = f - i < orders.ahead_of_input[n] and f - w < orders.ahead_of_weights[n]
+    if f < M and within and going.inputs[n, f]:
+        return (n * M + f) * 4 + FORWARD
+    if w < M and _can_start(WEIGHTS, n, w, going, log):
+        return (n * M + w) * 4 + WEIGHTS
+    return -1
+
+
+@compiled(allocates=False)
+def _can_start(kind: int, n: int, m: int, going: _Run, log: Log) -> bool:
+    if kind == FORWARD:
+        return going.inputs[n, m]
+    if kind == WEIGHTS:
+        return log.end[1, n, m] >= 0.0
+    return going.gradients[n, m] if n < len(going.inputs) - 1 else log.end[0, n, m] >= 0.0
+
+
+@compiled(allocates=False)
+def _start_transfers(now: float, flows: Flows, going: _Run, log: Log) -> tuple[bool, bool]:
+    """Start what idle channels can; return whether something takes no time, and whether something shares ports."""
+    again, changed = False, False
+    for c in range(flows.channels):
+        if going.end[c] < np.inf:
+            continue
+        first, since = -1, np.inf
+        for j in range(going.begin[c], going.begin[c + 1]):
+            r = going.rows[j]
+            if going.head[r] < going.tail[r] and going.ready[r, going.head[r]] < since:
+                first, since = r, going.ready[r, going.head[r]]
+        if first >= 0:
+            m = going.queue[first, going.head[first]]
+            going.head[first] += 1
+            _start(c, first, m, now, flows, going)
+            log.transfer_start[first, m] = now
+            changed = changed or going.shares[first]
+            again = again or going.end[c] <= now * (1.0 + INSTANT)
+    return again, changed
+
+
+@compiled(allocates=False)
+def _share_ports(now: float, flows: Flows, going: _Run, room: FloatArray) -> None:
+    """Give all that shares ports its new speed."""
+    count = 0
+    for k in range(len(going.end)):
+        if going.end[k] < np.inf and going.shares[going.row[k]]:
+            going.active[count] = k
+            count += 1
+    fair_speeds(going.active, count, going.row, flows.speed_load, going.new_speed, room)
+    for j in range(count):
+        k, speed = going.active[j], going.new_speed[j]
+        if speed != going.speed[k]:
+            going.left[k] = max(going.left[k] - (now - going.stamp[k]) * going.speed[k], 0.0)
+            going.stamp[k], going.speed[k] = now, speed
+            going.end[k] = now + going.left[k] / speed

@@ -1,0 +1,1 @@
+"""Certificate files: the bounds that they claim."""

@@ -1,0 +1,1 @@
+"""Devices: platforms, clusters, networks, unequal devices, rooflines."""

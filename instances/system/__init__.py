@@ -1,0 +1,1 @@
+"""Operating system: locks, limits, signals, processes."""

@@ -1,0 +1,19 @@
+"""Functions of `mtpp`, a question in and an answer out; the command line calls the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from instances import Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def _drawing(result: Result[Any, Any]) -> Figure:
+    from mtpp.plots.results import result_figure
+
+    return result_figure(result)
+
+
+Result.drawing = _drawing

@@ -1,0 +1,199 @@
+"""Let what a certificate only trusts prove its bounds again, with the caller's limits.
+
+This is no second opinion: the models and solvers of this machine speak once more. It finds bounds that no longer hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from instances import InputError, Partition
+from instances.certificates.claims import Claim
+from instances.deadline import Deadline
+from instances.errors import printable
+from instances.graph.tensors import sums_by
+from instances.partitioning.reductions import contract_groups
+from instances.partitioning.stated import Certificate
+from instances.placement.ordered import OrderedPlacement
+from instances.placement.placement import Placement
+from instances.placement.stated import StatedPlacement
+from instances.planning.stated import StatedPlan
+from instances.system.interrupts import catch_interrupt
+from mtpp.verification.verdict import Check, Verdict
+from mtpp_models import SolveOptions, SolverNotAvailableError, solve
+from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.placement.cp import CP
+from mtpp_models.placement.registry import bound_placement
+from mtpp_models.placement.solve_exact import EXACT
+from mtpp_models.planning.coverage import bounds_by_coverage
+from mtpp_models.planning.paper_guarantees import iteration_bound
+
+__all__ = ["RERUNS", "rerun"]
+
+#: Two runs of a solver to the end may prove bounds that differ by this part: 1e-6 is its tolerance, 1e-6 our margin.
+_SOLVER = 4e-6
+#: What a stated number may be above a cost that is known here.
+_ROUNDING = 1e-9
+# Seconds that are worth another run.
+_SHORTEST = 0.05
+
+
+def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
+    """Run again what the trusted bounds of a certificate come from, as far as they are above what is proved.
+
+    What is proved or false in the verdict of `verify` stays so; the rest becomes confirmed, not confirmed, or false.
+    The time limit is seconds for all of them together, the best bound first.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        At Ctrl-C.
+    """
+    deadline, proved = Deadline.after(time_limit), verdict.proved_bound or 0
+    checks, faults = list(verdict.checks), list(verdict.faults)
+    for i in sorted(range(len(checks)), key=lambda i: -checks[i].claim.value):
+        check = checks[i]
+        if check.proved is not None or check.fault or check.claim.value <= proved:
+            continue
+        if deadline.left < _SHORTEST:
+            checks[i] = check._replace(how=f"{check.how}; not confirmed, no time was left")
+            continue
+        checks[i] = _again(verdict, check, deadline.left)
+        if checks[i].fault:
+            faults.append(f"{check.claim.place} ({check.claim.method}): {checks[i].fault}")
+    return replace(verdict, checks=tuple(checks), faults=tuple(faults))
+
+
+def _again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    method = check.claim.method
+    if method not in RERUNS and check.claim.solver is None:
+        return check
+    return RERUNS.get(method, _solve_again)(verdict, check, time_limit)
+
+
+def _solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Let the named solver work on the same model."""
+    claim, certificate = check.claim, _of_partition(verdict)
+    known, name = None, claim.method.removesuffix("-lp")
+    if certificate.partition is not None and verdict.cost is not None:
+        known = Partition(certificate.instance, certificate.partition.block, certificate.partition.order)
+    assert claim.solver is not None
+    try:
+        options = SolveOptions(claim.solver, time_limit)
+        result = solve(certificate.instance, name, options, start=known, relaxation=name != claim.method)
+    except SolverNotAvailableError as error:
+        return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
+    if result.interrupted:
+        raise KeyboardInterrupt
+    assert result.bound is not None
+    if result.cost is not None and claim.value > result.cost * (1 + _ROUNDING):
+        fault = f"value {claim.value!r} is claimed, a partition of {result.cost!r} exists"
+        return check._replace(how="false", fault=fault)
+    if claim.value <= result.bound.value * (1 + _SOLVER):
+        return check._replace(how=f"{check.how}; confirmed by {result.solver} on this machine", confirmed=True)
+    if result.bound.optimal:
+        fault = f"value {claim.value!r} is claimed, {result.solver} says {result.bound.value!r}"
+        return check._replace(how="false", fault=fault)
+    return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
+
+
+def _stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """What follows from other bounds is as good as these."""
+    return check
+
+
+def _plan_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """Run the program over stages once more, up to the claim and no further."""
+    assert isinstance(verdict.certificate, StatedPlan)
+    claim = check.claim
+    value = iteration_bound(verdict.certificate.instance, ceiling=claim.value * (1 + _SOLVER)).value
+    if claim.value <= value * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
+    return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
+
+
+def _place_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Let the named solver work on the same placement."""
+    claim, stated = check.claim, verdict.certificate
+    assert isinstance(stated, StatedPlacement)
+    start = Placement(stated.instance, list(stated.device))
+    if stated.device_order is not None and stated.bus_order is not None:
+        start = OrderedPlacement(stated.instance, list(stated.device), stated.device_order, stated.bus_order)
+    options = SolveOptions(time_limit=time_limit)
+    if claim.method == EXACT and claim.solver is not None:
+        options = replace(options, solver=claim.solver)
+    try:
+        result = bound_placement(start, claim.method, options)
+    except (SolverNotAvailableError, InputError) as error:
+        return check._replace(how=f"{check.how}; not confirmed: {printable(str(error))}")
+    if result.interrupted:
+        raise KeyboardInterrupt
+    assert result.bound is not None
+    assert result.cost is not None
+    if claim.value > result.cost * (1 + _ROUNDING):
+        fault = f"value {claim.value!r} is claimed, a placement of {result.cost!r} exists"
+        return check._replace(how="false", fault=fault)
+    if claim.value <= result.bound.value * (1 + _SOLVER):
+        return check._replace(how=f"{check.how}; confirmed by {result.solver} on this machine", confirmed=True)
+    return check._replace(how=f"{check.how}; not confirmed, {result.solver} came to {result.bound.value:.6g}")
+
+
+def _covered_again(verdict: Verdict, check: Check, _time_limit: float) -> Check:
+    """Run the program over stages on shared network cards once more."""
+    claim, instance = check.claim, verdict.certificate.instance
+    value = bounds_by_coverage(instance, claim.value * (1 + _SOLVER))[claim.method.removeprefix("z-")].value
+    if claim.value <= value * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; confirmed on this machine", confirmed=True)
+    return check._replace(how="false", fault=f"value {claim.value!r} is claimed, the program says {value!r}")
+
+
+def _of_partition(verdict: Verdict) -> Certificate:
+    assert isinstance(verdict.certificate, Certificate)
+    return verdict.certificate
+
+
+def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
+    """Look once more for a block that is worth its share of the stated prices and costs too little."""
+    claim, merged = check.claim, contract_groups(_of_partition(verdict).instance)
+    instance, prices = merged.instance.relaxed(), sums_by(merged.group, _prices(claim), merged.instance.graph.n)
+    with catch_interrupt() as interrupted:
+        deadline = Deadline.after(time_limit, interrupted)
+        tree = BlockTree(instance, prices, claim.value * (1 - _ROUNDING), deadline.share(0.25))
+        proved, block = tree.explore(deadline)
+    if interrupted.is_set():
+        raise KeyboardInterrupt
+    if block is None and proved:
+        return check._replace(how=f"{check.how}; confirmed by another search", confirmed=True)
+    if block is None:
+        return check._replace(how=f"{check.how}; not confirmed, not searched to the end")
+    order, (start, after) = instance.graph.topological_order.tolist(), instance.graph.successors
+    superblock = np.where(block, 1, 2)
+    for v in reversed(order):  # what leads to the block lies before it
+        if not block[v] and (superblock[after[start[v] : start[v + 1]]] < 2).any():
+            superblock[v] = 0
+    cost = float(Partition(instance.with_k(3), superblock).block_costs[1])
+    if claim.value <= cost * (1 + _ROUNDING):
+        return check._replace(how=f"{check.how}; not confirmed, it is beyond the digits of the search")
+    return check._replace(
+        how="false", fault=f"value {claim.value!r} is claimed, a block of {cost!r} is worth its share"
+    )
+
+
+def _prices(claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return np.array(claim.parameters.open_members(("prices",))["prices"].numbers())
+
+
+#: Method to what runs it again; all others are of solvers.
+RERUNS: dict[str, Callable[[Verdict, Check, float], Check]] = {
+    "priced": _search_again,
+    EXACT: _place_again,
+    CP: _place_again,
+    "priced-quick": _search_again,
+    "carried": _stay,
+    "z-any-order": _plan_again,
+    "z-fixed": _covered_again,
+    "z-split": _covered_again,
+}

@@ -1,0 +1,144 @@
+"""Certificates as documents: everything that others need to check an answer again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from instances import InputError, Result, combine
+from instances.certificates.claims import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
+from instances.graph.graph_file import graph_document
+from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
+from instances.partitioning.partition_file import partition_document, rules_document
+from instances.placement.placement import Placement
+from instances.placement.placement_file import placement_document
+from instances.placement.problem import PlacementInstance
+from instances.placement.stated import question_document as placement_question
+from instances.planning import Schedule
+from instances.planning.plan_files import operations_document, plan_document
+from instances.planning.question_file import question_document as plan_question
+from instances.planning.timeline_file import timeline_document
+from mtpp.versions import package_version
+
+if TYPE_CHECKING:
+    from mtpp.certifying.planning import PlanResult
+
+__all__ = ["bound_document", "certificate_document", "partition_answer", "placement_certificate", "plan_certificate"]
+
+
+def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
+    """The answers to one question of partitioning as the JSON document of a certificate.
+
+    Raises
+    ------
+    InputError
+        If a bound comes from a method or a solver that nobody who reads the certificate can look up.
+    """
+    best = combine(*answers)
+    graph, platform = best.instance.graph, best.instance.platform
+    return {
+        "format": CERTIFICATE_FORMAT,
+        "instance": {
+            "name": best.instance.name,
+            "k": platform.k,
+            "bandwidth": finite_or_none(platform.bandwidth),
+            "memory": finite_or_none(platform.memory),
+            "activation_buffer": platform.activation_buffer,
+            **rules_document(best.instance),
+            "graph_hash": graph.content_hash,
+            "graph": graph_document(graph),
+        },
+        "partition": None if best.partition is None else partition_document(best.partition),
+        "bottleneck": best.cost,
+        **_claims(answers, PARTITIONING),
+        **({} if best.impossible is None else {"impossible": best.impossible}),
+    }
+
+
+def partition_answer(answer: Result) -> dict[str, Any]:
+    """What a search has found: the document of a partition, or why there is none."""
+    if answer.partition is not None:
+        return partition_document(answer.partition)
+    return {"instance": answer.instance.label, "partition": None, "impossible": answer.impossible}
+
+
+def plan_certificate(
+    answers: Sequence[PlanResult], *, seed: int = 0, time_limit: float | None = None
+) -> dict[str, Any]:
+    """The answers to one question of planning as the JSON document of a plan file with question, time and bounds.
+
+    On shared network cards the file holds all times, and the seed and time limit that the plan comes from.
+
+    Raises
+    ------
+    InputError
+        If no answer is a single pipeline, and as `certificate_document`.
+    """
+    best = combine(*answers)
+    plan = None if best.answer is None else best.answer.plan
+    if best.answer is None or plan is None:
+        raise InputError(f"{best.instance.label}: several pipelines side by side are no plan; use another planner.")
+    (schedule,) = best.answer.schedules
+    question = {"instance": plan_question(best.instance), "time": best.cost, **_claims(answers, PLANNING)}
+    if isinstance(schedule, Schedule):
+        return {**plan_document(plan), **question, "operations": operations_document(schedule)}
+    provenance = {"planner": best.method, "seed": seed, "time_limit": time_limit, "version": package_version() or ""}
+    return {**timeline_document(schedule), **question, **provenance}
+
+
+def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]]) -> dict[str, Any]:
+    """The answers to one question of placement as the JSON document of a placement file with question and bounds.
+
+    Raises
+    ------
+    InputError
+        If there is no placement, and as `certificate_document`.
+    """
+    best = combine(*answers)
+    if best.answer is None:
+        raise InputError(f"{best.instance.label}: there is no placement to write.")
+    return {
+        **placement_document(best.answer),
+        "instance": placement_question(best.instance),
+        "sequence": list(best.answer.timeline.sequence),
+        **_claims(answers, PLACEMENT),
+    }
+
+
+def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dict[str, Any]:
+    """The bound of an answer, with what a check of it needs."""
+    assert answer.bound is not None
+    solver, _, version = (answer.solver or "").partition(" ")
+    return {
+        "method": answer.bound.method,
+        "value": answer.bound.value,
+        "optimal": answer.bound.optimal,
+        "parameters": dict(answer.bound.witness),
+        "solver": solver or None,
+        "version": version or None,
+        "seconds": answer.spent,
+        "recheck": recheck(answer.bound.method, problem) or "trusted",
+    }
+
+
+def _claims(answers: Sequence[Result[Any, Any]], problem: str) -> dict[str, Any]:
+    """The best bound, the ratio and all bounds, by the same names for all problems."""
+    best = combine(*answers)
+    for answer in answers:
+        _check_names(answer, problem)
+    return {
+        "bound": None if best.bound is None else best.bound.value,
+        "ratio": None if best.ratio is None else finite_or_none(best.ratio),
+        "bounds": [bound_document(answer, problem) for answer in answers if answer.bound is not None],
+    }
+
+
+def _check_names(answer: Result[Any, Any], problem: str) -> None:
+    """Refuse what a reader of the certificate could not look up."""
+    solver = (answer.solver or "").partition(" ")[0]
+    if answer.bound is None:
+        return
+    if recheck(answer.bound.method, problem) is None:
+        raise InputError(f"A certificate cannot hold a bound of {answer.bound.method!r}; name a model of the registry.")
+    if solver and solver not in SOLVER_NAMES:
+        raise InputError(f"A certificate cannot hold a bound of {solver!r}; solvers are {', '.join(SOLVER_NAMES)}.")

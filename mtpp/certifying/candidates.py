@@ -1,0 +1,127 @@
+"""Which method comes next: by measures of the question at first, then by what each has gained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from instances import Instance
+from instances.deadline import Deadline
+from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.ideals.antichain import antichain
+from mtpp_models.bounds.ideals.listing import MOST_LISTED
+from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK, QuickPrices
+from mtpp_models.bounds.priced.priced import PRICED, Prices
+from mtpp_models.cuts.max_flow import MOST_PAIRED
+from mtpp_models.registry import Model, find_model
+
+__all__ = ["Arm", "Rung", "arms_of", "choose"]
+
+# How much longer each turn is than the one before; no turn counts less in seconds.
+_GROWTH, _SHORTEST = 2.0, 1e-3
+# Up to so many blocks, and nodes times blocks, the exact model as published is solved early.
+_FEW_BLOCKS, _SMALL = 4, 4_000
+# Up to so many nodes times blocks of large graphs it has a short turn, strengthened, before prices, which take long:
+# 0.6 s are enough for wavernn (321 nodes) in 4 blocks, and 1.3 s in 16.
+_TRIED = 6_000
+# Of fewer blocks than three, prices and superblocks say no more than others do; of many the exact model says nothing.
+_TWO, _MOST_BLOCKS = 2, 8
+# Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge; of fewer,
+# superblocks prove nothing that prices do not.
+_MANY_NODES = 250
+# Guessed prices have a part of the time that grows with the square of the nodes, from and up to so many of them.
+_MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.4, 70, 200
+# Of more, prices of a program do not come to their first bound.
+_MOST_PRICED_NODES = 2_000
+# What a model takes to be built, for each block and each of its rows.
+_ROW_SECONDS = 6e-5
+# Where no more nodes stand side by side there may be few enough ideals.
+_NARROW = 14
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rung:
+    """What a turn of a method cost, and what was known behind it."""
+
+    method: str
+    seconds: float  # by the clock of the time limit
+    end: float  # seconds since the begin of the work
+    bottleneck: float | None  # of the best partition
+    bound: float | None  # the best one
+    by: str | None  # whose bound that is
+
+
+@dataclass
+class Arm:
+    """A method that may have several turns."""
+
+    method: str
+    part: float  # of the time that is left, for the first turn
+    model: Model | None = None  # None: a search
+    turn: float = 0.0  # seconds of the next one, behind the first
+    spent: float = 0.0  # seconds so far
+    gain: float = math.inf  # fall of the logarithm of the ratio per second in the last turn
+    over: bool = False  # whether another turn is of no use
+    least: float = 0.0  # seconds below which a turn comes to nothing
+
+    def deadline(self, whole: Deadline) -> Deadline:
+        """When the next turn ends; what would leave too little for another one takes all."""
+        if whole.left == math.inf:
+            return whole
+        if self.spent == 0:
+            self.turn = self.part * whole.left
+        return whole.share(1.0 if 1.5 * self.turn > whole.left else self.turn / whole.left)
+
+    def learn(self, seconds: float, before: float, behind: float, at_its_end: bool) -> None:
+        """Take down what a turn has gained: the logarithm of the ratio before and behind it."""
+        self.gain = (before - behind) / max(seconds, _SHORTEST) if before < math.inf else 0.0
+        early = seconds < self.turn / 2
+        # Who stops early and has found nothing has nothing more to say.
+        self.over = at_its_end or (early and self.spent > 0 and not self.gain > 0)
+        self.spent += max(seconds, _SHORTEST)
+        self.turn *= _GROWTH
+
+
+def arms_of(instance: Instance) -> list[Arm]:
+    """The methods that take turns, in the order of their first ones.
+
+    If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
+    """
+    n, k = instance.graph.n, instance.k
+    listed = n <= MOST_LISTED
+    narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
+    priced = k > _TWO and n <= _MOST_PRICED_NODES
+    # Of wide graphs prices prove more, where they say anything.
+    small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
+    tried = large and n * k <= _TRIED
+    row = (n + 2 * instance.graph.m) * _ROW_SECONDS
+    guessed = _MOST_GUESSED * min(1.0, max(n, _FEW_NODES) / _MANY_GUESSED) ** 2
+    quick, prices, whole = find_model(PRICED_QUICK), find_model(PRICED), find_model("exact+all")
+    superblocks = find_model("coarse-2+all")
+    assert isinstance(quick, Algorithm)
+    assert isinstance(prices, Algorithm)
+    candidates = [
+        (narrow, Arm("ideals", 0.5, find_model("ideals"))),
+        (small, Arm("exact", 0.4, find_model("exact"), least=k * row)),
+        (True, Arm("portfolio", 0.1)),
+        (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
+        (listed and not narrow, Arm("ideals", 0.1, find_model("ideals"))),
+        (tried, Arm("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
+        (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
+        (large and k > _TWO, Arm("coarse-2+all", 0.6, superblocks, least=_TWO * row)),
+        (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
+        (not large and k > _TWO, Arm("coarse-2+all", 1.0, superblocks, least=_TWO * row)),
+        (not tried and k <= _MOST_BLOCKS, Arm("exact+all", 1.0, whole, least=k * row)),
+    ]
+    return [arm for suits, arm in candidates if suits]
+
+
+def choose(arms: Sequence[Arm], left: float = math.inf) -> Arm | None:
+    """The next one: who had no turn yet, then who gains most, of equals who had least.
+
+    None if what is left, in seconds, is too little for any.
+    """
+    able = [arm for arm in arms if arm.least <= left]
+    untried = next((arm for arm in able if arm.spent == 0), None)
+    return untried or max(able, key=lambda arm: (arm.gain, -arm.spent), default=None)

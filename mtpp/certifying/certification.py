@@ -1,0 +1,190 @@
+"""Search, then prove, one method after the other, as long as a gap is left and there is time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from heuristics import HEURISTICS, Limits, search
+from instances import Instance, Result, combine
+from instances.deadline import Deadline, Stopwatch
+from mtpp.certifying.candidates import Arm, Rung, choose
+from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError, solve
+from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK
+from mtpp_models.bounds.priced.priced import PRICED
+from mtpp_models.formulations.formulation import Formulation
+from mtpp_models.registry import Model, find_model
+
+__all__ = ["AT_ONCE", "OPENING", "Ladder", "ignore", "reaches", "rules_out"]
+
+# Seconds that are worth a turn, and the least that a method is told.
+_SHORTEST, _LEAST, _ROUNDING = 0.05, 1e-3, 1e-9
+
+#: Steps that answer at once, so that they run even when time is up, and the part of the time left that each may use.
+AT_ONCE = (("simple", 1.0), ("kahn", 1.0))
+#: The steps behind them.
+OPENING = (("pinned", 0.1), ("local-search", 0.02), ("pinned", 0.1))
+
+
+def ignore(_: object) -> None:
+    """Take what nobody asks for."""
+
+
+@dataclass
+class Ladder:
+    """What is known of a question, and methods that take turns at it."""
+
+    instance: Instance
+    options: SolveOptions
+    deadline: Deadline
+    answers: list[Result]  # in the order in which they were found
+    enough: float | None  # a bottleneck at which, or at the proof that there is none, the work ends
+    on_progress: Callable[[Progress], None]
+    on_fault: Callable[[SolverNotAvailableError], None]
+    on_step: Callable[[Rung], None]
+    on_answer: Callable[[Result], None] = ignore
+    hear: Callable[[], None] = lambda: None  # called before each step: `answers` may grow by what others found
+    watch: Stopwatch = field(default_factory=Stopwatch)  # since the begin of the work
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.options.seed)
+        self._sound = True  # whether the solver is to be believed
+
+    @property
+    def best(self) -> Result:
+        """What is known."""
+        return combine(*self.answers) if self.answers else Result("nothing", self.instance)
+
+    def steps(self, steps: Sequence[tuple[str, float]], *, timeless: bool = False) -> None:
+        """Run methods in turn, each for its part of the time that is left; timeless ones even when time is up."""
+        for method, share in steps:
+            if self.is_over(timeless=timeless):
+                return
+            self._run(method, None if method in HEURISTICS else find_model(method), self.deadline.share(share))
+
+    def turns(self, arms: Sequence[Arm]) -> None:
+        """Give turns to methods as they gain, as long as one is worth it."""
+        while not self.is_over() and (arm := choose(arms, self.deadline.left)) is not None:
+            before, watch = _gap(self.best), Stopwatch()
+            answer = self._run(arm.method, arm.model, arm.deadline(self.deadline))
+            at_its_end = answer is None or (answer.bound is not None and answer.bound.optimal)
+            arm.learn(watch.passed, before, _gap(self.best), at_its_end or self.deadline.left == math.inf)
+            arms = [arm for arm in arms if not arm.over and (self._sound or not isinstance(arm.model, Formulation))]
+
+    def is_over(self, *, timeless: bool = False) -> bool:
+        """Whether nothing more is asked for, or there is no time for what needs some."""
+        self.hear()
+        self.drop_lies()
+        no_time = self.deadline.interrupted.is_set() or self.best.interrupted or self.deadline.left < _SHORTEST
+        return self.is_done or (no_time and not timeless)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is asked for."""
+        best, enough = self.best, self.enough
+        decided = enough is not None and (reaches(best, enough) or rules_out(best, enough))
+        return best.impossible is not None or decided or _close_enough(best, self.options.gap)
+
+    def _run(self, method: str, model: Model | None, deadline: Deadline) -> Result | None:
+        """Run a search or a model until its deadline; what it found, or None if its solver failed."""
+        best, watch, answer = self.best, Stopwatch(), None
+        report = _reporter(method, best, self.watch, self.on_progress)
+        report(None)
+        try:
+            answer = self._answer(method, model, deadline, best, report)
+            self.answers.append(answer)
+            self.on_answer(answer)
+        except SolverNotAvailableError as fault:
+            self._sound = False
+            self.on_fault(fault)
+        self.drop_lies()
+        self.on_step(self.rung(method, watch.passed))
+        return answer
+
+    def drop_lies(self) -> None:
+        """Take away what `answers` contradict, and who said it is not asked again."""
+        for lie in _drop_lies(self.answers):
+            self._sound = False
+            self.on_fault(lie)
+
+    def _answer(
+        self, method: str, model: Model | None, deadline: Deadline, best: Result, report: Callable[[Progress], None]
+    ) -> Result:
+        if model is None:
+            target = None if best.bound is None else best.bound.value
+            return search(self.instance, method, self._rng, Limits(deadline, target=target), start=best.partition)
+        if best.partition is None and isinstance(model, Formulation):
+            model = find_model(method.partition("+")[0])  # what strengthens a model is a known partition
+        left = deadline.time_limit
+        told = replace(self.options, time_limit=None if left is None else max(left, _LEAST))
+        known = 0.0 if best.bound is None else best.bound.value
+        return solve(self.instance, model, told, start=best.partition, known=known, on_progress=report)
+
+    def rung(self, method: str, seconds: float) -> Rung:
+        """A turn that ends now, with what is known behind it."""
+        best = self.best
+        return Rung(
+            method=method,
+            seconds=seconds,
+            end=self.watch.passed,
+            bottleneck=best.cost,
+            bound=None if best.bound is None else best.bound.value,
+            by=None if best.bound is None else best.bound.method,
+        )
+
+
+def _gap(known: Result) -> float:
+    """The logarithm of the ratio; infinite if that is none."""
+    return math.inf if known.ratio is None or known.ratio == math.inf else math.log(known.ratio)
+
+
+def reaches(known: Result, enough: float) -> bool:
+    """Whether a partition is known with a bottleneck of at most `enough`."""
+    return known.partition is not None and known.partition.bottleneck <= enough
+
+
+def rules_out(known: Result, enough: float) -> bool:
+    """Whether it is proved that there is no such partition, rounding aside."""
+    above = known.bound is not None and known.bound.value > enough * (1 + _ROUNDING)
+    return known.impossible is not None or above
+
+
+def _drop_lies(answers: list[Result]) -> list[SolverFaultError]:
+    """Take away the bounds of solvers that a partition found later contradicts; one fault for each."""
+    least = min((answer.partition.bottleneck for answer in answers if answer.partition is not None), default=math.inf)
+    faults = []
+    for number, answer in enumerate(answers):
+        if answer.solver is not None and answer.bound is not None and answer.bound.value > least * (1 + _ROUNDING):
+            claim = f"stated the bound {answer.bound.value:.6g} of {answer.method}, against a partition of {least:.6g}"
+            faults.append(SolverFaultError(answer.solver, claim))
+            answers[number] = replace(answer, bound=None)
+    return faults
+
+
+def _close_enough(known: Result, gap: float) -> bool:
+    return known.proved or (known.gap is not None and known.gap <= gap)
+
+
+def _reporter(
+    method: str, known: Result, watch: Stopwatch, on_progress: Callable[[Progress], None]
+) -> Callable[[Progress | None], None]:
+    """Put what a solver says into the frame of what is known."""
+    bottleneck = None if known.partition is None else known.partition.bottleneck
+    proved = None if known.bound is None else known.bound.value
+    # What other models reach while they run bounds something else.
+    telling = method not in HEURISTICS and (find_model(method).exact or method in (PRICED, PRICED_QUICK))
+
+    def report(moment: Progress | None) -> None:
+        nonlocal bottleneck, proved
+        if moment is not None and telling:
+            bottleneck = min((x for x in (bottleneck, moment.incumbent) if x is not None), default=None)
+            proved = max((x for x in (proved, moment.bound) if x is not None), default=None)
+        if bottleneck is not None and proved is not None:
+            proved = min(proved, bottleneck)  # that of a model which holds only below the bottleneck may be higher
+        nodes = None if moment is None else moment.nodes
+        on_progress(Progress(method, watch.passed, bottleneck, proved, nodes))
+
+    return report

@@ -1,0 +1,125 @@
+"""From an instance to a certificate under one time budget: search, then prove, as long as a gap is left."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from instances import Instance, Partition, Result, combine
+from instances.deadline import Deadline
+from instances.system.interrupts import catch_interrupt
+from mtpp.certifying.candidates import Rung, arms_of
+from mtpp.certifying.certification import AT_ONCE, OPENING, Ladder, ignore
+from mtpp.certifying.other_k import from_other_k
+from mtpp.certifying.two_processes import can_split, climb_side_by_side
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models.solvers.registry import find_solver
+
+__all__ = ["certify", "gather"]
+
+# What `certify` takes if nobody says how long.
+_A_MINUTE = SolveOptions(time_limit=60.0)
+
+
+def certify(
+    instance: Instance,
+    options: SolveOptions = _A_MINUTE,
+    *,
+    start: Partition | None = None,
+    known: Sequence[Result] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> Result:
+    """Find a good partition and prove how good it is.
+
+    Parameters
+    ----------
+    instance : Instance
+    options : SolveOptions
+        The time limit, a minute by default, is for everything together.
+    start : Partition, optional
+        A partition known already.
+    known : sequence of Result
+        Answers for other k, from which something may follow for this one.
+    on_progress : callable, optional
+        Receives the method at work with the best bottleneck and bound so far.
+    on_fault : callable, optional
+        Receives each `SolverNotAvailableError` of a solver that fails at work; the other methods go on without it. By
+        default that is a warning.
+
+    Returns
+    -------
+    Result
+        Always with a bound, or with the reason why nothing fits. Ctrl-C ends the work and returns what is known.
+
+    Raises
+    ------
+    InputError
+        If the solver is unknown.
+    SolverNotAvailableError
+        If the solver cannot run here.
+
+    Examples
+    --------
+    >>> from instances import ComputationGraph, Platform
+    >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 1, 2], output_bytes=[1, 0, 0])
+    >>> certify(Instance(graph, Platform(k=2, bandwidth=1))).ratio
+    1.0
+    """
+    return combine(*gather(instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault))
+
+
+def gather(
+    instance: Instance,
+    options: SolveOptions = _A_MINUTE,
+    *,
+    start: Partition | None = None,
+    known: Sequence[Result] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+    on_step: Callable[[Rung], None] | None = None,
+    enough: float | None = None,
+) -> list[Result]:
+    """The answers that `certify` combines, in the order in which they were found; of each bound the best.
+
+    `on_step` receives a `Rung` behind each turn of a method. The work ends early once a partition has a bottleneck of
+    at most `enough`, or a bound rules that out.
+    """
+    find_solver(options.solver)  # before the searches, which may take a while
+    answers = [*from_other_k(known, instance), *([] if start is None else [Result("start", instance, start)])]
+    on_fault = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3))
+    with catch_interrupt() as interrupted:
+        deadline = Deadline.after(options.time_limit, interrupted)
+        ladder = Ladder(
+            instance=instance,
+            options=options,
+            deadline=deadline,
+            answers=answers,
+            enough=enough,
+            on_progress=on_progress or ignore,
+            on_fault=on_fault,
+            on_step=on_step or ignore,
+        )
+        ladder.steps(AT_ONCE, timeless=True)
+        if options.threads > 1 and can_split():
+            climb_side_by_side(ladder)
+        else:
+            ladder.steps(OPENING)
+            if not ladder.is_over():
+                ladder.turns(arms_of(instance))
+    kept = _best_of_each_bound(answers)
+    stopped = interrupted.is_set() or combine(*answers).interrupted
+    return [*kept[:-1], replace(kept[-1], interrupted=stopped)]
+
+
+def _best_of_each_bound(answers: list[Result]) -> list[Result]:
+    """Without the weaker answers of methods that ran more than once; their partitions came from elsewhere."""
+    best: dict[str, Result] = {}
+    for answer in answers:
+        known = best.get(answer.method)
+        if answer.bound is not None and (
+            known is None or known.bound is None or answer.bound.value > known.bound.value
+        ):
+            best[answer.method] = answer
+    return [answer for answer in answers if answer.bound is None or best[answer.method] is answer]

@@ -1,0 +1,82 @@
+"""From a partition to what is known about it: the best bound, a better one if there is, and its own floor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from instances import Bound, Partition, Result, combine
+from instances.deadline import Deadline
+from instances.results import PROOF_TOLERANCE
+from instances.system.interrupts import catch_interrupt
+from mtpp.certifying.certify import gather
+from mtpp.certifying.findings import Findings
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models.bounds.pinned import pinned
+
+__all__ = ["explain"]
+
+# Part of the time limit that minimum cuts around the slowest stage's nodes may take.
+_CUTS = 0.2
+
+
+def explain(
+    partition: Partition,
+    options: SolveOptions,
+    *,
+    stated: Sequence[Bound] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> tuple[Findings, bool]:
+    """Find out how good a partition is and why it is not better.
+
+    Parameters
+    ----------
+    partition : Partition
+    options : SolveOptions
+        The time limit is for everything together.
+    stated : sequence of Bound
+        What a file says, none above the bottleneck. If one says that the partition is optimal, nothing is proved.
+    on_progress, on_fault : callable, optional
+        As of `gather`.
+
+    Returns
+    -------
+    Findings, bool
+        And whether Ctrl-C ended the work early.
+
+    Raises
+    ------
+    InputError, SolverNotAvailableError
+        As `gather`.
+    """
+    fits = partition.bottleneck < math.inf
+    bounds, known = list(stated), Result("given", partition.instance, partition if fits else None)
+    best = max(bounds, key=lambda bound: bound.value, default=None)
+    if best is None or _is_more(partition.bottleneck, best.value):
+        told = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
+        start = partition if fits else None
+        known = combine(*gather(partition.instance, told, start=start, on_progress=on_progress, on_fault=on_fault))
+        if known.bound is not None and (best is None or known.bound.value > best.value):
+            best = known.bound
+    found = Findings(
+        partition=partition,
+        bound=best,
+        stated=best is not None and best is not known.bound,
+        better=known.partition if known.cost is not None and _is_more(partition.bottleneck, known.cost) else None,
+        impossible=known.impossible,
+    )
+    if known.interrupted or not 0 < partition.bottleneck < math.inf:
+        return found, known.interrupted
+    nodes = np.flatnonzero(partition.block == found.slowest).tolist()
+    with catch_interrupt() as interrupted:
+        cut = pinned(partition, Deadline.after(options.time_limit, interrupted).share(_CUTS), nodes).bound
+    return replace(found, cut=cut), interrupted.is_set()
+
+
+def _is_more(cost: float, other: float) -> bool:
+    """Whether a cost is larger by more than what counts as the same."""
+    return cost > other * (1 + PROOF_TOLERANCE)

@@ -1,0 +1,211 @@
+"""The least number of blocks with which a question has a good enough answer, and what excludes fewer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+
+import numpy as np
+
+from heuristics import Limits, search
+from instances import Bound, InputError, Instance, Result, combine
+from instances.deadline import Deadline
+from instances.partitioning.no_fit import fits_nowhere
+from instances.system.interrupts import catch_interrupt
+from mtpp.certifying.certification import reaches, rules_out
+from mtpp.certifying.certify import gather
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, simple
+
+__all__ = ["LeastK", "find_least_k"]
+
+# Of more blocks than this none are looked for.
+_MOST_BLOCKS = 1024
+# Part of the time limit of each k for the search that looks for the first k.
+_FOR_SEARCH = 0.2
+
+
+@dataclass
+class LeastK:
+    """What is known of each number of blocks.
+
+    Parameters
+    ----------
+    question : Instance
+        For any k.
+    enough : float
+        The bottleneck to reach; infinite if any answer will do, because it fits.
+    known : dict of int to Result
+        For the k that were looked at: a partition that is good enough, what excludes one, or neither.
+    refused : dict of int to str
+        Why the constraints contradict these k.
+    interrupted : bool
+        Whether Ctrl-C ended the work.
+    """
+
+    question: Instance
+    enough: float
+    known: dict[int, Result] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+    @property
+    def k(self) -> int | None:
+        """The least for which a partition is known."""
+        return min((k for k, result in self.known.items() if reaches(result, self.enough)), default=None)
+
+    @property
+    def open(self) -> list[int]:
+        """Smaller k of which nothing is known."""
+        last = self.most if self.k is None else self.k - 1
+        fewest = range(1, last + 1) if self.by_itself else range(last, last + 1)
+        return [k for k in fewest if k > 0 and not self._excluded(k)]
+
+    @property
+    def most(self) -> int:
+        """The most blocks that are looked at: beyond as many as nodes, behind those of windows, nothing new follows."""
+        return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, _MOST_BLOCKS)
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether nothing follows from one k for another: constraints name blocks, or forbid empty ones."""
+        return bool(self.question.constraints.windows or self.question.constraints.at_least)
+
+    def instance(self, k: int) -> Instance | None:
+        """The question for k blocks; None if that is a contradiction."""
+        try:
+            return self.question.with_k(k)
+        except InputError as error:
+            self.refused[k] = str(error)
+            return None
+
+    def sentence(self) -> str:
+        """What is the least, and why."""
+        unit = self.question.time_unit
+        reached = f"with a bottleneck of {self.enough:.6g} {unit} or less ({1 / self.enough:.6g} per {unit})"
+        goal = "that fits" if math.isinf(self.enough) else reached
+        if self.k is None:
+            found = f"none {goal} is known" if self.open else f"there is none {goal}"
+            return f"Of all numbers of blocks up to {self.most} {found}." + self._why(self.most)
+        if self.k == 1:
+            return f"k = 1 is the least {goal}."
+        if self.open:
+            which = ", ".join(map(str, self.open[-3:]))
+            return f"k = {self.k} is the least {goal} that is known; whether {which} would do is open."
+        return f"k = {self.k} is the least {goal}: {self.k - 1} will not do." + self._why(self.k - 1)
+
+    def _excluded(self, k: int) -> bool:
+        return k in self.refused or (k in self.known and rules_out(self.known[k], self.enough))
+
+    def _why(self, k: int) -> str:
+        if k in self.refused:
+            return f" {self.refused[k]}"
+        result = self.known.get(k)
+        if result is None or not rules_out(result, self.enough):
+            return ""
+        if result.impossible is not None:
+            return f" {result.instance.label}: {result.impossible}."
+        assert result.bound is not None
+        bound = f"{result.bound.value:.6g} {result.instance.time_unit} ({result.bound.method})"
+        return f" {result.instance.label}: every bottleneck is at least {bound}."
+
+
+def find_least_k(
+    question: Instance,
+    enough: float,
+    options: SolveOptions,
+    *,
+    method: str = "portfolio",
+    prove: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> LeastK:
+    """Look for the least number of blocks.
+
+    Sums exclude the first k; a search looks for the next that is good enough, in growing steps and then between them.
+    From there on downwards, `gather` finds a partition or excludes one, until one k is excluded: then so are fewer.
+
+    Parameters
+    ----------
+    question : Instance
+        Its k does not matter, beyond what its constraints ask for.
+    enough : float
+        The bottleneck to reach; infinite where the memory is a hard limit and any answer will do.
+    options : SolveOptions
+        The time limit is for each k.
+    method : str
+        The search.
+    prove : bool
+        Whether to exclude smaller k by more than sums.
+    on_progress, on_fault : callable, optional
+        As of `gather`.
+    """
+    least = LeastK(question, enough)
+    with catch_interrupt() as interrupted:
+        if _starts(least, interrupted):
+            _look_upwards(least, lambda k: _search(least, k, options, method, interrupted))
+        while prove and least.open and least.k is not None and not (least.interrupted or interrupted.is_set()):
+            k = least.open[-1]
+            instance = least.instance(k)
+            if instance is None:
+                continue
+            known = list(least.known.values())
+            answers = gather(instance, options, known=known, enough=enough, on_progress=on_progress, on_fault=on_fault)
+            least.known[k] = combine(*answers)
+            least.interrupted = least.known[k].interrupted
+            if not (rules_out(least.known[k], enough) or reaches(least.known[k], enough)):
+                break
+        least.interrupted |= interrupted.is_set()
+    return least
+
+
+def _starts(least: LeastK, interrupted: Event) -> bool:
+    """Exclude what sums exclude, from below; whether something is left."""
+    if least.by_itself:
+        return any(_may_do(least, k) for k in range(1, least.most + 1) if not interrupted.is_set())
+    low, high = 0, least.most
+    if not _may_do(least, high):
+        return False
+    while high - low > 1 and not interrupted.is_set():
+        middle = (low + high) // 2
+        low, high = (low, middle) if _may_do(least, middle) else (middle, high)
+    return True
+
+
+def _may_do(least: LeastK, k: int) -> bool:
+    instance = least.instance(k)
+    if instance is None:
+        return False
+    reason, bound = fits_nowhere(instance), Bound(simple(instance), "simple", optimal=False)
+    result = Result("simple", instance, bound=bound if reason is None else None, impossible=reason)
+    if rules_out(result, least.enough):
+        least.known[k] = result
+        return False
+    return True
+
+
+def _look_upwards(least: LeastK, is_good: Callable[[int], bool]) -> None:
+    """Search in growing steps until some k is good enough, and then between it and the largest that was not."""
+    low = 0 if least.by_itself else max((*least.known, *least.refused), default=0)
+    high, step = low + 1, 1
+    while not is_good(high):
+        if high >= least.most or least.interrupted:
+            return
+        low, high, step = high, min(least.most, high + step), 2 * step
+    while high - low > 1 and not least.interrupted:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_good(middle) else (middle, high)
+
+
+def _search(least: LeastK, k: int, options: SolveOptions, method: str, interrupted: Event) -> bool:
+    """Whether a search finds a partition into k blocks that is good enough."""
+    instance = None if k in least.known else least.instance(k)
+    if instance is None:
+        return False
+    limit = None if options.time_limit is None else _FOR_SEARCH * options.time_limit
+    target = least.enough if least.enough < math.inf else None
+    limits = Limits(Deadline.after(limit, interrupted), target=target)
+    least.known[k] = search(instance, method, np.random.default_rng(options.seed), limits)
+    least.interrupted = interrupted.is_set()
+    return reaches(least.known[k], least.enough)

@@ -1,0 +1,166 @@
+"""A plan and its bounds: how far a plan could be below it, and what the paper guarantees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from heuristics.limits import Limits
+from heuristics.planning import PLANNERS
+from heuristics.planning.device_order import recursive_device_order
+from heuristics.planning.orders import execute_orders, portfolio
+from heuristics.planning.shared_cards import Words, improved_on_ports
+from heuristics.planning.spp import spp_plans
+from instances import InputError, Result
+from instances.deadline import Deadline, Stopwatch
+from instances.planning import Iteration, Schedule, Timeline, TrainingInstance
+from instances.registry import find
+from mtpp_models import SolveOptions
+from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, class_of
+from mtpp_models.planning.paper_guarantees import COVERED, iteration_bound, lemma_1, lemma_2, theorem_1
+from mtpp_models.planning.solve import solve_replication
+
+__all__ = [
+    "MILPS",
+    "CoveredPlan",
+    "PlanResult",
+    "PlanSearch",
+    "certify_plan",
+    "covered_plan",
+    "guarantees",
+    "recovered",
+]
+
+#: Outcome of a planner.
+PlanResult = Result[TrainingInstance, Iteration]
+
+#: Planners that are models: the plan along one order of the devices, solved to its optimum; and which form each is.
+MILPS = {"milp": "makespan", "milp-load": "arc-flow", "milp-compact": "compact"}
+
+# How far above the time of a plan its bounds may end, to save time.
+_CEILING = 2.0
+# Stages that cost more than this times the start are no part of a model.
+_SLACK = 1.0
+
+
+@dataclass(frozen=True)
+class PlanSearch:
+    """How a plan is looked for."""
+
+    planner: str = "improved"  # a name of `PLANNERS` or of `MILPS`
+    effort: int = 2  # of `improved` on shared network cards, 0 to 3
+    orders: str = "auto"  # which orders of passes it may choose there
+    time_limit: float | None = None  # seconds for the search
+    tell: Callable[[str, float], None] | None = None  # told each phase and the best time by then
+
+
+@dataclass(frozen=True)
+class CoveredPlan:
+    """A plan with the bounds of all classes of plans; the result has the one of its own class."""
+
+    result: PlanResult
+    words: str  # which plans the bound of the result covers
+    bounds: dict[str, float]  # by class, the narrowest first [s]
+    wider: tuple[PlanResult, ...] = ()  # the result once more with each bound of a wider class
+
+
+def certify_plan(
+    instance: TrainingInstance, rng: np.random.Generator, planner: str = "improved", search: PlanSearch | None = None
+) -> PlanResult:
+    """Plan an iteration and prove how far any plan of its class could be below it.
+
+    There is no bound where every server runs a pipeline of its own, which no bound covers.
+
+    Raises
+    ------
+    InputError
+        If there is no such planner in `PLANNERS`, or it finds no plan that fits into memory.
+    """
+    return covered_plan(instance, rng, search or PlanSearch(planner)).result
+
+
+def covered_plan(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch) -> CoveredPlan:
+    """As `certify_plan`, with the bounds of all classes.
+
+    Raises
+    ------
+    InputError
+        As `certify_plan`, and if options are given that the planner does not take.
+    """
+    watch = Stopwatch()
+    iteration = _found(instance, rng, search)
+    result = PlanResult(search.planner, instance, iteration, None, watch.seconds(search=watch.passed))
+    return recovered(result, hurried=search.time_limit is not None)
+
+
+def recovered(result: PlanResult, *, hurried: bool = False) -> CoveredPlan:
+    """The result of a search with the bounds of all classes; `hurried` is that of `bounds_by_coverage`."""
+    watch, instance, iteration = Stopwatch(), result.instance, result.answer
+    assert iteration is not None
+    if iteration.plan is None:
+        return CoveredPlan(result, "", {})
+    (schedule,) = iteration.schedules
+    if not isinstance(schedule, Timeline):
+        bound = iteration_bound(instance, ceiling=iteration.time)
+        seconds = {**result.seconds, "bound": watch.passed}
+        return CoveredPlan(replace(result, bound=bound, seconds=seconds), COVERED, {"fixed": bound.value})
+    own, classes = class_of(schedule), list(CLASSES)
+    ceiling = iteration.time * (1 if own == "fixed" or hurried else _CEILING)
+    bounds = bounds_by_coverage(instance, ceiling, hurried=hurried)
+    seconds = {**result.seconds, "bound": watch.passed}
+    return CoveredPlan(
+        result=replace(result, bound=bounds[own], seconds=seconds),
+        words=CLASSES[own],
+        bounds={name: bound.value for name, bound in bounds.items()},
+        wider=tuple(
+            replace(result, bound=bounds[name])
+            for name in classes[classes.index(own) + 1 :]
+            if bounds[name].method != bounds[own].method
+        ),
+    )
+
+
+def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch) -> Iteration:
+    if search.planner in MILPS:
+        return _solved(instance, search)
+    planner = find(PLANNERS, search.planner, "planner")
+    words = Words(search.effort, search.orders, search.tell)
+    if search.planner == "improved" and instance.network is not None:
+        return improved_on_ports(instance, rng, Limits(deadline=_deadline(search)), words)
+    if words.orders != "auto" or words.effort != Words().effort:
+        raise InputError(
+            f"The planner {search.planner} has its own order and effort; choose --planner improved with --network "
+            "shared, or leave --orders and --effort out."
+        )
+    return planner.run(instance, rng, Limits(deadline=_deadline(search)))
+
+
+def _deadline(search: PlanSearch) -> Deadline:
+    return Deadline.after(search.time_limit)
+
+
+def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:
+    """The plan of a model along RDO's order, in the order of passes that ends first."""
+    if instance.network is None:
+        raise InputError(f"The planner {search.planner} plans for --network shared; choose that.")
+    order, options = recursive_device_order(instance.cluster), SolveOptions(time_limit=search.time_limit)
+    answer = solve_replication(instance, order, options, form=MILPS[search.planner], slack=_SLACK).answer
+    assert answer is not None
+    timelines = [execute_orders(answer.plan, orders, name) for name, orders in portfolio(answer.plan)]
+    if not timelines:
+        raise InputError("The plan of the model does not fit into memory in any order; use --planner improved.")
+    return Iteration(instance, (min(timelines, key=lambda timeline: timeline.makespan),))
+
+
+def guarantees(iteration: Iteration) -> list[str]:
+    """The paper's guarantees for an iteration of SPP, with their slack, one a line."""
+    (schedule,), instance = iteration.schedules, iteration.instance
+    assert isinstance(schedule, Schedule)
+    least = min(plan.workload for plan in spp_plans(instance) if plan is not None)
+    found = [lemma_1(schedule), lemma_2(instance, least)]
+    if not instance.full_duplex:  # W is no bound in full duplex
+        bound = iteration_bound(instance, allow_idle=False, ceiling=iteration.time)
+        found.append(theorem_1(instance, iteration.time, bound.value))
+    return [str(guarantee) for guarantee in found]

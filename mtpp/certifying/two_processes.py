@@ -1,0 +1,205 @@
+"""Search and proofs side by side: two processes that hear of each other's finds, and this one, which only listens."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from heuristics import HEURISTICS
+from instances import Instance, Partition, Result
+from instances.system.programs import GRACE, end_programs
+from mtpp.certifying.candidates import Arm, Rung, arms_of
+from mtpp.certifying.certification import OPENING, Ladder
+from mtpp_models import Progress, SolverNotAvailableError
+from mtpp_models.solvers.highs import forget_threads
+
+__all__ = ["can_split", "climb_side_by_side"]
+
+# Part of the time left for the first turn of the search; each one is twice as long.
+_FIRST = 0.02
+# Seconds between looks at Ctrl-C, and those that a process has to end by itself: its solver's program comes first.
+_HEARTBEAT, _GRACE = 0.05, GRACE + 2.0
+# Linux ends a process with the one that began it.
+_PR_SET_PDEATHSIG = 1
+
+
+def can_split() -> bool:
+    """Whether this process can become several: elsewhere than on Linux, copies of it may hang."""
+    return sys.platform == "linux" and not multiprocessing.current_process().daemon
+
+
+def climb_side_by_side(ladder: Ladder) -> None:
+    """Climb on with a process that searches and one that proves, until the time is up or nothing is left to do.
+
+    The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
+    solver has the other threads.
+
+    Raises
+    ------
+    Exception
+        What one of them raises.
+    """
+    if ladder.is_over():
+        return
+    forget_threads()
+    arms = [arm for arm in arms_of(ladder.instance) if arm.method not in HEURISTICS]
+    searches = [Arm("portfolio", _FIRST)]
+    opening = [step for step in OPENING if step[0] not in HEURISTICS]
+    _Listener(ladder).run([(opening, arms), ([], searches)])
+
+
+class _Question:
+    """Somebody asks what is known."""
+
+
+@dataclass
+class _Listener:
+    """Keeps what both find, and answers each when it asks."""
+
+    ladder: Ladder
+
+    def run(self, plans: Sequence[tuple[Sequence[tuple[str, float]], Sequence[Arm]]]) -> None:
+        """Run each plan, first steps and then turns, in a process of its own."""
+        context, processes = multiprocessing.get_context("fork"), dict[Connection, BaseProcess]()
+        try:
+            for steps, arms in plans:
+                here, there = context.Pipe()
+                told = (self.ladder, steps, arms, there, (*processes, here), os.getpid())
+                process: BaseProcess = context.Process(target=_work, args=told, daemon=True)
+                process.start()
+                processes[here] = process
+                there.close()
+            self._listen(processes)
+        finally:
+            for line, process in processes.items():
+                line.close()  # who waits for an answer hears that there is none
+                process.terminate()
+            until = time.monotonic() + _GRACE
+            for process in processes.values():
+                process.join(max(0.0, until - time.monotonic()))
+                process.kill()
+                process.join()
+
+    def _listen(self, processes: Mapping[Connection, BaseProcess]) -> None:
+        interrupted, until, lines = self.ladder.deadline.interrupted, math.inf, list(processes)
+        while lines and time.monotonic() < until:
+            if interrupted.is_set() and until == math.inf:
+                until = time.monotonic() + _GRACE
+                for process in processes.values():
+                    process.terminate()
+            for line in wait(lines, _HEARTBEAT):
+                assert isinstance(line, Connection)
+                try:
+                    said = line.recv()
+                except (EOFError, OSError):
+                    lines.remove(line)
+                    if until == math.inf:
+                        self._tell_of_death(processes[line])
+                    continue
+                self._hear(said, line)
+                if isinstance(said, Rung) and until == math.inf and self.ladder.is_done:
+                    return
+
+    def _tell_of_death(self, process: BaseProcess) -> None:
+        """A process that ends by itself says so before, and has the exit code 0."""
+        process.join(_GRACE)
+        if process.exitcode:
+            words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
+            self.ladder.on_fault(SolverNotAvailableError(f"{words}; give more memory, or --threads 1."))
+
+    def _hear(self, said: Any, line: Connection) -> None:
+        ladder = self.ladder
+        if isinstance(said, _Question):
+            with suppress(OSError):
+                line.send(ladder.best)
+        elif isinstance(said, Result):
+            ladder.answers.append(_ours(said, ladder.instance))
+            ladder.drop_lies()
+        elif isinstance(said, Rung):
+            ladder.on_step(ladder.rung(said.method, said.seconds))
+        elif isinstance(said, Progress):
+            ladder.on_progress(said)
+        elif isinstance(said, SolverNotAvailableError):
+            ladder.on_fault(said)
+        else:
+            raise said
+
+
+def _work(
+    ladder: Ladder,
+    steps: Sequence[tuple[str, float]],
+    arms: Sequence[Arm],
+    line: Connection,
+    others: Sequence[Connection],
+    parent: int,
+) -> None:
+    """Climb alone in a copy of the process, and tell of all that is found; the lines of others are not ours."""
+    for other in others:
+        other.close()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    interrupted = ladder.deadline.interrupted
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who listens has heard it too
+    signal.signal(signal.SIGTERM, lambda number, frame: interrupted.set())
+    own = replace(
+        ladder,
+        options=replace(ladder.options, threads=max(1, ladder.options.threads - 1)),
+        on_progress=line.send,
+        on_fault=lambda fault: line.send(_portable(fault)),
+        on_step=line.send,
+        on_answer=line.send,
+        hear=lambda: _ask(line, own.instance, own.answers),
+    )
+    try:
+        if os.getppid() == parent:
+            own.steps(steps)
+            own.turns(arms)
+    except (BrokenPipeError, EOFError, KeyboardInterrupt):
+        pass  # nobody listens any more
+    except Exception as error:
+        with suppress(OSError):
+            line.send(_portable(error))
+    finally:
+        end_programs()
+        line.close()
+        os._exit(0)
+
+
+def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
+    """Take over what the other process found."""
+    line.send(_Question())
+    best: Result = line.recv()
+    known = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
+    proved = max((answer.bound.value for answer in answers if answer.bound is not None), default=0.0)
+    better = best.partition is not None and best.partition.bottleneck < known
+    more = best.bound is not None and best.bound.value > proved
+    if better or more:
+        answers.append(replace(_ours(best, instance), interrupted=False))
+
+
+def _ours(said: Result, instance: Instance) -> Result:
+    """The same of our own question: each answer that arrives brings a copy of the whole graph along."""
+    theirs = said.partition
+    ours = None if theirs is None else Partition(instance, theirs.block, theirs.order)
+    return replace(said, instance=instance, answer=ours)
+
+
+def _portable(error: Exception) -> Exception:
+    """An error that can be sent, with the same words."""
+    plain = SolverNotAvailableError(str(error)) if isinstance(error, SolverNotAvailableError) else error
+    try:
+        pickle.loads(pickle.dumps(plain))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return plain

@@ -1,0 +1,170 @@
+"""The verb ``mtpp bound``: what a model proves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from instances import InputError, Instance, Partition, combine
+from mtpp.cli import options
+from mtpp.cli.command import takes_words
+from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED
+from mtpp.cli.messages import complain
+from mtpp.cli.outputs import Files, file_for, read_starts
+from mtpp.cli.printing import Printing
+from mtpp.questions.partitioning import PartitioningQuestion, Solving
+
+__all__ = ["Exchange", "bound"]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Models for other programs, and their answers; the fields are the words of the command line."""
+
+    export: Annotated[
+        Path | None,
+        options.of_exchange(
+            metavar="FILE",
+            help="Write the model (.lp or .mps) instead of solving it, and its names in full (.names.json).",
+        ),
+    ] = None
+    solution: Annotated[
+        Path | None,
+        options.of_exchange(
+            metavar="FILE",
+            help="Read what a solver wrote of the exported model (HiGHS, CBC, GLPK, SCIP, Gurobi, a list of names and "
+            "values) instead of solving it; with several k, '-kK' is put into the name.",
+        ),
+    ] = None
+    stated_bound: Annotated[
+        float | None,
+        options.of_exchange(
+            metavar="X",
+            help="What that solver states as its bound, in multiples of the file's unit of time. It is written as "
+            "stated, not proved.",
+        ),
+    ] = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether something is read back."""
+        return self.solution is not None or self.stated_bound is not None
+
+    def check(self, instances: Sequence[Instance], *, relaxation: bool) -> None:
+        """Refuse words that contradict each other.
+
+        Raises
+        ------
+        InputError
+        """
+        if self.reads and self.export is not None:
+            raise InputError(f"--export {self.export}: write the model first, solve it, and then read the solution.")
+        if self.reads and relaxation:
+            raise InputError("--relaxation: nothing is solved where a solution is read; leave it out.")
+        if self.stated_bound is not None and len(instances) > 1:
+            raise InputError(f"--stated-bound {self.stated_bound}: it is of one k; name that alone.")
+
+
+@takes_words
+def bound(
+    *,
+    question: PartitioningQuestion,
+    model: Annotated[
+        str,
+        options.of_search(
+            metavar="NAME",
+            help="See mtpp list models; exact+all or coarse-4+cuts+joins are strengthened, and need --start.",
+        ),
+    ] = "exact",
+    relaxation: Annotated[bool, options.of_search("--relaxation", help="Solve the linear relaxation.")] = False,
+    solving: Solving,
+    start: options.Start = None,
+    files: Files,
+    exchange: Exchange,
+    printing: Printing,
+) -> int:
+    """Prove a lower bound on the bottleneck of every partition.
+
+    With --export the model is written for another program, with --solution its answer is read back: the partition is
+    checked and its cost computed anew, the bound is only stated.
+
+    Example: mtpp bound bert-base -k 8 --model guess-the-bottleneck --solver highs --time-limit 60
+    """
+    files.check(exchange.export)
+    settings = solving.options()
+    instances = question.instances()
+    exchange.check(instances, relaxation=relaxation)
+    starts = read_starts(start, instances)
+    if exchange.export is not None:
+        return _export(instances, model, exchange.export, starts, printing)
+    if exchange.reads:
+        return _read_back(instances, model, exchange, starts, files, printing)
+
+    from mtpp.certificates.writing import certificate_document
+    from mtpp.cli.rows import bound_row
+    from mtpp_models import solve
+
+    with printing.answers(bound_row, instances, tables=False) as answers:
+        for instance, begin in zip(instances, starts, strict=True):
+            with printing.working(instance.label) as live:
+                answer = solve(instance, model, settings, start=begin, relaxation=relaxation, on_progress=live.show)
+            document = partial(certificate_document, [answer])
+            answers.add(answer, document)
+            own = files.of(instance, instances)
+            if answer.impossible is None:
+                own.write(document)
+            own.draw(answer)
+            if answer.interrupted:
+                return INTERRUPTED
+    return answers.exit_code(bound_will_do=True)
+
+
+def _export(
+    instances: Sequence[Instance], model: str, path: Path, starts: Sequence[Partition | None], printing: Printing
+) -> int:
+    from mtpp_models import write_model
+
+    written = [
+        str(file)
+        for instance, begin in zip(instances, starts, strict=True)
+        for file in write_model(instance, model, file_for(path, instance, instances), begin)
+    ]
+    printing.say("\n".join(written))
+    printing.document(lambda: written)
+    return DONE
+
+
+def _read_back(
+    instances: Sequence[Instance],
+    model: str,
+    exchange: Exchange,
+    starts: Sequence[Partition | None],
+    files: Files,
+    printing: Printing,
+) -> int:
+    from mtpp.certificates.read_back import read_back
+    from mtpp.certificates.writing import certificate_document
+    from mtpp.cli.rows import bound_row
+
+    code, sentences = DONE, []
+    with printing.answers(bound_row, instances, tables=exchange.solution is not None) as answers:
+        for instance, begin in zip(instances, starts, strict=True):
+            path = None if exchange.solution is None else file_for(exchange.solution, instance, instances)
+            read = read_back(instance, model, start=begin, solution=path, stated=exchange.stated_bound)
+            answer, document = combine(*read.answers), partial(certificate_document, read.answers)
+            assert answer.bound is not None
+            answers.add(replace(answer, method=answer.bound.method if answer.bound.proved else model), document)
+            own = files.of(instance, instances)
+            own.write(document)
+            own.draw(answer)
+            if read.false is not None:
+                code = complain(read.false, FALSE)
+            elif not answer.bound.proved:
+                sentences.append(
+                    f"The bound of k = {instance.k} is stated by {read.source}; nothing here has proved it."
+                )
+    printing.detail(*sentences)
+    return code

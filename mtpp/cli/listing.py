@@ -1,0 +1,116 @@
+"""The verbs ``mtpp list`` and ``mtpp versions``: what there is to choose from, from the registries, and on what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from instances.registry import find
+from mtpp.cli.command import takes_words
+from mtpp.cli.exit_codes import DONE
+from mtpp.cli.printing import Printing
+from mtpp.text.tables import left_aligned
+
+__all__ = ["LISTINGS", "list_names", "show_versions"]
+
+Rows = list[tuple[str, ...]]
+
+
+def _heuristics() -> Rows:
+    from heuristics import HEURISTICS
+
+    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in HEURISTICS.items()]
+
+
+def _models() -> Rows:
+    from mtpp.certifying.planning import MILPS
+    from mtpp_models import MODELS
+    from mtpp_models.placement.registry import PLACEMENT_MODELS
+    from mtpp_models.planning.arc_flow import FORMS
+
+    both = (*MODELS.items(), *PLACEMENT_MODELS.items())
+    models = [(name, model.summary, f"[{model.reference}]") for name, model in both]
+    plans = [(name, f"mtpp plan --planner {name}: {FORMS[form].summary}") for name, form in MILPS.items()]
+    return [*models, *((name, summary, "[mtpp_models/planning]") for name, summary in plans)]
+
+
+def _solvers() -> Rows:
+    from mtpp_models import SOLVERS, available_solvers
+
+    here = available_solvers()
+    return [(name, here.get(name, f"not available: install {spec.package}")) for name, spec in SOLVERS.items()]
+
+
+def _suites() -> Rows:
+    from instances.suites import SUITES
+
+    return [(name, f"{len(suite.entries)} graphs", suite.summary) for name, suite in SUITES.items()]
+
+
+def _architectures() -> Rows:
+    from instances.architectures import ARCHITECTURES
+
+    return [
+        (name, architecture.summary, " ".join(f"{dim}={value}" for dim, value in architecture.dims.items()))
+        for name, architecture in ARCHITECTURES.items()
+    ]
+
+
+def _readers() -> Rows:
+    from instances.readers import READERS
+
+    return [(name, reader.summary) for name, reader in READERS.items()]
+
+
+def _planners() -> Rows:
+    from heuristics.planning import PLANNERS
+
+    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLANNERS.items()]
+
+
+def _placers() -> Rows:
+    from heuristics.placement import PLACERS
+
+    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLACERS.items()]
+
+
+def _runtimes() -> Rows:
+    from instances.runtimes import RUNTIMES
+
+    return [(name, runtime.summary, f"[{runtime.reference}]") for name, runtime in RUNTIMES.items()]
+
+
+#: What can be listed, and its rows.
+LISTINGS: dict[str, Callable[[], Rows]] = {
+    "heuristics": _heuristics,
+    "models": _models,
+    "solvers": _solvers,
+    "suites": _suites,
+    "architectures": _architectures,
+    "readers": _readers,
+    "planners": _planners,
+    "placers": _placers,
+    "runtimes": _runtimes,
+}
+
+
+@takes_words
+def list_names(*, what: Annotated[str, typer.Argument(metavar="|".join(LISTINGS))], printing: Printing) -> int:
+    """List what there is to choose from, with one line about each."""
+    rows = find(LISTINGS, what, "list")()
+    printing.say(left_aligned([row[:1] for row in rows] if printing.quiet else rows))
+    printing.document(lambda: [{"name": name, "about": about} for name, *about in rows])
+    return DONE
+
+
+@takes_words
+def show_versions(*, printing: Printing) -> int:
+    """Print the versions of everything that can change an answer."""
+    from mtpp.versions import versions
+
+    found = versions()
+    printing.say(left_aligned(list(found.items())[: 1 if printing.quiet else None]))
+    printing.document(lambda: found)
+    return DONE

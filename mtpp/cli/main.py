@@ -1,0 +1,202 @@
+"""The command line ``mtpp``: stdout is data, stderr is progress.
+
+Exit codes: 0 done; 1 nothing found within the limits, or a number is false; 2 wrong use or bad input; 3 solver not
+available or faulty; 4 rests on trusted bounds only; 5 proved impossible; 130 stopped. What is known is printed first; a
+fault is one line on stderr. `mtpp.cli.exit_codes` says more of them.
+
+What a verb needs is imported when it runs, so that help is there at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from instances.errors import InputError, InputWarning
+from instances.system.interrupts import terminate_as_interrupt
+from mtpp.cli.bound import bound
+from mtpp.cli.certify import certify
+from mtpp.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
+from mtpp.cli.explain import explain
+from mtpp.cli.export import export
+from mtpp.cli.import_graph import import_graph
+from mtpp.cli.listing import list_names, show_versions
+from mtpp.cli.messages import complain
+from mtpp.cli.partition import partition
+from mtpp.cli.place import place
+from mtpp.cli.plan import plan
+from mtpp.cli.run import run
+from mtpp.cli.serve import serve
+from mtpp.cli.split import split
+from mtpp.cli.verify import verify
+from mtpp.cli.warm_up import warm_up
+
+__all__ = ["app", "main"]
+
+_GROUP = "mtpp.commands"
+
+
+class _Verbs(TyperGroup):
+    """The verbs of this package, then those that other packages register as entry points of ``mtpp.commands``."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Look up a verb; entry points are asked on a miss."""
+        return super().get_command(ctx, cmd_name) or _registered(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, as the help lists them."""
+        own = super().list_commands(ctx)
+        return [*own, *sorted({entry.name for entry in entry_points(group=_GROUP)} - {*own})]
+
+
+def _registered(name: str) -> Any:
+    """Load a verb of another package; None if there is none, or if it fails to load, which is a warning."""
+    for entry in entry_points(group=_GROUP, name=name):
+        try:
+            one = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="markdown")
+            one.command(name)(entry.load())
+            return get_command(one)
+        except Exception as error:
+            fault = f"the command {name} of {entry.value} cannot be loaded: {type(error).__name__}: {error}"
+            warnings.warn(fault, InputWarning, stacklevel=2)
+    return None
+
+
+app = typer.Typer(
+    name="mtpp",
+    cls=_Verbs,
+    help="Cut computation graphs into k pipeline blocks, and prove how good the cut is.",
+    epilog="Start with: mtpp certify bert-base -k 4   Exit codes: "
+    + "; ".join(f"{code} {meaning}" for code, meaning in MEANINGS.items())
+    + ".",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        By default the words after the program's name.
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    try:
+        with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling():
+            words = None if argv is None else list(argv)
+            code = _command()(args=words, prog_name="mtpp", standalone_mode=False) or DONE
+            sys.stdout.flush()  # a full disk or a closed pipe shows here
+            return int(code)
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes
+        return NOTHING
+    except InputError as error:
+        return complain(str(error), WRONG)
+    except OSError as error:
+        return complain(f"{error.filename or 'system'}: {error.strerror or error}.", WRONG)
+    except MemoryError:
+        return complain("This needs more memory than there is; ask for less, or give a smaller graph.", WRONG)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # usage errors of typer; their class has moved between its versions
+            message = error.format_message()
+            return complain(f"{message} Try: mtpp --help", WRONG) if message else WRONG
+        from mtpp_models import SolverNotAvailableError
+
+        if isinstance(error, SolverNotAvailableError):
+            return complain(str(error), NO_SOLVER)
+        if os.environ.get("MTPP_DEBUG"):
+            raise
+        fault = f"{type(error).__name__}: {error}"
+        return complain(f"internal fault ({fault}); please report it. MTPP_DEBUG=1 shows where.", NOTHING)
+
+
+@cache
+def _command() -> Callable[..., Any]:
+    """All verbs; made once, as it takes as long as a small question."""
+    return get_command(app)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from mtpp.versions import package_version
+
+        print(f"mtpp {package_version() or 'not installed, run from its folder'}")
+        raise typer.Exit
+
+
+app.command("list")(list_names)
+for verb in (partition, bound, certify, explain, split, run, plan, place, verify):
+    app.command()(verb)
+app.command("import")(import_graph)
+app.command()(export)
+app.command()(serve)
+app.command("warm-up")(warm_up)
+app.command("versions")(show_versions)
+
+
+@app.callback()
+def _begin(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Options of no verb."""
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Print each `InputWarning` once, on stderr."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if not issubclass(category, InputWarning):
+            others(message, category, *place, **more)
+        elif str(message) not in told:
+            told.add(str(message))
+            complain(f"warning: {message}", DONE)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", InputWarning)
+        others, warnings.showwarning = warnings.showwarning, show
+        yield
+
+
+class _Teller(logging.Handler):
+    """Says on stderr what the logger says."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage(), DONE)
+
+
+@contextmanager
+def _told_of_compiling() -> Iterator[None]:
+    """Print that kernels are compiled, which takes a while before anything else is seen."""
+    logger, teller = logging.getLogger("instances.compiled"), _Teller()
+    before = logger.level
+    logger.addHandler(teller)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(teller)
+        logger.setLevel(before)

@@ -1,0 +1,86 @@
+"""Files that the verbs read and write; what cannot be written is refused before long work begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from instances import InputError, Instance, Partition, Result
+from instances.json_files import check_writable, write_json
+from instances.partitioning.partition_file import read_partition
+from mtpp.cli import options
+
+__all__ = ["Files", "file_for", "read_starts"]
+
+_PICTURES = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where an answer is written and drawn; the fields are the words of the command line."""
+
+    out: options.Out = None
+    plot: options.Plot = None
+
+    def check(self, *others: Path | None) -> None:
+        """Refuse files that cannot be written, these and `others`; nothing is changed.
+
+        Raises
+        ------
+        InputError
+            If the picture has another suffix than .png, .svg and .pdf, or something that is no regular file is there.
+        OSError
+            If a file cannot be written.
+        """
+        if self.plot is not None and self.plot.suffix not in _PICTURES:
+            raise InputError(f"--plot {self.plot}: a picture is written as one of {', '.join(_PICTURES)}.")
+        for path in (self.out, self.plot, *others):
+            if path is not None:
+                check_writable(path)
+                existed = path.exists()
+                with path.open("ab"):
+                    pass
+                if not existed:
+                    os.unlink(os.path.realpath(path))  # a symbolic link stays
+
+    def of(self, instance: Instance, instances: Sequence[Instance]) -> Files:
+        """The files of one of several instances."""
+        out, plot = (None if path is None else file_for(path, instance, instances) for path in (self.out, self.plot))
+        return Files(out, plot)
+
+    def write(self, document: Callable[[], Mapping[str, Any]]) -> None:
+        """Write a JSON document, if there is a file to write to."""
+        if self.out is not None:
+            write_json(self.out, document())
+
+    def draw(self, answer: Result) -> None:
+        """Draw the partition of an answer, if there is a file to draw to."""
+        if self.plot is None:
+            return
+        if answer.partition is None:
+            print(f"{answer.instance.label}: there is no partition to draw; give one with --start.", file=sys.stderr)
+            return
+        from mtpp.plots.partitions import partition_figure
+        from mtpp.plots.style import save_figure
+
+        save_figure(partition_figure(answer.partition, answer.bound), self.plot)
+
+
+def file_for(path: Path, instance: Instance, instances: Sequence[Instance]) -> Path:
+    """The file of one of several instances: with more than one, ``-kK`` is put into the name."""
+    return path.with_name(f"{path.stem}-k{instance.k}{path.suffix}") if len(instances) > 1 else path
+
+
+def read_starts(path: Path | None, instances: Sequence[Instance]) -> list[Partition | None]:
+    """The partition of a file as a start for each instance.
+
+    Raises
+    ------
+    InputError
+        If it does not answer one of them.
+    """
+    return [None if path is None else read_partition(path, instance) for instance in instances]

@@ -1,0 +1,137 @@
+"""What ``mtpp plan`` prints of a plan: its question, its stages and their memory; and what it exports."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from heuristics.planning.orders import execute_orders
+from instances.errors import InputError
+from instances.json_files import json_text, read_text
+from instances.planning import Iteration, Plan, Schedule, Timeline, TrainingInstance
+from instances.planning.problem import ELEMENT_BYTES
+from instances.planning.timeline_file import perfetto_trace, read_schedule, schedule_csv
+from mtpp.certifying.planning import CoveredPlan, recovered
+
+__all__ = ["exported", "headlines", "in_listed_order", "plan_rows"]
+
+
+def plan_rows(schedule: Schedule | Timeline) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of text: the stages of a plan, times of a microbatch and of the AllReduce, memory of a device."""
+    plan = schedule.plan
+    names, cluster = plan.instance.chain.names, plan.instance.cluster
+    times = (plan.forward_time, plan.backward_time, plan.allreduce_time)
+    header = ["stage", "layers", "number", "devices", "replicas", "forward [s]", "backward [s]", "AllReduce [s]"]
+    header += ["memory [GiB]"] if isinstance(schedule, Schedule) else _MEMORY
+    rows = []
+    for n in range(plan.n_stages):
+        first, last = plan.cuts[n], plan.cuts[n + 1] - 1
+        rows.append(
+            [
+                f"{n} recomputes" if plan.recompute[n] else str(n),
+                names[first] if first == last else f"{names[first]} … {names[last]}",
+                str(last - first + 1),
+                ",".join(cluster.names[v] for v in plan.devices[n]),
+                str(plan.replicas[n]),
+                *(f"{time[n]:.4g}" for time in times),
+                *_memory(schedule, n),
+            ]
+        )
+    return header, rows
+
+
+_MEMORY = ["in flight", "weights [GiB]", "optimizer [GiB]", "activations [GiB]"]
+
+
+def _memory(schedule: Schedule | Timeline, n: int) -> list[str]:
+    """What a device of a stage keeps; activations are those of all stages of its group, when they are most."""
+    if isinstance(schedule, Schedule):
+        return [f"{schedule.memory_needed[n] / 2**30:.3g}"]
+    plan = schedule.plan
+    peak = schedule.peaks[plan.groups.index(plan.devices[n])]
+    weights = plan.param_bytes[n]
+    sizes = (weights, (plan.instance.parameter_copies - 1) * weights, peak.activations)
+    return [str(peak.in_flight), *(f"{size / 2**30:.3g}" for size in sizes)]
+
+
+def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str]]:
+    """Labels and words: what was asked, how long the plan takes, and how long any plan of a class does."""
+    answer, instance = covered.result, covered.result.instance
+    duplex = "full duplex" if instance.full_duplex else "half duplex"
+    network = "the paper's, links share nothing" if instance.network is None else instance.network.words
+    rows = [
+        ("chain", f"{instance.chain.name}, {instance.chain.n} layers, {instance.microbatches} microbatches"),
+        ("cluster", f"{instance.cluster.name}, {instance.cluster.n} devices, {duplex}"),
+        ("network", network),
+    ]
+    if instance.network is not None:
+        rows.append(("numbers", _numbers(instance)))
+    (schedule, *_) = iteration.schedules
+    order = f", {schedule.order_name}" if isinstance(schedule, Timeline) and schedule.order_name else ""
+    rows += [
+        ("planner", f"{answer.method}{order}"),
+        ("iteration", f"{iteration.time:.6g} s, devices compute {iteration.utilisation:.1%} of it"),
+    ]
+    if isinstance(schedule, Timeline):
+        peak = max(schedule.peaks, key=lambda one: one.total)
+        limit = "" if math.isinf(instance.memory) else f" of {instance.memory / 2**30:.4g}"
+        rows.append(
+            ("memory", f"{peak.total / 2**30:.4g}{limit} GiB on the fullest device, {peak.in_flight} in flight")
+        )
+    if answer.bound is None:
+        return [*rows, ("bound", "–, pipelines side by side are not covered")]
+    rows += [("bound", f"{answer.bound.value:.6g} s for {covered.words}"), ("gap", f"{answer.gap:.2%}")]
+    if isinstance(schedule, Timeline):
+        rows.append(("bounds", ", ".join(f"{name} {value:.6g} s" for name, value in covered.bounds.items())))
+    return rows
+
+
+def _numbers(instance: TrainingInstance) -> str:
+    """What memory and shares are counted in, with nothing left unsaid."""
+    assert instance.dtype is not None
+    width = ELEMENT_BYTES[instance.dtype]
+    sequence = "sequence not stated" if instance.sequence is None else f"sequence {instance.sequence}"
+    samples = "even shares" if instance.samples is None else f"{instance.samples} whole samples a microbatch"
+    again = ", recomputation where needed" if instance.recomputation else ""
+    optimizer = f"{instance.parameter_copies * width:g} bytes a parameter with optimizer"
+    return f"{instance.dtype}, {sequence}, {optimizer}, {samples}{again}"
+
+
+def in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:
+    """The plan that was found, in the order of a file.
+
+    Raises
+    ------
+    InputError
+        If the file has another shape, or its order waits for ever or does not fit into memory.
+    """
+    plan = _only_plan(covered.result.answer, f"--orders {path}")
+    orders = read_schedule(read_text(path), plan, str(path))
+    try:
+        timeline = execute_orders(plan, orders, path.name)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return recovered(replace(covered.result, bound=None, answer=Iteration(plan.instance, (timeline,))))
+
+
+def exported(iteration: Iteration, path: Path) -> str:
+    """The iteration as the suffix says: a schedule as CSV, or a trace.
+
+    Raises
+    ------
+    InputError
+        If the plan is one for the paper's network, whose file has no times.
+    """
+    (schedule,) = iteration.schedules
+    if not isinstance(schedule, Timeline):
+        raise InputError(f"--export {path}: plans for the paper's network have no such file; choose --network shared.")
+    return schedule_csv(schedule) if path.suffix == ".csv" else json_text(perfetto_trace(schedule))
+
+
+def _only_plan(iteration: Iteration | None, option: str) -> Plan:
+    if iteration is None or iteration.plan is None or iteration.instance.network is None:
+        raise InputError(
+            f"{option}: only a single pipeline on shared network cards takes an order; choose another planner."
+        )
+    return iteration.plan

@@ -1,0 +1,128 @@
+"""What a verb writes to stdout: a result line with tables below it, or one JSON document."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from instances import Instance, Partition, Result
+from instances.json_files import json_text
+from mtpp.cli import options
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
+from mtpp.cli.messages import complain
+from mtpp.text.tables import fitted, terminal_width
+
+if TYPE_CHECKING:
+    from mtpp.text.live_line import LiveLine
+
+__all__ = ["Answers", "Printing"]
+
+# Of more k than this, only the result lines are printed.
+_MOST_TABLES = 3
+
+
+@dataclass(frozen=True)
+class Printing:
+    """What is printed; the fields are the words of the command line."""
+
+    json: options.Json = False
+    quiet: options.Quiet = False
+
+    def working(self, label: str, cost: str = "bottleneck") -> LiveLine:
+        """The live line on stderr, unless nobody wants it."""
+        from mtpp.text.live_line import LiveLine
+
+        if self.quiet:
+            logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # nor what else is told of the work
+        return LiveLine(label, silent=self.quiet, cost=cost)
+
+    def say(self, text: str) -> None:
+        """Print text, unless stdout is for JSON."""
+        if not self.json:
+            print(text)
+
+    def detail(self, *texts: str) -> None:
+        """Print texts below an empty line each, unless nobody wants more than the result line."""
+        for text in texts:
+            if not self.quiet:
+                self.say(f"\n{text}")
+
+    def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
+        """Print a table of rows, column to text; a row need not have all columns."""
+        header = max(map(list, rows), key=len)
+        self.say(fitted(header, [[row.get(name, "–") for name in header] for row in rows], terminal_width()))
+
+    def document(self, document: Callable[[], Mapping[str, Any] | Sequence[Any]]) -> None:
+        """Make and print the JSON document, if it is asked for."""
+        if self.json:
+            sys.stdout.write(json_text(document(), ascii_only=True))
+
+    @contextmanager
+    def answers(
+        self, row: Callable[[Result], dict[str, str]], instances: Sequence[Instance], *, tables: bool = True
+    ) -> Iterator[Answers]:
+        """Collect answers, which are printed at the end, also when something has failed by then.
+
+        Parameters
+        ----------
+        row : callable
+            The result line of an answer.
+        instances : sequence of Instance
+            What is asked: of several, the JSON document is a list.
+        tables : bool
+            Whether the stages of partitions are printed, too.
+        """
+        answers = Answers([], [])
+        try:
+            yield answers
+        finally:
+            if answers.results and self.json:
+                documents = answers.documents
+                self.document(documents[0] if len(instances) == 1 else lambda: [document() for document in documents])
+            elif answers.results:
+                self.rows([row(result) for result in answers.results])
+                found = [result.partition for result in answers.results if result.partition is not None]
+                self._tables(found if tables and not self.quiet else [])
+
+    def _tables(self, partitions: Sequence[Partition]) -> None:
+        from mtpp.certifying.findings import memory_sentence
+        from mtpp.cli.stage_tables import tables
+
+        several, sentences = len(partitions) > 1, map(memory_sentence, partitions)
+        for partition, sentence in zip(partitions, sentences, strict=True):
+            if sentence is not None:
+                self.say(f"k = {partition.instance.k}: {sentence}" if several else sentence)
+        if len(partitions) > _MOST_TABLES:
+            return self.detail(
+                f"Stages and cuts are shown of at most {_MOST_TABLES} k; mtpp explain shows those of a file."
+            )
+        for partition in partitions:
+            heading = [f"k = {partition.instance.k}"] if several else []
+            self.detail(*heading, *tables(partition, terminal_width()))
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Results of a verb, one for each k, and what makes the JSON document of each."""
+
+    results: list[Result]
+    documents: list[Callable[[], dict[str, Any]]]
+
+    def add(self, result: Result, document: Callable[[], dict[str, Any]]) -> None:
+        """Take an answer."""
+        self.results.append(result)
+        self.documents.append(document)
+
+    def exit_code(self, *, bound_will_do: bool = False) -> int:
+        """The largest of all answers; what is missing is said in a line of its own."""
+        codes = {DONE}
+        for answer in self.results:
+            if answer.impossible is not None:
+                codes.add(complain(f"{answer.instance.label}: {answer.impossible}", IMPOSSIBLE))
+            elif answer.partition is None and not (bound_will_do and answer.bound is not None):
+                codes.add(complain(f"{answer.instance.label}: none found", NOTHING))
+        return max(codes)

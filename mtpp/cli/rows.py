@@ -1,0 +1,121 @@
+"""What the verbs print: one aligned row per instance and k."""
+
+from __future__ import annotations
+
+import math
+
+from instances import Bound, Instance, Partition, Result
+from mtpp.text.numbers import bytes_in_words
+from mtpp_models import simple
+
+__all__ = ["bound_row", "certificate_row", "explained_row", "partition_row"]
+
+#: Column to text.
+Row = dict[str, str]
+
+
+def partition_row(answer: Result) -> Row:
+    """Row of a heuristic's partition, with its ratio to the bound *simple*."""
+    partition = answer.partition
+    return {
+        **_instance(answer.instance),
+        "method": answer.method,
+        **(_no_costs(answer.instance) if partition is None else _costs(partition)),
+        "over simple": "–" if partition is None else _over_simple(partition.bottleneck, answer.instance),
+        "seconds": _seconds(answer),
+    }
+
+
+def bound_row(answer: Result) -> Row:
+    """Row of a model's bound, with the best partition known."""
+    value = None if answer.bound is None else answer.bound.value
+    unit = answer.instance.graph.time_unit
+    return {
+        **_instance(answer.instance),
+        "model": answer.method,
+        "solver": answer.solver or "–",
+        f"bound [{unit}]": _number(value),
+        "to its end": "–" if answer.bound is None else _standing(answer.bound),
+        "over simple": "–" if value is None else _over_simple(value, answer.instance),
+        f"bottleneck [{unit}]": _number(None if answer.partition is None else answer.partition.bottleneck),
+        "ratio": _ratio(answer.ratio),
+        "seconds": _seconds(answer),
+    }
+
+
+def certificate_row(answer: Result) -> Row:
+    """Row of a certificate: the best partition, the best bound and how far they are apart."""
+    return {
+        **_instance(answer.instance),
+        **(_no_costs(answer.instance) if answer.partition is None else _costs(answer.partition)),
+        f"bound [{answer.instance.graph.time_unit}]": _number(None if answer.bound is None else answer.bound.value),
+        "by": "–" if answer.bound is None else answer.bound.method,
+        "ratio": _ratio(answer.ratio),
+        "status": answer.status.value,
+        "seconds": _seconds(answer),
+    }
+
+
+def explained_row(partition: Partition, bound: Bound | None) -> Row:
+    """Row of a given partition: its costs, the best bound known and how far they are apart."""
+    fits = partition.bottleneck < math.inf
+    answer = Result("given", partition.instance, partition if fits else None, bound)
+    return {name: cell for name, cell in certificate_row(answer).items() if name != "seconds"}
+
+
+def _instance(instance: Instance) -> Row:
+    ratio = instance.communication_over_work
+    return {
+        "instance": instance.name,
+        "n": str(instance.graph.n),
+        "m": str(instance.graph.m),
+        "comm/work": "–" if ratio is None else f"{ratio:.3g}",
+        "k": str(instance.k),
+    }
+
+
+def _costs(partition: Partition) -> Row:
+    unit = partition.instance.graph.time_unit
+    values = (partition.bottleneck, partition.throughput, partition.latency)
+    return {**dict(zip(_cost_columns(unit), map(_number, values), strict=True)), **_memory(partition)}
+
+
+def _memory(partition: Partition) -> Row:
+    """What the fullest block needs and what the slowest one pays, if something does not fit."""
+    overflow, unit = partition.costs.overflow, partition.instance.graph.time_unit
+    if not overflow.any():
+        return {}
+    need = float((partition.param_bytes + partition.state_bytes + partition.peaks).max())
+    return {"memory": bytes_in_words(need), f"overflow [{unit}]": _number(overflow[partition.block_costs.argmax()])}
+
+
+def _no_costs(instance: Instance) -> Row:
+    return dict.fromkeys(_cost_columns(instance.graph.time_unit), "–")
+
+
+def _cost_columns(unit: str) -> tuple[str, str, str]:
+    return f"bottleneck [{unit}]", f"throughput [1/{unit}]", f"latency [{unit}]"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _standing(bound: Bound) -> str:
+    """Whether its method ran to its end, if one has proved it."""
+    return ("yes" if bound.optimal else "no") if bound.proved else "stated"
+
+
+def _over_simple(value: float, instance: Instance) -> str:
+    floor = simple(instance)
+    if floor > 0:
+        return _ratio(value / floor)
+    return _ratio(1.0 if value == 0 else math.inf)
+
+
+def _seconds(answer: Result) -> str:
+    return f"{answer.spent:.2f}"

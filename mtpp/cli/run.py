@@ -1,0 +1,155 @@
+"""The verb ``mtpp run``: stages at work on this machine, measured and compared with what was predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from instances import InputError
+from instances.json_files import write_json
+from mtpp.cli import options
+from mtpp.cli.command import takes_words
+from mtpp.cli.exit_codes import DONE, FALSE, NOTHING
+from mtpp.cli.messages import complain
+from mtpp.cli.outputs import Files
+from mtpp.cli.printing import Printing
+from mtpp.text.numbers import Scale, time_in_words
+
+if TYPE_CHECKING:
+    from mtpp.stages.links import LinkSpeed
+    from mtpp.stages.trial import Trial
+
+__all__ = ["run"]
+
+# Below this part of the time that a stage computes it has a core for itself no more.
+_ALONE = 0.8
+
+
+@takes_words
+def run(
+    *,
+    stages: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="What mtpp split has written.")] = None,
+    requests: Annotated[int, options.of_search(metavar="N", min=2, max=10**6, help="That are measured.")] = 200,
+    queue: Annotated[int, options.of_search(metavar="N", min=1, max=64, help="That wait between two stages.")] = 2,
+    timeout: Annotated[
+        float, options.of_search(metavar="SECONDS", min=0.1, help="Without progress, after which a stage is stopped.")
+    ] = 60.0,
+    fusion: Annotated[
+        bool,
+        options.of_search(
+            "--fusion", help="onnxruntime may fuse operators: faster, but not what was priced, nor the same digits."
+        ),
+    ] = False,
+    calibrate: Annotated[
+        bool, options.of_search("--calibrate", help="Measure links between processes, for --bandwidth measured.")
+    ] = False,
+    out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write the measures as JSON.")] = None,
+    trace: Annotated[Path | None, options.of_files(metavar="FILE", help="Write a trace for Perfetto (.json).")] = None,
+    plot: Annotated[
+        Path | None, options.of_files(metavar="FILE", help="Draw stages at work (.png, .svg or .pdf).")
+    ] = None,
+    printing: Printing,
+) -> int:
+    """Run stages on this machine, a process each, and compare period and outputs with what was promised.
+
+    Processes are pinned to cores, and tensors pass through shared memory. Exit code 1 if a stage dies, hangs or fails,
+    or outputs are not those of the whole model.
+
+    Example: mtpp run stages --requests 200 --plot timeline.png --trace trace.json
+    """
+    Files(out, plot).check(trace)
+    if stages is None and not calibrate:
+        raise InputError("give the folder of stages that mtpp split has written, or --calibrate.")
+
+    from mtpp.stages.runner import StageError
+
+    document: dict[str, object] = {}
+    trial = None
+    try:
+        if calibrate:
+            from mtpp.stages.links import measure_link
+
+            link = measure_link(timeout)
+            document["link"] = link.document()
+            printing.say(_link_line(link))
+        if stages is not None:
+            from mtpp.stages.trial import try_stages
+
+            trial = try_stages(stages, requests=requests, queue=queue, timeout=timeout, fusion=fusion)
+            document |= trial.document()
+            _print(trial, printing)
+    except StageError as error:
+        return complain(str(error), NOTHING)
+    if out is not None:
+        write_json(out, document)
+    if trial is not None and trace is not None:
+        from mtpp.stages.trace import chrome_trace
+
+        write_json(trace, chrome_trace(trial))
+    if trial is not None and plot is not None:
+        from mtpp.plots.pipelines import trial_figure
+        from mtpp.plots.style import save_figure
+
+        save_figure(trial_figure(trial), plot)
+    printing.document(lambda: document)
+    if trial is not None and trial.agreement is not None and trial.agreement.name is not None:
+        return complain(f"{stages}: output '{trial.agreement.name}' is not the whole model's.", FALSE)
+    return DONE
+
+
+def _print(trial: Trial, printing: Printing) -> None:
+    period = trial.period
+    over = "–" if trial.over_predicted is None else f"{trial.over_predicted:.3f}"
+    row = {
+        "model": trial.manifest.model,
+        "stages": str(len(trial.manifest.stages)),
+        "requests": str(trial.events.shape[1]),
+        "period": "–" if period is None else time_in_words(period, "s"),
+        "throughput [1/s]": "–" if not period else f"{1 / period:.4g}",
+        "latency": time_in_words(trial.latency, "s"),
+        "predicted": time_in_words(trial.manifest.bottleneck, "s"),
+        "measured/predicted": over,
+        "outputs": _outputs(trial),
+    }
+    printing.rows([row])
+    stages = trial.document()["stages"]
+    scale = Scale.of_times([stage[name] for stage in stages for name in ("predicted", "computing")], "s")
+    header = ["stage", "block", "core", *(f"{name} [{scale.unit}]" for name in ("predicted", "computing", "processor"))]
+    rows = [
+        [str(number), str(stage["block"]), "–" if stage["core"] is None else str(stage["core"])]
+        + [scale.cell(stage[name]) for name in ("predicted", "computing", "processor")]
+        + [f"{stage['busy']:.1%}"]
+        for number, stage in enumerate(stages)
+    ]
+    from mtpp.text.tables import fitted, terminal_width
+
+    printing.detail(fitted([*header, "busy"], rows, terminal_width()), *_remarks(trial))
+
+
+def _outputs(trial: Trial) -> str:
+    agreement = trial.agreement
+    if agreement is None:
+        return "not compared"
+    if agreement.name is not None:
+        return "differ"
+    if agreement.exact == agreement.requests:
+        return f"equal ({agreement.requests} compared)"
+    return f"within {agreement.worst:.1g} ({agreement.requests} compared)"
+
+
+def _remarks(trial: Trial) -> list[str]:
+    cores = [core for core in trial.cores if core is not None]
+    if len(set(cores)) < len(cores):
+        return [f"{len(cores)} stages share {len(set(cores))} cores: the period is not that of a core a stage."]
+    if any(p < _ALONE * c for p, c in zip(trial.processor, trial.computing, strict=True)):
+        return ["Other programs had the cores as well: the processor's time is what stages take on idle ones."]
+    return []
+
+
+def _link_line(link: LinkSpeed) -> str:
+    rate = f"{link.bandwidth / 1e9:.3g} GB/s"
+    return (
+        f"between processes: {rate} (--bandwidth {rate.replace(' ', '')}), latency {time_in_words(link.latency, 's')}"
+    )

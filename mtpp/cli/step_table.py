@@ -1,0 +1,51 @@
+"""What ``mtpp certify --explain`` says: what each step cost and what was known behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instances import Instance
+from mtpp.cli.printing import Printing
+from mtpp.text.tables import fitted, terminal_width
+
+if TYPE_CHECKING:
+    from mtpp.certifying.candidates import Rung
+
+__all__ = ["draw_steps", "tell_steps", "with_steps"]
+
+
+def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Rung]) -> dict[str, Any]:
+    """The JSON document of an answer, and its steps."""
+    return {**document(), "steps": [asdict(step) for step in steps]}
+
+
+def tell_steps(told: Sequence[tuple[Instance, Sequence[Rung]]], printing: Printing) -> None:
+    """Print a table of steps for each question."""
+    for instance, steps in told:
+        unit = instance.graph.time_unit
+        header = ["step", "seconds", "at its end", f"bottleneck [{unit}]", f"bound [{unit}]", "by", "ratio"]
+        rows = [_row(step) for step in steps]
+        printing.say(f"\nSteps, k = {instance.k}:")
+        printing.say(fitted(header, rows, terminal_width()))
+
+
+def draw_steps(path: Path, instance: Instance, steps: Sequence[Rung]) -> None:
+    """Draw bottleneck and bound over time, unless there was no step."""
+    from mtpp.plots.progress import plot_progress
+    from mtpp.plots.style import save_figure
+
+    if steps:
+        save_figure(plot_progress(steps, instance.graph.time_unit), path)
+
+
+def _row(step: Rung) -> list[str]:
+    ratio = f"{step.bottleneck / step.bound:.4f}" if step.bottleneck is not None and step.bound else "–"
+    times = [f"{step.seconds:.2f}", f"{step.end:.2f}"]
+    return [step.method, *times, _number(step.bottleneck), _number(step.bound), step.by or "–", ratio]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"

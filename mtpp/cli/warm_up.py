@@ -1,0 +1,190 @@
+"""The verb ``mtpp warm-up``: compile ahead what is otherwise compiled when it is first needed."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import chain
+from multiprocessing.process import BaseProcess
+
+from mtpp.cli.command import takes_words
+from mtpp.cli.exit_codes import DONE, NOTHING
+from mtpp.cli.messages import complain
+from mtpp.cli.printing import Printing
+
+__all__ = ["warm_up"]
+
+# Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
+_NODES, _FEW, _SECONDS = 12, 100, 2.0
+_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
+# Seconds between two looks at the second process.
+_HEARTBEAT = 0.2
+# Placers that have nothing to compile and may be missing.
+_PROGRAMS = ("metis", "scotch", "placeto-published")
+
+
+@takes_words
+def warm_up(*, printing: Printing) -> int:
+    """Compile all that is compiled, so that no later run has to.
+
+    It takes about two minutes of two processors after an update, and no time where all is compiled already.
+    Example: mtpp warm-up
+    """
+    from instances.compiled import has_code, is_warm, mark_warm
+
+    folder = is_warm()
+    if folder is None:
+        alone = not has_code()
+        seconds = _compile(printing)
+        folder = mark_warm(alone)
+        if folder is None:
+            return complain(
+                "what was compiled is not kept: no folder for it can be written (NUMBA_CACHE_DIR names another), "
+                "a source changed meanwhile, or numba is switched off.",
+                NOTHING,
+            )
+        printing.say(f"Compiled in {seconds:.0f} s; the code is in {folder}")
+    else:
+        printing.say(f"All is compiled; the code is in {folder}")
+    printing.document(lambda: {"folder": str(folder)})
+    return DONE
+
+
+def _compile(printing: Printing) -> float:
+    """Run every method on tiny questions, half of them in a second process; return the seconds it took."""
+    from instances.deadline import CLOCK, Stopwatch
+    from mtpp_models import Progress
+
+    logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told
+    watch, still = Stopwatch(), CLOCK.still
+    with _second_process() as second, printing.working("compiling") as live:
+        for name in _partitioning():
+            live.show(Progress(name, 0.0, None, None, None))
+        while second is not None and second.is_alive():
+            second.join(_HEARTBEAT)
+            live.show(Progress("plans and placements", 0.0, None, None, None))
+        if second is None or second.exitcode:  # a fault of it shows here
+            for name in _plans_and_placements():
+                live.show(Progress(name, 0.0, None, None, None))
+    return watch.passed + CLOCK.still - still
+
+
+@contextmanager
+def _second_process() -> Iterator[BaseProcess | None]:
+    """Compile for plans and placements in a copy of this process, which ends with it.
+
+    Elsewhere than on Linux a copy of a process with threads may hang: there is none then.
+    """
+    if sys.platform != "linux":
+        yield None
+        return
+    process = multiprocessing.get_context("fork").Process(target=_compile_second, args=(os.getpid(),), daemon=True)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def _compile_second(parent: int) -> None:
+    """Be silent: who started this process compiles what it could not."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, too, and ends this process
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    for _ in _plans_and_placements():
+        if os.getppid() != parent:
+            return
+
+
+def _partitioning() -> Iterator[str]:
+    """Yield the name of each method, and run it next; so do those below."""
+    import numpy as np
+
+    from heuristics import HEURISTICS, Limits
+    from heuristics.local_search.multilevel import clusters
+    from heuristics.orders.bisection import slice_by_bisection
+    from heuristics.orders.slicing import segment_costs
+    from instances import Instance, Platform
+    from instances.deadline import Deadline
+    from instances.random_graphs import regal_style
+    from mtpp_models.cuts.cliques import find_clique
+    from mtpp_models.formulations.strengthening import Strengthening
+    from mtpp_models.formulations.superblocks import EXACT
+    from mtpp_models.registry import find_model
+    from mtpp_models.solvers.interface import Controls
+
+    graph = regal_style("erdos-renyi", _NODES, seed=1)
+    instance = Instance(graph, Platform(k=3, bandwidth=1.0))
+    for name, method in HEURISTICS.items():
+        yield name
+        method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
+    yield "coarsening"
+    for reach_nodes in (0, _NODES):
+        most, kind = np.ones(2), np.zeros(_NODES, dtype=np.int64)
+        clusters(instance, np.random.default_rng(0), most, True, kind, 1, reach_nodes)
+    yield "slicing"
+    start = slice_by_bisection(instance, graph.topological_order)
+    segment_costs(instance, graph.topological_order)
+    for name in _MODELS:
+        yield name
+        find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS)))
+    yield "exact+all"
+    find_clique(np.ones((_NODES, _NODES), dtype=np.bool_), 3)
+    EXACT.strengthened(Strengthening.of("all")).prepare(instance, start, 0.0, Deadline())
+
+
+def _plans_and_placements() -> Iterator[str]:
+    return chain(_placement(), _planning())
+
+
+def _planning() -> Iterator[str]:
+    import numpy as np
+
+    from heuristics.planning import PLANNERS
+    from instances.devices.network import Network
+    from instances.planning import Cluster, LayerChain, TrainingInstance
+    from mtpp.certifying.planning import certify_plan
+
+    layers, between = np.ones(4), np.ones(3)
+    network = LayerChain(layers, 2 * layers, between, between, layers)
+    instance = TrainingInstance(network, Cluster.of_servers([2, 2], within=2.0, between=1.0), 4)
+    for name in PLANNERS:
+        yield name
+        certify_plan(instance, np.random.default_rng(0), name)
+    yield "shared network cards"
+    certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
+
+
+def _placement() -> Iterator[str]:
+    import numpy as np
+
+    from heuristics import Limits
+    from heuristics.placement import PLACERS
+    from heuristics.placement.simulator import step_times
+    from instances.deadline import Deadline
+    from instances.placement.placement import Placement
+    from instances.placement.problem import PlacementInstance
+    from instances.random_graphs import regal_style
+    from mtpp_models.placement.colocation import share_devices
+    from mtpp_models.placement.heads import heads_of
+    from mtpp_models.placement.probing import probe_sharing
+    from mtpp_models.placement.registry import bound_placement
+
+    instance = PlacementInstance(regal_style("erdos-renyi", _NODES, seed=1), 2, 1.0)
+    yield "step times"
+    step_times(instance, np.zeros((1, _NODES), dtype=np.int64))
+    for name, method in PLACERS.items():
+        if name not in _PROGRAMS:
+            yield name
+            method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
+    yield "colocation"
+    bound_placement(Placement(instance, np.arange(_NODES) % 2), "colocation")
+    yield "probing"
+    probe_sharing(share_devices(heads_of(instance), instance.total_work, Deadline()), Deadline())

@@ -1,0 +1,227 @@
+"""Pictures: each function takes data and optional Axes, draws, and returns the Axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from instances import Bound, Partition
+from mtpp.plots.graphs import draw_edges, draw_names, heights, stacked
+from mtpp.plots.style import axes_of, colours, legend_beside, plain, readable_log
+from mtpp.text.tables import drawn
+
+__all__ = [
+    "partition_figure",
+    "plot_block_costs",
+    "plot_partition",
+    "plot_ratio_profile",
+    "plot_running_times",
+]
+
+FloatArray = NDArray[np.float64]
+
+_LABELLED_BLOCKS = 16
+_ROOM_FOR_LABELS = 30
+_SWEEPS = 12
+_TERMS = {"receive": "#7fb2d9", "work": "#3b5b92", "overflow": "#c44e52", "send": "#f2b46c"}
+_GREY = "0.45"
+
+
+def plot_partition(
+    partition: Partition, ax: Axes | None = None, values: ArrayLike | None = None, label: str = ""
+) -> Axes:
+    """Draw the graph from left to right, block after block, coloured by block.
+
+    Edges within a block are light, edges between blocks dark. Small graphs carry the nodes' names.
+
+    Parameters
+    ----------
+    partition : Partition
+    ax : matplotlib.axes.Axes, optional
+        A new figure by default.
+    values : (n,) floats, optional
+        Numbers to colour the nodes by instead, such as their prices.
+    label : str
+        What these are, for the colour bar.
+    """
+    ax = axes_of(ax, 11, 4.5)
+    graph, block = partition.instance.graph, partition.block
+    layer, bounds = _layers(partition)
+    columns = [np.flatnonzero(layer == x) for x in np.unique(layer)]
+    height = heights(graph, columns, stacked(columns, np.zeros(graph.n)), sweeps=_SWEEPS, inertia=0.5)
+    fills = colours(partition.instance.k)
+    points = np.column_stack((layer, height))
+    for b, (left, right) in enumerate(bounds):
+        if right > left:
+            ax.axvspan(left, right, color=fills[b], alpha=0.12, linewidth=0)
+    edges = np.unique(graph.edges, axis=0)
+    inside = block[edges[:, 0]] == block[edges[:, 1]]
+    alpha = float(np.clip(250 / max(1, len(edges)), 0.15, 1))
+    draw_edges(ax, _curves(points, edges), inside, alpha)
+    width = layer.max() + 1
+    size = float(np.clip(min(5000 / graph.n, (600 / width) ** 2), 6, 220))
+    nodes = ax.scatter(layer, height, s=size, edgecolors="white", linewidths=0.5, zorder=2)
+    if values is None:
+        nodes.set_facecolor([fills[b] for b in block])
+    else:
+        nodes.set_array(np.asarray(values, dtype=float))
+        nodes.set_cmap("viridis_r")
+        figure = ax.get_figure()
+        assert figure is not None
+        figure.colorbar(nodes, ax=ax, label=label, pad=0.01)
+    draw_names(ax, graph, points, 9)
+    last = -np.inf
+    for b, (left, right) in enumerate(bounds):
+        middle = (left + right) / 2
+        if right > left and middle - last > width / _ROOM_FOR_LABELS:
+            last = middle
+            ax.text(
+                middle, 1.01, str(b), color=fills[b], weight="bold", ha="center", va="bottom",
+                transform=ax.get_xaxis_transform(),
+            )  # fmt: skip
+    ax.set_xlim(-0.6, bounds[-1][1] + 0.1)
+    ax.margins(y=0.08)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    ax.set_title(
+        f"{drawn(partition.instance.name)}: n = {graph.n}, m = {graph.m}, {len(bounds)} blocks from left to right",
+        loc="left",
+        pad=18,
+    )
+    return ax
+
+
+def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes | None = None) -> Axes:
+    """Stack the receive, work, overflow and send time of each block, with the bottleneck and the bound as lines."""
+    ax = axes_of(ax, 8, 4)
+    factor, unit = _time_scale(partition.bottleneck, partition.instance.graph.time_unit)
+    blocks, base = np.arange(partition.instance.k), np.zeros(partition.instance.k)
+    for term, colour in _TERMS.items():
+        time = getattr(partition.costs, term) * factor
+        if term != "overflow" or partition.instance.has_overflow:
+            ax.bar(blocks, time, bottom=base, color=colour, label=term, width=0.8)
+            base = base + time
+    top = partition.bottleneck * factor
+    ax.axhline(top, color=_GREY, linewidth=1, linestyle=":", label=f"bottleneck {top:.5g} {unit}")
+    if bound is not None:
+        value = bound.value * factor
+        ax.axhline(
+            value, color="black", linewidth=1.4, linestyle="--", label=f"bound {value:.5g} {unit} ({bound.method})"
+        )
+    ax.set_xlabel("block")
+    ax.set_ylabel(f"time [{unit}]")
+    ax.set_xlim(-0.6, partition.instance.k - 0.4)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=_LABELLED_BLOCKS, min_n_ticks=1))
+    plain(ax)
+    legend_beside(ax)
+    return ax
+
+
+def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
+    """Distribution of the seconds of each run, by method, on a logarithmic axis (Figure 4 of the paper)."""
+    ax = axes_of(ax, 8, 0.5 * len(seconds) + 1.4)
+    labels = list(seconds)
+    for row, label in enumerate(labels):
+        times = np.maximum(np.sort(np.asarray(seconds[label], dtype=float)), 1e-4)
+        jitter = 0.14 * np.sin(np.arange(len(times)) * 2.4)  # spread evenly, the same in every drawing
+        ax.scatter(times, row + jitter, s=12, alpha=0.55, color=_TERMS["work"], linewidths=0, zorder=3)
+        median = {"color": _TERMS["overflow"], "linewidth": 1.6}
+        ax.boxplot(
+            times, positions=[row], orientation="horizontal", widths=0.55, whis=(0, 100), manage_ticks=False,
+            medianprops=median,
+        )  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.set_xlabel("seconds (line: median, box: quartiles, whiskers: all runs)")
+    ax.grid(axis="x", color="0.9")
+    plain(ax)
+    return ax
+
+
+def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
+    """Fraction of the instances whose ratio is at most the number on the axis, by method; NaN is no partition."""
+    ax = axes_of(ax, 8, 4.5)
+    finite = [r for values in ratios.values() for r in values if np.isfinite(r)]
+    end = max([1.02, *finite]) * 1.01
+    hues = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
+    for i, (label, values) in enumerate(ratios.items()):
+        reached = np.sort([r for r in values if np.isfinite(r)])
+        fraction = np.arange(len(reached) + 1) / max(1, len(values))
+        x = np.concatenate(([1.0], reached, [end]))
+        line = ("-", "--", ":")[i // len(hues) % 3]
+        width = 1.3 + 1.5 * (1 - i / len(ratios))  # lines on top of each other stay visible
+        ax.step(
+            x,
+            np.append(fraction, fraction[-1]),
+            where="post",
+            label=label,
+            color=hues[i % len(hues)],
+            linestyle=line,
+            linewidth=width,
+        )
+    if end > 3:
+        ax.set_xscale("log")
+        readable_log(ax.xaxis)
+    ax.set_xlim(1, end)
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel("bottleneck over best bound")
+    ax.set_ylabel("fraction of instances")
+    ax.grid(color="0.9")
+    plain(ax)
+    legend_beside(ax)
+    return ax
+
+
+def partition_figure(partition: Partition, bound: Bound | None = None) -> Figure:
+    """The graph coloured by block, above the costs of the blocks."""
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(3, 2))
+    plot_partition(partition, above)
+    plot_block_costs(partition, bound, below)
+    return figure
+
+
+def _time_scale(value: float, unit: str) -> tuple[float, str]:
+    """Factor and unit that give a time in seconds readable digits."""
+    if unit != "s" or value == 0 or value >= 1:
+        return 1.0, drawn(unit)
+    return next(((f, u) for f, u in ((1e3, "ms"), (1e6, "µs")) if value * f >= 1), (1e9, "ns"))
+
+
+def _layers(partition: Partition) -> tuple[FloatArray, list[tuple[float, float]]]:
+    """Column of each node: its depth in its block, blocks side by side; and the extent of each block."""
+    graph, block = partition.instance.graph, partition.block
+    start, successor = graph.successors
+    depth = np.zeros(graph.n)
+    for u in graph.topological_order:
+        for v in successor[start[u] : start[u + 1]]:
+            if block[u] == block[v]:
+                depth[v] = max(depth[v], depth[u] + 1)
+    bounds, left = [], 0.0
+    for b in range(partition.instance.k):
+        inside = block == b
+        right = left + (depth[inside].max() + 1 if inside.any() else 0)
+        depth[inside] += left
+        bounds.append((left - 0.5, right - 0.5))
+        left = right
+    return depth, bounds
+
+
+def _curves(points: FloatArray, edges: NDArray[np.int64]) -> FloatArray:
+    """(m, 17, 2) points on the edges; an edge that jumps over columns bends, to pass beside the nodes there."""
+    t = np.linspace(0, 1, 17)[:, np.newaxis]
+    source, target = points[edges[:, 0], np.newaxis], points[edges[:, 1], np.newaxis]
+    curves = source + t * (target - source)
+    span = target[:, 0, 0] - source[:, 0, 0]
+    bend = np.where(span > 1, 0.15 * np.sqrt(np.maximum(0, span)), 0.0) * np.where(edges[:, 0] % 2, -1, 1)
+    curves[:, :, 1] += bend[:, np.newaxis] * (4 * t * (1 - t)).T
+    return curves

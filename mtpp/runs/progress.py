@@ -1,0 +1,61 @@
+"""Progress of a table on stderr: a bar on a terminal, now and then a plain line elsewhere."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from instances.errors import printable
+from mtpp.runs.log import Run
+from mtpp.text.live_line import PLAIN_SECONDS, stderr_console
+
+__all__ = ["RunBar"]
+
+
+class RunBar:
+    """How many of `total` runs of a table are made, unless it is silent, with the time left; a context manager."""
+
+    def __init__(self, total: int, *, silent: bool = False) -> None:
+        self._silent = silent
+        self._total, self._done, self._failed = total, 0, 0
+        self._begin = self._printed = time.monotonic()
+        self._console = stderr_console()
+        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("runs"), TimeElapsedColumn(), TextColumn("left"))
+        self._bar = Progress(
+            *columns,
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            console=self._console,
+            transient=True,
+            disable=silent or not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=total)
+
+    def advance(self, run: Run) -> None:
+        """Count a run; a failed one is told at once."""
+        label = printable(f"{run['instance']}, k = {run['k']}, {run['method']}")
+        self._done += 1
+        if run["error"] is not None:
+            self._failed += 1
+            reason = printable(run["error"].splitlines()[0])
+            self._console.print(f"failed: {label}: {reason}", markup=False, soft_wrap=True)
+        self._bar.update(self._task, advance=1, description=escape(label))
+        now = time.monotonic()
+        if self._silent:
+            return
+        if not self._console.is_terminal and (now - self._printed > PLAIN_SECONDS or self._done == self._total):
+            self._printed = now
+            left = (now - self._begin) / self._done * (self._total - self._done)
+            self._console.print(f"{self._done} of {self._total} runs, about {left:.0f} s left", highlight=False)
+
+    def __enter__(self) -> RunBar:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()

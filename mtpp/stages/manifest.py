@@ -1,0 +1,221 @@
+"""Read a folder of stages: ``manifest.json`` and the files that it names.
+
+A folder may come from a stranger. Every file that is named lies in it, by a plain name, with the hash that the manifest
+states; every tensor has a size; a stage reads from earlier ones alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from instances.errors import InputError
+from instances.json_files import Value, check_readable, read_json
+from mtpp.stages.records import (
+    ELEMENTS,
+    STAGES_FORMAT,
+    FileRecord,
+    Manifest,
+    Received,
+    Samples,
+    Sent,
+    StageRecord,
+    TensorRecord,
+)
+
+__all__ = ["MANIFEST", "check_new_folder", "file_record", "read_manifest"]
+
+#: The file of a folder that says what is in it.
+MANIFEST = "manifest.json"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_MOST_STAGES = 256
+_MOST_SAMPLES = 16
+_MOST_BYTES = 2**48
+_PIECE = 2**20
+_FILE = ("file", "sha256")
+
+T = TypeVar("T", TensorRecord, Received, Sent)
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuse a folder that stages cannot be written into.
+
+    Raises
+    ------
+    InputError
+        If it is there and holds something, or is no folder.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder}: it is there and not an empty folder; give another name.")
+
+
+def read_manifest(folder: str | Path) -> Manifest:
+    """Read the manifest of a folder, and check all its files.
+
+    Raises
+    ------
+    InputError
+        If there is none, it contradicts itself, or a file is missing or not the one that it names.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder; mtpp split makes one.")
+    manifest = _manifest(read_json(folder / MANIFEST))
+    for record in manifest.files():
+        path = folder / record.file
+        if path.is_symlink():
+            raise InputError(f"{path}: this is a link; a folder of stages holds its files itself.")
+        if file_record(path).sha256 != record.sha256:
+            raise InputError(f"{path}: the file was altered (its hash is not that of {MANIFEST}); split again.")
+    return manifest
+
+
+def file_record(path: Path) -> FileRecord:
+    """Name and hash of a file.
+
+    Raises
+    ------
+    InputError
+        If it is missing or no regular file.
+    """
+    check_readable(path)
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            digest.update(piece)
+    return FileRecord(path.name, digest.hexdigest())
+
+
+def _manifest(document: Value) -> Manifest:
+    document.check_format(STAGES_FORMAT)
+    names = ("model", "model_sha256", "graph_hash", "k", "bandwidth", "bottleneck", "certificate", "samples")
+    fields = document.members(("format", *names, "inputs", "outputs", "stages"))
+    inputs = _by_name(map(_tensor, fields["inputs"].items()), fields["inputs"])
+    items = fields["stages"].items()
+    if not 1 <= len(items) <= _MOST_STAGES:
+        fields["stages"].fail(f"there are {len(items)} stages; a folder has 1 to {_MOST_STAGES}.")
+    stages: list[StageRecord] = []
+    given: list[dict[str, TensorRecord]] = []  # by each stage so far
+    for item in items:
+        stages.append(_stage(item, given, inputs))
+        given.append({sent.tensor.name: sent.tensor for sent in stages[-1].outputs})
+    known = {name: tensor for own in (*given, inputs) for name, tensor in own.items()}
+    outputs = _by_name(map(_tensor, fields["outputs"].items()), fields["outputs"])
+    for name, tensor in outputs.items():
+        if known.get(name) != tensor:
+            fields["outputs"].fail(f"no stage gives '{name}' with this type and shape.")
+    _check_readers(stages, fields["stages"])
+    manifest = Manifest(
+        model=fields["model"].text(),
+        model_sha256=fields["model_sha256"].text(),
+        graph_hash=fields["graph_hash"].text(),
+        k=fields["k"].whole(),
+        bandwidth=fields["bandwidth"].optional_number(),
+        bottleneck=fields["bottleneck"].number(),
+        certificate=_file(fields["certificate"], _FILE),
+        inputs=tuple(inputs.values()),
+        outputs=tuple(outputs.values()),
+        samples=None if fields["samples"].data is None else _samples(fields["samples"]),
+        stages=tuple(stages),
+    )
+    files = [MANIFEST, *(record.file for record in manifest.files())]
+    if len(set(files)) < len(files):
+        document.fail("two things are in one file; split again.")
+    return manifest
+
+
+def _stage(item: Value, given: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]) -> StageRecord:
+    names = (*_FILE, "block", "weights", "nodes", "inputs", "outputs", "time", "work", "parameter_bytes", "peak_bytes")
+    fields = item.members(names)
+    received = _by_name((_received(field, given, inputs) for field in fields["inputs"].items()), fields["inputs"])
+    sent = _by_name(map(_sent, fields["outputs"].items()), fields["outputs"])
+    if not sent:
+        fields["outputs"].fail("the stage gives nothing.")
+    numbers = {name: fields[name].number() for name in names[-4:]}
+    for name, number in numbers.items():
+        if number < 0:
+            fields[name].fail("the number is negative.")
+    return StageRecord(
+        block=fields["block"].whole(),
+        file=_file(item, names),
+        weights=None if fields["weights"].data is None else _file(fields["weights"], _FILE),
+        nodes=fields["nodes"].whole(),
+        inputs=tuple(received.values()),
+        outputs=tuple(sent.values()),
+        **numbers,
+    )
+
+
+def _received(
+    field: Value, given: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]
+) -> Received:
+    tensor, sender = _tensor(field, "from"), field.open_members(("from",))["from"]
+    number = None if sender.data is None else sender.whole()
+    if number is not None and not 0 <= number < len(given):
+        sender.fail(f"stage {len(given)} reads from stage {number}, which is not before it; that is a cycle.")
+    source = inputs if number is None else given[number]
+    if source.get(tensor.name) != tensor:
+        who = "the model has no input" if number is None else f"stage {number} gives no"
+        field.fail(f"{who} '{tensor.name}' with this type and shape.")
+    return Received(tensor, number)
+
+
+def _sent(field: Value) -> Sent:
+    return Sent(_tensor(field, "to"), tuple(field.open_members(("to",))["to"].whole_numbers()))
+
+
+def _check_readers(stages: Sequence[StageRecord], place: Value) -> None:
+    """The readers that senders name are those that name the senders."""
+    readers: dict[tuple[int | None, str], list[int]] = {}
+    for number, stage in enumerate(stages):
+        for received in stage.inputs:
+            readers.setdefault((received.sender, received.tensor.name), []).append(number)
+    for number, stage in enumerate(stages):
+        for sent in stage.outputs:
+            if readers.get((number, sent.tensor.name), []) != list(sent.readers):
+                place.fail(f"stage {number} does not send '{sent.tensor.name}' to those that read it; split again.")
+
+
+def _tensor(item: Value, *also: str) -> TensorRecord:
+    fields = item.members(("name", "type", "shape", "bytes", *also))
+    kind, shape = fields["type"].text(), fields["shape"].whole_numbers()
+    if kind not in ELEMENTS:
+        fields["type"].fail(f"unknown type '{kind}'; known are {', '.join(ELEMENTS)}.")
+    if min(shape, default=0) < 0 or math.prod(shape) > _MOST_BYTES:
+        fields["shape"].fail("this is no size of a tensor.")
+    tensor = TensorRecord(fields["name"].text(), kind, tuple(shape))
+    if fields["bytes"].whole() != tensor.bytes:
+        fields["bytes"].fail(f"a tensor of this shape has {tensor.bytes} bytes.")
+    return tensor
+
+
+def _samples(item: Value) -> Samples:
+    fields = item.members((*_FILE, "count", "seed"))
+    count, seed = fields["count"].whole(), fields["seed"].whole()
+    if not 1 <= count <= _MOST_SAMPLES or seed < 0:
+        item.fail(f"there are 1 to {_MOST_SAMPLES} samples, and no negative seed.")
+    return Samples(_file(item, (*_FILE, "count", "seed")), count, seed)
+
+
+def _file(item: Value, known: tuple[str, ...]) -> FileRecord:
+    fields = item.members(known)
+    name = fields["file"].text()
+    if not _NAME.fullmatch(name) or ".." in name:
+        fields["file"].fail(f"'{name}' is no plain name of a file in this folder.")
+    return FileRecord(name, fields["sha256"].text())
+
+
+def _by_name(records: Iterable[T], place: Value) -> dict[str, T]:
+    """Records by the names of their tensors, which differ."""
+    found: dict[str, T] = {}
+    for record in records:
+        name = record.name if isinstance(record, TensorRecord) else record.tensor.name
+        if name in found:
+            place.fail(f"two tensors are called '{name}'.")
+        found[name] = record
+    return found

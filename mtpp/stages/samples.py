@@ -1,0 +1,154 @@
+"""Inputs to try stages with, and what the whole model gives for them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+
+from instances.readers.onnx.external_weights import weight_files
+from mtpp.stages.manifest import file_record
+from mtpp.stages.records import ELEMENTS, Received, Samples, Sent, TensorRecord
+from mtpp.stages.runner import Pipeline, StageError, StageJob
+
+__all__ = ["difference", "example", "fill", "record_samples", "tolerance"]
+
+_COUNT = 3
+# What the process of the whole model may take: this [bytes], and some copies of the model.
+_PROCESS = 2**32
+_COPIES = 4
+# Bytes of outputs that are kept.
+_MOST_BYTES = 2**28
+# How far outputs may be apart where operators are fused, as a part of the largest number: by bytes of an element.
+_TOLERANCES = {2: 2e-2, 4: 1e-3, 8: 1e-9}
+
+
+def example(tensor: TensorRecord, seed: int, sample: int, number: int) -> NDArray[np.uint8]:
+    """The bytes of an input: normal numbers, or zeros and ones where they are whole, as an index must exist.
+
+    Parameters
+    ----------
+    tensor : TensorRecord
+    seed, sample, number : int
+        Of the samples, which of them, and which of the model's inputs.
+    """
+    rng = np.random.default_rng([seed, sample, number])
+    kind = ELEMENTS[tensor.type][2]
+    if kind is not None and np.dtype(kind).kind != "f":
+        return rng.integers(0, 2, tensor.shape).astype(kind).reshape(-1).view(np.uint8)
+    values = rng.standard_normal(tensor.shape, np.float32)
+    if kind is None:  # bfloat16 is the upper half of a float
+        return (values.view(np.uint32) >> 16).astype(np.uint16).reshape(-1).view(np.uint8)
+    return values.astype(kind).reshape(-1).view(np.uint8)
+
+
+def record_samples(
+    model: onnx.ModelProto,
+    folder: Path,
+    inputs: Sequence[TensorRecord],
+    outputs: Sequence[TensorRecord],
+    target: Path,
+    *,
+    seed: int = 0,
+    timeout: float = 120.0,
+) -> Samples | None:
+    """Run a whole model in a process of its own, and write what it gives.
+
+    Parameters
+    ----------
+    model : ModelProto
+        With fixed shapes; its weights may lie in other files.
+    folder : Path
+        Where these lie.
+    inputs, outputs : sequences of TensorRecord
+        Of the model.
+    target : Path
+        The file to write: of each sample all outputs, byte by byte.
+    seed : int
+    timeout : float
+        Seconds for each run.
+
+    Returns
+    -------
+    Samples or None
+        None if the outputs are too large to be kept.
+
+    Raises
+    ------
+    StageError
+        If onnxruntime does not run the model, or it gives something else for the same inputs.
+    """
+    size = sum(tensor.bytes for tensor in outputs)
+    count = _COUNT if _COUNT * size <= _MOST_BYTES else int(size <= _MOST_BYTES)
+    if not count:
+        return None
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, "model.onnx")
+        file.write_bytes(model.SerializeToString())
+        job = StageJob(
+            label="the whole model",
+            inputs=tuple(Received(tensor, None) for tensor in inputs),
+            outputs=tuple(Sent(tensor, ()) for tensor in outputs),
+            model=file,
+            folder=Path(os.path.realpath(folder)),
+            memory_limit=_PROCESS + _COPIES * (file.stat().st_size + _external_bytes(model, folder)),
+        )
+        with Pipeline([job], queue=count, samples=count, requests=count, timeout=timeout) as pipeline:
+            fill(pipeline, inputs, seed, count)
+            pipeline.start()
+            pipeline.run(count)
+            rings = [pipeline.layout.made[0, tensor.name] for tensor in outputs]
+            found = [[pipeline.memory.slot(ring, sample).tobytes() for ring in rings] for sample in range(count)]
+            pipeline.run(1)
+            if [pipeline.memory.slot(ring, 0).tobytes() for ring in rings] != found[0]:
+                raise StageError(f"{job.label}: it gives something else each time.")
+        target.write_bytes(b"".join(chain.from_iterable(found)))
+    return Samples(file_record(target), count, seed)
+
+
+def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: int) -> None:
+    """Put the samples of all inputs that some stage reads where these are read."""
+    for number, tensor in enumerate(inputs):
+        if tensor.name in pipeline.layout.given:
+            for sample in range(count):
+                slot = pipeline.memory.slot(pipeline.layout.given[tensor.name], sample)
+                slot[:] = example(tensor, seed, sample, number)
+
+
+def difference(tensor: TensorRecord, found: NDArray[np.uint8], expected: NDArray[np.uint8]) -> float:
+    """The largest difference of two values of a tensor, as a part of the largest number; 0 if all bytes are equal.
+
+    Infinite where whole numbers differ, or one is no number and the other is one.
+    """
+    if np.array_equal(found, expected):
+        return 0.0
+    kind = ELEMENTS[tensor.type][2]
+    if kind is not None and np.dtype(kind).kind != "f":
+        return np.inf
+    a, b = (_numbers(tensor, value) for value in (found, expected))
+    finite = np.isfinite(b)
+    if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return float("inf")
+    return float(np.abs(a - b)[finite].max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+
+
+def tolerance(tensor: TensorRecord) -> float:
+    """The difference up to which outputs count as the same."""
+    return _TOLERANCES.get(ELEMENTS[tensor.type][1], 0.0)
+
+
+def _external_bytes(model: onnx.ModelProto, folder: Path) -> int:
+    return sum((folder / name).stat().st_size for name in weight_files(model))
+
+
+def _numbers(tensor: TensorRecord, value: NDArray[np.uint8]) -> NDArray[np.float64]:
+    kind = ELEMENTS[tensor.type][2]
+    if kind is None:
+        return (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return value.view(kind).astype(np.float64)

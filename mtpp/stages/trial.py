@@ -1,0 +1,263 @@
+"""Run the stages of a folder, measure them, and compare what they give with what the whole model gave."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances.errors import InputError
+from mtpp.stages.manifest import read_manifest
+from mtpp.stages.records import FileRecord, Manifest, TensorRecord
+from mtpp.stages.runner import Pipeline, StageJob
+from mtpp.stages.samples import difference, fill, tolerance
+from mtpp.stages.shared_memory import available_memory
+
+__all__ = ["Agreement", "Trial", "stage_jobs", "try_stages"]
+
+# A process takes so much beside its model [bytes], and so many copies of that while it is made ready.
+_PROCESS = 2**31
+_COPIES = 3
+_WARM_UP = 10
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How the outputs compare with the whole model's."""
+
+    requests: int  # that were compared
+    exact: int  # of which every byte was equal
+    worst: float  # largest difference, as a part of the largest number of its tensor
+    name: str | None  # an output that differs by more than it may
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A measured run of a pipeline.
+
+    Parameters
+    ----------
+    manifest : Manifest
+    events : (stages, requests, 3) floats
+        When each stage began and ended with each request, and the processor's time in between [s].
+    cores : sequence of int or None
+        The core of each stage.
+    agreement : Agreement or None
+        None if there is nothing to compare with.
+    """
+
+    manifest: Manifest
+    events: NDArray[np.float64]
+    cores: Sequence[int | None]
+    agreement: Agreement | None
+
+    @property
+    def finished(self) -> NDArray[np.float64]:
+        """(requests,) when all outputs of each request were there [s]."""
+        names = {tensor.name for tensor in self.manifest.outputs}
+        last = [
+            number
+            for number, stage in enumerate(self.manifest.stages)
+            if any(sent.tensor.name in names for sent in stage.outputs)
+        ]
+        return self.events[last or slice(None), :, 1].max(axis=0)
+
+    @property
+    def period(self) -> float | None:
+        """Median time between one request and the next [s], without those that fill the pipeline."""
+        gaps = np.diff(self.finished)[len(self.manifest.stages) :]
+        return float(np.median(gaps)) if len(gaps) else None
+
+    @property
+    def latency(self) -> float:
+        """Median time from the beginning of a request to its end, while the pipeline is full [s]."""
+        return float(np.median(self.finished - self.events[:, :, 0].min(axis=0)))
+
+    @property
+    def computing(self) -> list[float]:
+        """Median time that each stage computes for a request [s]."""
+        return np.median(self.events[:, :, 1] - self.events[:, :, 0], axis=1).tolist()
+
+    @property
+    def processor(self) -> list[float]:
+        """Median processor time of each stage for a request [s]; less than it computes if others have its core too."""
+        return np.median(self.events[:, :, 2], axis=1).tolist()
+
+    @property
+    def busy(self) -> list[float]:
+        """Share of the time from its first request to its last in which each stage computes."""
+        span = self.events[:, -1, 1] - self.events[:, 0, 0]
+        return ((self.events[:, :, 1] - self.events[:, :, 0]).sum(axis=1) / np.maximum(span, 1e-12)).tolist()
+
+    @property
+    def over_predicted(self) -> float | None:
+        """Measured period over the predicted bottleneck."""
+        predicted = self.manifest.bottleneck
+        return None if self.period is None or predicted <= 0 else self.period / predicted
+
+    def document(self) -> dict[str, Any]:
+        """All measures as a JSON document."""
+        agreement = None if self.agreement is None else dict(vars(self.agreement))
+        if agreement is not None and not np.isfinite(agreement["worst"]):
+            agreement["worst"] = None
+        names = ("block", "core", "predicted", "computing", "processor", "busy")
+        predicted = [stage.time for stage in self.manifest.stages]
+        blocks = [stage.block for stage in self.manifest.stages]
+        rows = zip(blocks, self.cores, predicted, self.computing, self.processor, self.busy, strict=True)
+        return {
+            "model": self.manifest.model,
+            "requests": self.events.shape[1],
+            "period": self.period,
+            "latency": self.latency,
+            "predicted": self.manifest.bottleneck,
+            "over_predicted": self.over_predicted,
+            "outputs": agreement,
+            "stages": [dict(zip(names, row, strict=True)) for row in rows],
+        }
+
+
+def try_stages(
+    folder: str | Path,
+    *,
+    requests: int = 200,
+    queue: int = 2,
+    timeout: float = 60.0,
+    fusion: bool = False,
+) -> Trial:
+    """Run stages on sample inputs, first to warm up, then measured.
+
+    Parameters
+    ----------
+    folder : str or path
+        As `mtpp split` writes it.
+    requests, queue, timeout, fusion
+        As for `Pipeline`.
+
+    Raises
+    ------
+    StageError
+        If a stage dies, hangs or fails.
+    InputError
+        If onnxruntime is not installed, a file is not as the manifest says, or there is not the memory for it.
+    """
+    if find_spec("onnxruntime") is None or find_spec("onnx") is None:
+        raise InputError("running stages needs onnxruntime; install mtpp[onnx].")
+    folder = Path(os.path.realpath(folder))
+    manifest = read_manifest(folder)
+    _check_memory(manifest, folder, queue + len(manifest.stages))
+    for stage in manifest.stages:
+        _check_weight_files(folder / stage.file.file, stage.weights)
+    jobs = stage_jobs(manifest, folder)
+    samples = manifest.samples
+    count, seed = (1, 0) if samples is None else (samples.count, samples.seed)
+    most = max(requests, _WARM_UP)
+    with Pipeline(jobs, queue=queue, samples=count, requests=most, timeout=timeout, fusion=fusion) as pipeline:
+        pipeline.start()
+        fill(pipeline, manifest.inputs, seed, count)
+        found = []
+        for number in (min(most, max(_WARM_UP, pipeline.slots)), requests):
+            _blank(pipeline)
+            events = pipeline.run(number)
+            if samples is not None:
+                found += _compare(pipeline, manifest, folder / samples.file.file, number, count)
+    return Trial(manifest, events, pipeline.cores, _agreement(found) if samples is not None else None)
+
+
+def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:
+    """What the process of each stage is to do."""
+    return [_job(manifest, number, folder) for number in range(len(manifest.stages))]
+
+
+def _check_memory(manifest: Manifest, folder: Path, slots: int) -> None:
+    """Refuse what has no room in the memory of this machine."""
+    there = available_memory()
+    sizes = [_model_bytes(manifest, number, folder) for number in range(len(manifest.stages))]
+    queues = slots * sum(sent.tensor.bytes for stage in manifest.stages for sent in stage.outputs)
+    given = (1 if manifest.samples is None else manifest.samples.count) * sum(t.bytes for t in manifest.inputs)
+    need = given + queues + sum(sizes) + sum(stage.peak_bytes for stage in manifest.stages)
+    if there is not None and need > there:
+        raise InputError(
+            f"{folder}: the stages need {need / 1e9:.3g} GB of memory, and {there / 1e9:.3g} GB are free; run them on "
+            "a larger machine."
+        )
+
+
+def _check_weight_files(path: Path, weights: FileRecord | None) -> None:
+    """Refuse a stage that names another file for its weights than the manifest does."""
+    from instances.readers.onnx.external_weights import weight_files
+    from instances.readers.onnx.model_file import load_model
+
+    for name in weight_files(load_model(path)):
+        if weights is None or name != weights.file:
+            raise InputError(f"{path}: its weights are said to lie in '{name}', which the manifest does not name.")
+
+
+def _model_bytes(manifest: Manifest, number: int, folder: Path) -> int:
+    stage = manifest.stages[number]
+    files = [stage.file, *([] if stage.weights is None else [stage.weights])]
+    return sum((folder / record.file).stat().st_size for record in files)
+
+
+def _job(manifest: Manifest, number: int, folder: Path) -> StageJob:
+    stage = manifest.stages[number]
+    records = [*(item.tensor for item in stage.inputs), *(item.tensor for item in stage.outputs)]
+    tensors = sum(tensor.bytes for tensor in records)
+    own = _COPIES * (_model_bytes(manifest, number, folder) + tensors + int(min(stage.peak_bytes, 2**40)))
+    return StageJob(
+        label=f"stage {number} ({stage.file.file})",
+        inputs=stage.inputs,
+        outputs=stage.outputs,
+        model=folder / stage.file.file,
+        memory_limit=_PROCESS + own,
+    )
+
+
+def _results(manifest: Manifest) -> list[tuple[int | None, TensorRecord]]:
+    """The outputs of the whole model, and the stage that gives each; None if it is an input."""
+    home = {sent.tensor.name: b for b, stage in enumerate(manifest.stages) for sent in stage.outputs}
+    return [(home.get(tensor.name), tensor) for tensor in manifest.outputs]
+
+
+def _blank(pipeline: Pipeline) -> None:
+    """Make old values of tensors useless, so that who reads one gives a wrong answer."""
+    for ring in pipeline.layout.made.values():
+        for slot in range(ring.slots):
+            pipeline.memory.slot(ring, slot)[:] = 0xFF
+
+
+def _compare(pipeline: Pipeline, manifest: Manifest, file: Path, requests: int, count: int) -> list[Agreement]:
+    """The outputs that are still there: those of the last requests."""
+    found = []
+    results = _results(manifest)
+    size = sum(tensor.bytes for tensor in manifest.outputs)
+    if file.stat().st_size != size * count:
+        raise InputError(f"{file}: it has not the size of {count} samples; split again.")
+    expected = np.fromfile(file, np.uint8).reshape(count, size)
+    for request in range(max(0, requests - pipeline.slots), requests):
+        begin, worst, exact, name = 0, 0.0, True, None
+        for stage, tensor in results:
+            wanted = expected[request % count, begin : begin + tensor.bytes]
+            begin += tensor.bytes
+            if stage is not None:
+                apart = difference(
+                    tensor, pipeline.memory.slot(pipeline.layout.made[stage, tensor.name], request), wanted
+                )
+                worst, exact = max(worst, apart), exact and apart == 0
+                name = tensor.name if apart > tolerance(tensor) else name
+        found.append(Agreement(1, int(exact), worst, name))
+    return found
+
+
+def _agreement(found: Sequence[Agreement]) -> Agreement:
+    return Agreement(
+        requests=len(found),
+        exact=sum(one.exact for one in found),
+        worst=max((one.worst for one in found), default=0.0),
+        name=next((one.name for one in found if one.name is not None), None),
+    )

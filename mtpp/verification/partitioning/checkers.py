@@ -1,0 +1,200 @@
+"""One checker a method: from what a bound rests on to what it proves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import combinations
+
+from instances.certificates.claims import Claim, read_claim
+from instances.errors import printable
+from instances.partitioning.constraints import Constraints
+from mtpp.verification.clock import Clock
+from mtpp.verification.faults import ROUNDING
+from mtpp.verification.fractions import as_float
+from mtpp.verification.partitioning.cuts import block_bound
+from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.ideals import TooManyIdealsError, some_chain_is_below
+from mtpp.verification.verdict import Check
+
+__all__ = ["CHECKERS", "Checker", "Task"]
+
+# A bound for one k may rest on another, which rests on another.
+_DEEPEST = 8
+# Methods whose nodes have to carry the value, however weak it is.
+_BY_NODES = ("pinned", "pigeonhole")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all checkers need."""
+
+    exact: ExactInstance  # the question in whole numbers; nodes that have to share a block are one
+    group: Sequence[int]  # node of `exact` that holds each node of the file
+    one_block: Fraction | None  # what all nodes in one block cost: no bound for any k is above it; None if forbidden
+    rules: Constraints  # those of the file
+    clock: Clock
+    pairs: int | None  # most pairs of ideals to look at; None if the program over ideals shall not run
+    depth: int = 0  # how many bounds for other k rest on this one
+
+    def check(self, claim: Claim) -> Check:
+        """Prove a claim again by the checker of its method, or find that it cannot be true.
+
+        Raises
+        ------
+        OutOfTimeError
+        """
+        self.clock.raise_if_late()
+        if claim.value <= 0:
+            return Check(claim, Fraction(0), "nothing to prove")
+        if self.exact.nothing_fits:
+            return Check(claim, Fraction(claim.value), "re-proved, as nothing fits into the memory")
+        if self.one_block is not None and Fraction(claim.value) > self.one_block * (1 + ROUNDING):
+            most = as_float(self.one_block)
+            return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {most!r}")
+        by_work = None if claim.method in _BY_NODES else self.by_work_alone(claim)
+        return by_work or CHECKERS.get(claim.method, Task.trusted)(self, claim)
+
+    def by_work_alone(self, claim: Claim) -> Check | None:
+        """Prove a claim that says no more than the work does, whatever its method; None if it says more."""
+        bound = self.exact.work_bound
+        if claim.method == "simple":
+            return self.compare(claim, bound, "re-proved by its formula")
+        if Fraction(claim.value) > bound * (1 + ROUNDING):
+            return None
+        return self.compare(claim, bound, "re-proved by the formula of simple")
+
+    def compare(self, claim: Claim, proved: Fraction, how: str) -> Check:
+        """Hold a claim against what its method proves here."""
+        value = Fraction(claim.value)
+        if value > proved * (1 + ROUNDING):
+            return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
+        return Check(claim, min(value, proved), how)
+
+    def trusted(self, claim: Claim) -> Check:
+        """Take the word of a solver."""
+        if claim.solver is None:
+            return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
+        version = f" {printable(claim.version)}" if claim.version else ""
+        return Check(claim, None, f"trusted from {claim.solver}{version}")
+
+
+Checker = Callable[[Task, Claim], Check]
+
+
+def _pinned(task: Task, claim: Claim) -> Check:
+    """Cut around the one node of the claim: it lies in some block."""
+    nodes, fault = _nodes(task, claim)
+    if not fault and len(nodes) != 1:
+        fault = f"parameters.nodes has {len(nodes)} nodes; it takes 1"
+    return Check(claim, None, "false", fault) if fault else _cuts(task, claim, [(v,) for v in nodes])
+
+
+def _pigeonhole(task: Task, claim: Claim) -> Check:
+    """Cut around all pairs of k + 1 nodes of the claim: two of them share a block."""
+    nodes, fault = _nodes(task, claim)
+    if not fault and len(nodes) <= task.exact.k:
+        fault = f"parameters.nodes has {len(nodes)} nodes; it takes {task.exact.k + 1}"
+    if fault:
+        return Check(claim, None, "false", fault)
+    return _cuts(task, claim, combinations(nodes[: task.exact.k + 1], 2))
+
+
+def _nodes(task: Task, claim: Claim) -> tuple[list[int], str]:
+    """The nodes that a bound rests on, as those of `exact`, and why they are none."""
+    nodes, count = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers(), len(task.group)
+    for v in nodes:
+        if not 0 <= v < count:
+            return [], f"node {v} of parameters.nodes does not exist; there are {count}"
+    twice = "parameters.nodes names a node twice" if len(set(nodes)) < len(nodes) else ""
+    return [task.group[v] for v in nodes], twice
+
+
+def _cuts(task: Task, claim: Claim, pins: Iterable[tuple[int, ...]]) -> Check:
+    """Hold the claim against the cheapest block that holds one of the sets."""
+    value = Fraction(claim.value)
+    least, lost, count = block_bound(task.exact, value, pins, task.clock)
+    how = f"re-proved by {count} minimum cut{'s' if count > 1 else ''}"
+    if least < value <= least + lost:  # beyond the digits of the cut, which is no fault of the claim
+        return Check(claim, least, f"{how}, to {as_float(least)!r}")
+    return task.compare(claim, least, how)
+
+
+def _ideals(task: Task, claim: Claim) -> Check:
+    """Look for k blocks below the claim among all chains of ideals."""
+    if task.pairs is None:
+        return Check(claim, None, "not re-checked (--ideals does)")
+    value = Fraction(claim.value)
+    try:
+        for proved in (value, value * (1 - ROUNDING)):
+            if not some_chain_is_below(task.exact, proved, task.clock, task.pairs):
+                return Check(claim, proved, "re-proved by all ideals")
+    except TooManyIdealsError as error:
+        return Check(claim, None, f"not re-checked: {error}")
+    peaks = ", but for their peaks," if any(task.exact.need) else ""
+    return Check(claim, None, "false", f"{claim.value!r} is claimed, but {task.exact.k} blocks below it{peaks} exist")
+
+
+def _other_k(task: Task, claim: Claim) -> Check:
+    """Prove the bound for other k that the claim follows from.
+
+    Merging each ceil(k / j) consecutive blocks leaves at most j, each of which costs at most as many bottlenecks.
+    """
+    fields = claim.parameters.open_members(("from_k", "value"))
+    k, j, value = task.exact.k, fields["from_k"].whole(), Fraction(fields["value"].number())
+    if j < 1:
+        return Check(claim, None, "false", f"parameters.from_k is {j}")
+    if any(first > 0 or last < max(j, k) - 1 for _, first, last in task.rules.windows) or any(
+        count > 0 for count, _ in task.rules.at_least
+    ):
+        return Check(claim, None, "false", "with windows or least numbers no bound holds for other k")
+    if j < k and task.exact.memory is not None:
+        return Check(claim, None, "false", "with finite memory no bound holds for more blocks")
+    blocks = -(-k // j)
+    check = task.compare(claim, value / blocks, f"carried from k = {j}")
+    if check.fault:
+        return check
+    if "proof" not in fields:
+        if task.one_block is not None and value > task.one_block * (1 + ROUNDING):
+            return Check(claim, None, "false", f"parameters.value is {as_float(value)!r}; one block costs less")
+        return Check(claim, None, f"trusted, {check.how}, whose proof is not in the file")
+    if task.depth >= _DEEPEST:
+        return Check(claim, None, "false", f"its proof rests on more than {_DEEPEST} others")
+    source = read_claim(fields["proof"])
+    if source.value != value:
+        return Check(claim, None, "false", f"parameters.value is not that of its proof, {source.value!r}")
+    found = replace(task, exact=replace(task.exact, k=j), depth=task.depth + 1).check(source)
+    if found.fault:
+        return Check(claim, None, "false", f"its proof ({source.method}): {found.fault}")
+    proved = None if found.proved is None else min(Fraction(claim.value), found.proved / blocks)
+    return Check(claim, proved, f"{check.how}, {found.how}")
+
+
+def _priced(task: Task, claim: Claim) -> Check:
+    """Look whether the prices are prices; what they prove is trusted."""
+    prices = claim.parameters.open_members(("prices",))["prices"].numbers()
+    fault = "" if any(prices) else "parameters.prices are all 0"
+    if len(prices) != len(task.group):
+        fault = f"parameters.prices has {len(prices)} prices for {len(task.group)} nodes"
+    for v, price in enumerate(prices):
+        if price < 0:
+            fault = f"parameters.prices[{v}] is {price}; no price is below 0"
+    return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
+
+
+def _stated(_task: Task, claim: Claim) -> Check:
+    """Nothing has proved it."""
+    return Check(claim, None, "stated, not proved")
+
+
+#: Method to what checks it, beside *simple*; all others are trusted from their solver.
+CHECKERS: dict[str, Checker] = {
+    "pinned": _pinned,
+    "pigeonhole": _pigeonhole,
+    "ideals": _ideals,
+    "carried": _other_k,
+    "priced": _priced,
+    "stated": _stated,
+    "priced-quick": _priced,
+}

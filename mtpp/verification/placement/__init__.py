@@ -1,0 +1,1 @@
+"""Second opinion on placements."""

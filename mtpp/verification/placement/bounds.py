@@ -1,0 +1,208 @@
+"""Bounds on placements, proved again from what they state: heads and tails, a window, or a time and what refutes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from instances.certificates.claims import Claim
+from instances.errors import printable
+from instances.json_files import Value
+from instances.placement.problem import PlacementInstance
+from mtpp.verification.clock import Clock
+from mtpp.verification.faults import ROUNDING
+from mtpp.verification.fractions import as_float
+from mtpp.verification.placement.start_times import Known, Way, ways_of
+from mtpp.verification.placement.step_time import Step
+from mtpp.verification.verdict import Check
+
+__all__ = ["PLACEMENT_CHECKERS", "PlacementTask"]
+
+# Passes in both directions for one time.
+_MOST_PASSES = 60
+
+
+@dataclass(frozen=True)
+class PlacementTask:
+    """What checkers need."""
+
+    instance: PlacementInstance
+    step: Step  # in whole numbers
+    simple: Fraction  # a longest path, or an even share of all work
+    clock: Clock
+
+    def check(self, claim: Claim) -> Check:
+        """Prove a claim again by the checker of its method.
+
+        Raises
+        ------
+        OutOfTimeError
+        """
+        value = Fraction(claim.value)
+        if claim.method == "simple":
+            return self.compare(claim, self.simple, "re-proved by its formula")
+        if value <= self.simple * (1 + ROUNDING):
+            return self.compare(claim, self.simple, "re-proved by the formula of simple")
+        if claim.method not in PLACEMENT_CHECKERS:
+            return _trusted(claim)
+        ways = ways_of(self.step, self.instance)
+        known = Known.of(self.step, self.instance)
+        known.raise_both(ways, self.clock)
+        fault = self._fault_of_heads(claim, known)
+        return (
+            Check(claim, None, "false", fault) if fault else PLACEMENT_CHECKERS[claim.method](self, claim, known, ways)
+        )
+
+    def compare(self, claim: Claim, proved: Fraction, how: str) -> Check:
+        """Hold a claim against what its method proves here."""
+        value = Fraction(claim.value)
+        if value > proved * (1 + ROUNDING):
+            return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
+        return Check(claim, min(value, proved), how)
+
+    def units(self, time: float) -> Fraction:
+        """A time in units."""
+        return Fraction(time) / self.step.unit
+
+    def _fault_of_heads(self, claim: Claim, known: Known) -> str:
+        """Which head or tail is later than what is proved here."""
+        fields = claim.parameters.open_members(("heads", "tails"))
+        for name, proved in (("heads", known.early), ("tails", known.late)):
+            stated = fields[name].numbers()
+            if len(stated) != len(proved):
+                return f"parameters.{name} has {len(stated)} numbers for {len(proved)} nodes"
+            for v, (time, most) in enumerate(zip(stated, proved, strict=True)):
+                if Fraction(time) > most * self.step.unit * (1 + ROUNDING):
+                    shown = as_float(most * self.step.unit)
+                    return f"parameters.{name}[{v}]: {time!r} is claimed, only {shown!r} is proved"
+        return ""
+
+
+def _trusted(claim: Claim) -> Check:
+    if claim.solver is None:
+        return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
+    version = f" {printable(claim.version)}" if claim.version else ""
+    return Check(claim, None, f"trusted, a claim of the solver {claim.solver}{version}")
+
+
+def _heads(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Way]) -> Check:
+    """The node that the claim names, with its head and its tail."""
+    nodes = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers()
+    if len(nodes) != 1 or not 0 <= nodes[0] < len(known.work):
+        return Check(claim, None, "false", "parameters.nodes does not name one node")
+    (v,) = nodes
+    proved = (known.early[v] + known.work[v] + known.late[v]) * task.step.unit
+    return task.compare(claim, proved, "re-proved by its heads and tails")
+
+
+def _windows(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Way]) -> Check:
+    """The nodes that start no earlier than a and have b behind them share the devices."""
+    a, b = _pair(claim.parameters.open_members(("window",))["window"])
+    least = [task.units(x) * (1 - ROUNDING) for x in (a, b)]
+    inside = [v for v in range(len(known.work)) if known.early[v] >= least[0] and known.late[v] >= least[1]]
+    if not inside:
+        return Check(claim, None, "false", "no node lies in parameters.window")
+    begin, end = min(known.early[v] for v in inside), min(known.late[v] for v in inside)
+    takes = max(sum(known.work[v] for v in inside) / known.capacity, _with_rests(task, known, inside))
+    return task.compare(claim, (begin + end + takes) * task.step.unit, "re-proved by its window")
+
+
+def _with_rests(task: PlacementTask, known: Known, inside: list[int]) -> Fraction:
+    """What nodes take on all devices with their rests, of which each device spares one."""
+    slowest = Fraction(1)
+    if task.instance.unequal is not None:
+        speeds = [Fraction(speed) for speed in task.instance.unequal.speeds]
+        slowest = min(speeds) / max(speeds)
+    rests = sum(known.rest[v] for v in inside) * slowest
+    return (sum(known.work[v] for v in inside) + rests) / known.capacity - int(task.step.node_gap)
+
+
+def _energetic(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Way]) -> Check:
+    """More must be done in the interval than devices can do, if a step takes no longer than the horizon."""
+    fields = claim.parameters.open_members(("horizon", "interval"))
+    horizon, interval = fields["horizon"].number(), _pair(fields["interval"])
+    if not _is_too_full(task, known, task.units(horizon), interval):
+        return Check(claim, None, "false", f"parameters.interval does not refute {horizon!r}")
+    return task.compare(claim, Fraction(horizon), "re-proved by its interval")
+
+
+def _is_too_full(task: PlacementTask, known: Known, horizon: Fraction, interval: tuple[float, float]) -> bool:
+    if known.capacity < task.instance.devices:  # nodes that run faster elsewhere do less in the interval
+        return False
+    begin, end = map(task.units, interval)
+    total = Fraction(0)
+    for time, early, late in zip(known.work, known.early, known.late, strict=True):
+        inside: list[Fraction] = [end - begin, early + time - begin, end - horizon + late + time]
+        total += max(Fraction(0), min(Fraction(time), *inside))
+    return 0 <= begin < end and total > task.instance.devices * (end - begin)
+
+
+def _colocation(task: PlacementTask, claim: Claim, known: Known, ways: tuple[Way, Way]) -> Check:
+    """Who must share a device in a step that takes no longer than the horizon, until that is impossible."""
+    fields = claim.parameters.members(("heads", "tails", "horizon"), ("interval",))
+    horizon = fields["horizon"].number()
+    interval = _pair(fields["interval"]) if "interval" in fields else None
+    known.limit = limit = task.units(horizon)
+    for _ in range(_MOST_PASSES):
+        more = known.raise_both(ways, task.clock)
+        full = interval is not None and _is_too_full(task, known, limit, interval)
+        longest = max(_longest_node(known), _longest_group(known, task.clock) - int(task.step.node_gap))
+        if full or longest > limit or _longest_window(known, task.clock) > limit:
+            return task.compare(claim, Fraction(horizon), "re-proved by nodes that share a device")
+        if not more:
+            break
+    return Check(claim, None, "false", f"nothing refutes parameters.horizon {horizon!r}")
+
+
+def _longest_node(known: Known) -> int:
+    """The most that a node takes with what is before and after it."""
+    return max(early + time + late for early, time, late in zip(known.early, known.work, known.late, strict=True))
+
+
+def _longest_group(known: Known, clock: Clock) -> int:
+    """The most that some nodes of one device take with what is before and after all of them, and one rest."""
+    groups: dict[int, list[int]] = {}
+    for v, group in enumerate(known.group):
+        groups.setdefault(group, []).append(v)
+    best = 0
+    for nodes in groups.values():
+        nodes.sort(key=lambda v: -known.early[v])
+        for last in nodes:
+            clock.raise_if_late()
+            total = 0
+            for v in nodes:
+                if known.late[v] >= known.late[last]:
+                    total += known.work[v] + known.rest[v]
+                    best = max(best, known.early[v] + total + known.late[last])
+    return best
+
+
+def _longest_window(known: Known, clock: Clock) -> Fraction:
+    """The longest time of all windows."""
+    nodes, best = sorted(range(len(known.work)), key=lambda v: -known.early[v]), Fraction(0)
+    for last in range(len(known.work)):
+        clock.raise_if_late()
+        total, most = 0, Fraction(0)
+        for v in nodes:
+            if known.late[v] >= known.late[last]:
+                total += known.work[v]
+                most = max(most, known.early[v] + total / known.capacity)
+        best = max(best, most + known.late[last])
+    return best
+
+
+def _pair(value: Value) -> tuple[float, float]:
+    numbers = value.numbers()
+    if len(numbers) != 2:
+        value.fail(f"there are {len(numbers)} numbers; it takes 2.")
+    return numbers[0], numbers[1]
+
+
+#: Method to what checks it, beside *simple*; all others are trusted from their solver.
+PLACEMENT_CHECKERS: dict[str, Callable[[PlacementTask, Claim, Known, tuple[Way, Way]], Check]] = {
+    "heads": _heads,
+    "windows": _windows,
+    "energetic": _energetic,
+    "colocation": _colocation,
+}

@@ -1,0 +1,206 @@
+"""Check a plan with all its times on shared network cards; bounds of programs are trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
+
+from instances.certificates.claims import Claim
+from instances.json_files import Value
+from instances.planning.stated import StatedTimeline, timeline_from_document
+from mtpp.verification.clock import Clock, Limits
+from mtpp.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
+from mtpp.verification.fractions import as_float
+from mtpp.verification.planning.passes import PlanPasses, deadlocks, structure_faults
+from mtpp.verification.planning.shared_cards import Operation, progress
+from mtpp.verification.verdict import Check, Verdict, check_claims
+
+__all__ = ["verify_timeline"]
+
+#: Classes of plans, from the narrowest on; a bound's method ends with the one that it covers.
+_CLASSES = ("fixed", "split", "any")
+
+Span = tuple[Fraction, Fraction]
+
+
+def verify_timeline(document: Value, limits: Limits) -> Verdict:
+    """Check everything in a timed plan that can be checked; errors are those of `verify`."""
+    stated, clock = timeline_from_document(document), Clock(limits.seconds)
+    checks, faults = check_claims(stated, lambda claim: _check(stated, claim), limits.seconds)
+    faults += faults_of_copies(stated.copies, _copies(stated))
+    fault = next(structure_faults(stated), None) or next(deadlocks(stated), None)
+    passes = None if fault else PlanPasses.of(stated)
+    if passes is None:
+        fault = fault or "devices that have to exchange data have no link"
+        return Verdict(stated, None, checks, (*faults, f"plan: {fault}"))
+    spans = _Spans(stated)
+    cost = spans.latest
+    slack = ROUNDING * cost
+    fault = next(
+        (
+            fault
+            for check in (_order_faults, _input_faults, _channel_faults)
+            for fault in check(stated, passes, spans, slack)
+        ),
+        None,
+    ) or next(_speed_faults(passes, spans, slack, clock), None)
+    if fault is not None:
+        return Verdict(stated, None, checks, (*faults, f"plan: {fault}"))
+    faults += _faults_of_memory(stated, passes)
+    faults += faults_of_cost("time", stated.cost, cost)
+    faults += faults_of_sum(stated, cost)
+    return Verdict(stated, cost, checks, tuple(faults))
+
+
+class _Spans:
+    """Start and end of each operation that is stated, by kind, row and microbatch."""
+
+    def __init__(self, stated: StatedTimeline) -> None:
+        self.of: dict[tuple[str, int, int], Span] = {}
+        for kind, rows in stated.starts.items():
+            for n, row in enumerate(rows):
+                for m, start in enumerate(row):
+                    end = stated.ends[kind][n][m]
+                    if start is not None and end is not None:
+                        self.of[kind, n, m] = Fraction(start), Fraction(end)
+        self.latest = max((end for _, end in self.of.values()), default=Fraction(0))
+
+    def of_pass(self, one: tuple[int, str, int]) -> Span:
+        n, letter, m = one
+        return self.of[{"F": "forward", "B": "backward", "I": "backward", "W": "weights"}[letter], n, m]
+
+
+def _check(stated: StatedTimeline, claim: Claim) -> Check:
+    covers, letters = claim.method.rsplit("-", 1)[-1], {letter for order in stated.orders for _, letter, _ in order}
+    needed = "any" if len(set(stated.devices)) < len(stated.devices) else "split" if "W" in letters else "fixed"
+    if covers not in _CLASSES or _CLASSES.index(covers) < _CLASSES.index(needed):
+        fault = f"this bound holds for {covers} plans, and this one is of the class {needed}"
+        return Check(claim, None, "false", fault)
+    if claim.value <= 0:
+        return Check(claim, Fraction(0), "nothing to prove")
+    if claim.method != "work-any":
+        return Check(claim, None, "trusted from a program over stages on the fastest links")
+    work = _least_work(stated)
+    if Fraction(claim.value) <= work * (1 + ROUNDING):
+        return Check(claim, min(Fraction(claim.value), work), "re-proved: an even share of all work")
+    return Check(claim, None, "false", unequal("value", claim.value, as_float(work)))
+
+
+def _least_work(stated: StatedTimeline) -> Fraction:
+    """Work of a device if all have the same; what replicas take in all is a layer's time or more."""
+    instance, chain = stated.instance, stated.instance.chain
+    V, total = instance.cluster.n, Fraction(0)
+    for layer, times in enumerate(zip(chain.forward.tolist(), chain.backward.tolist(), strict=True)):
+        share = Fraction(1)
+        if instance.replica_share is not None:
+            table = instance.replica_share.tolist()
+            row = table[layer] if isinstance(table[0], list) else table
+            share = min(Fraction(part) * (r + 1) for r, part in enumerate(row))
+        total += share * sum(map(Fraction, times))
+    return instance.microbatches * total / V
+
+
+def _copies(stated: StatedTimeline) -> dict[str, object]:
+    instance = stated.instance
+    return {"chain": instance.chain.name, "cluster": instance.cluster.name, "key": instance.key}
+
+
+def _order_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, slack: Fraction) -> Iterator[str]:
+    """Passes last as long as they take, one after the other in each group."""
+    for order in stated.orders:
+        before = Fraction(0)
+        for one in order:
+            start, end = spans.of_pass(one)
+            n, letter, m = one
+            if abs(end - start - passes.duration(letter, n)) > slack:
+                yield f"{n}{letter}{m} lasts {as_float(end - start)!r} s, not {as_float(passes.duration(letter, n))!r}"
+            if start < before - slack:
+                yield f"{n}{letter}{m} starts before the pass before it ends"
+            before = end
+
+
+def _input_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, slack: Fraction) -> Iterator[str]:
+    """Nothing starts before what it needs has ended."""
+    last, split = passes.stages - 1, {(n, m) for order in stated.orders for n, letter, m in order if letter == "W"}
+    for (kind, n, m), (start, _) in spans.of.items():
+        needs: list[tuple[str, int, int]] = []
+        if kind == "forward" and n > 0:
+            needs = [("send", n - 1, m)]
+        elif kind == "send":
+            needs = [("forward", n, m)]
+        elif kind == "backward":
+            needs = [("forward", n, m), *([("receive", n, m)] if n < last else [])]
+        elif kind == "receive":
+            needs = [("backward", n + 1, m)]
+        elif kind == "weights":
+            needs = [("backward", n, m)]
+        elif kind == "allreduce":
+            every = range(stated.instance.microbatches)
+            needs = [("weights" if (m, i) in split else "backward", m, i) for i in every]
+        for need in needs:
+            if start < spans.of[need][1] - slack:
+                where = f"stage {m}" if kind == "allreduce" else f"stage {n}, microbatch {m}"
+                yield f"{kind} of {where}: it starts before {need[0]} ends"
+
+
+def _channel_faults(stated: StatedTimeline, _passes: PlanPasses, spans: _Spans, slack: Fraction) -> Iterator[str]:
+    """A channel joins two groups and carries one transfer at a time, in full duplex one each way."""
+    busy: dict[tuple[tuple[int, ...], tuple[int, ...]], list[Span]] = {}
+    for (kind, n, _), span in spans.of.items():
+        if kind in ("send", "receive") and stated.devices[n] != stated.devices[n + 1]:
+            here, there = stated.devices[n], stated.devices[n + 1]
+            ends = (here, there) if kind == "send" else (there, here)
+            if not stated.instance.full_duplex:
+                ends = min(here, there), max(here, there)
+            busy.setdefault(ends, []).append(span)
+    for ends, occupied in busy.items():
+        for (_, end), (start, _) in pairwise(sorted(occupied)):
+            if start < end - slack:
+                yield f"two transfers between the devices {list(ends[0])} and {list(ends[1])} overlap"
+
+
+def _speed_faults(passes: PlanPasses, spans: _Spans, slack: Fraction, clock: Clock) -> Iterator[str]:
+    """Transfers and AllReduces end when the speeds that cards let them have add up to all of their work."""
+    operations = {key: passes.operation(*key) for key in spans.of if key[0] in ("send", "receive", "allreduce")}
+    done = dict.fromkeys(operations, Fraction(0))
+    events: list[tuple[Fraction, int, tuple[str, int, int]]] = []
+    for key, operation in operations.items():
+        start, end = spans.of[key]
+        if operation.loads:
+            events += [(start, 0, key), (end, 1, key)]  # what takes no time starts before it ends
+        else:
+            done[key] = end - start
+    known: dict[tuple[Operation, ...], list[Fraction]] = {}
+    running: dict[tuple[str, int, int], Operation] = {}
+    now = Fraction(0)
+    for time, ends, key in sorted(events):
+        clock.raise_if_late()
+        if time > now:
+            together = tuple(running.values())
+            if together not in known:
+                known[together] = progress([operation.needs for operation in together])
+            for one, speed in zip(running, known[together], strict=True):
+                done[one] += speed * (time - now)
+            now = time
+        if ends:
+            running.pop(key, None)
+        else:
+            running[key] = operations[key]
+    for (kind, n, m), operation in operations.items():
+        if abs(done[kind, n, m] - operation.alone) > slack:
+            what = f"{kind} of stage {m if kind == 'allreduce' else n}"
+            yield f"{what} runs for {as_float(done[kind, n, m])!r} s of {as_float(operation.alone)!r} by its end"
+
+
+def _faults_of_memory(stated: StatedTimeline, passes: PlanPasses) -> Iterator[str]:
+    memory, held = stated.instance.memory, passes.peaks(stated.orders)
+    if len(held) != len(stated.peaks):
+        yield f"peak_bytes: there are {len(stated.peaks)} for {len(held)} groups"
+        return
+    for g, (claimed, true) in enumerate(zip(stated.peaks, held, strict=True)):
+        if not is_near(claimed, true):
+            yield unequal(f"peak_bytes[{g}]", claimed, as_float(true))
+        if not math.isinf(memory) and true > Fraction(memory) * (1 + ROUNDING):
+            yield f"plan: a device of group {g} needs {as_float(true)!r} bytes, which has {memory!r}"

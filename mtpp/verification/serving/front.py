@@ -1,0 +1,273 @@
+"""Check a serving front: what its cuts cost and hold, and that no other cut beats one of them.
+
+Of all stages, intervals of the chain, costs and contents are computed in exact numbers. That no cut is faster and holds
+more is then a question of which ends of stages can be reached from the first node: in as many steps as there are
+stages, each over an interval that is fast enough and has room enough.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from instances.errors import printable
+from instances.json_files import Value
+from instances.partitioning.stated_serving import StatedPoint, StatedServing, serving_from_document
+from mtpp.verification.clock import Clock, Limits
+from mtpp.verification.faults import ROUNDING, is_near, unequal
+from mtpp.verification.fractions import as_float
+from mtpp.verification.serving.runtime_settings import stages_of_layers
+from mtpp.verification.verdict import Verdict
+
+__all__ = ["verify_serving"]
+
+# More tokens than this are not counted one by one by floats, in which contexts are stated.
+_MOST_TOKENS = 2**53
+# Nodes that are no layers.
+_ENDS = ("before", "after")
+
+
+class _Stage(NamedTuple):
+    """What an interval of nodes costs and holds."""
+
+    cost: Fraction  # in the time unit of the work
+    weights: Fraction  # bytes
+    activations: Fraction  # bytes
+    first: int  # node
+    end: int
+
+
+@dataclass(frozen=True)
+class _FrontVerdict(Verdict):
+    """A verdict of several cuts, each proved as a whole."""
+
+    @property
+    def rests_on_trust(self) -> bool:
+        """Nothing does."""
+        return False
+
+    def headlines(self) -> list[tuple[str, str]]:
+        """What is asked, and what is known about it."""
+        stated = self.certificate
+        lines = [("certificate", printable(stated.file)), ("instance", printable(stated.label))]
+        if self.faults:
+            return [*lines, ("FALSE", f"{len(self.faults)} of its numbers do not hold")]
+        return [*lines, ("front", f"{self.standing}, computed anew; that no cut beats one is proved again")]
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row a cut, after a header."""
+        assert isinstance(self.certificate, StatedServing)
+        rows: list[tuple[str, ...]] = [
+            ("cut", f"bottleneck [{printable(self.certificate.instance.time_unit)}]", "context")
+        ]
+        return rows + [
+            (str(i), f"{point.bottleneck:.6g}", f"{point.context:.0f}")
+            for i, point in enumerate(self.certificate.front)
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """The same as the members of a JSON object."""
+        return super().document() | {"front": self.standing}
+
+
+def verify_serving(document: Value, limits: Limits) -> Verdict:
+    """Check everything in a serving front.
+
+    Raises
+    ------
+    InputError
+        If this is none.
+    OutOfTimeError
+        If the time ends before all is checked.
+    """
+    stated = serving_from_document(document)
+    faults = list(_faults(stated, Clock(limits.seconds)))
+    count = len(stated.front)
+    return _FrontVerdict(stated, None, (), tuple(faults), f"{count} cut{'s' if count > 1 else ''}")
+
+
+def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
+    graph = stated.instance.graph
+    links = {(int(u), int(v)) for u, v in graph.edges}
+    if any((v - 1, v) not in links for v in range(1, graph.n)):
+        yield "instance.graph: a node does not read from the one before it, so that not all cuts are intervals"
+        return
+    memory = Fraction(stated.instance.platform.memory)
+    if any(size > 0 and Fraction(size) * _MOST_TOKENS <= memory for size in stated.token_bytes):
+        yield f"instance.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
+        return
+    if not stated.front:
+        yield "front: there is no cut; nothing is claimed"
+        return
+    if not 0 <= stated.answer < len(stated.front):
+        yield f"answer: there is no cut {stated.answer} among {len(stated.front)}"
+    shapes = [fault for i, point in enumerate(stated.front) if (fault := _misshapen(stated, point, f"front[{i}]"))]
+    if shapes:
+        yield from shapes
+        return
+    yield from _faults_of_words(stated)
+    stages = list(_stages(stated, clock))
+    by_place = {(stage.first, stage.end): stage for stage in stages}
+    truths = []
+    for i, point in enumerate(stated.front):
+        found = [by_place.get(place) for place in _intervals(stated, point)]
+        held = [stage for stage in found if stage is not None]
+        if len(held) < len(found) or not all(_allowed(stated, s, stage) for s, stage in enumerate(held)):
+            yield f"front[{i}]: a stage does not fit into the memory, or breaks a constraint"
+            return
+        yield from _faults_of_point(stated, point, held, f"front[{i}]")
+        truths.append((max(stage.cost for stage in held), min(_context(stated, stage) for stage in held)))
+    for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
+        if not (cost < more and context < larger):
+            yield f"front[{i + 1}]: bottleneck and context do not both rise"
+    if truths[0][1] < stated.context:
+        yield f"front[0]: it holds {truths[0][1]:.0f} tokens, and the question asks for {stated.context}"
+    least: float = stated.context
+    for i, (cost, context) in enumerate(truths):
+        if least < math.inf and _reaches(stated, stages, least, cost * (1 - ROUNDING), clock):
+            yield f"front[{i}]: another cut is faster, and holds {least:.0f} tokens or more"
+        least = context + 1
+    if least < math.inf and _reaches(stated, stages, least, None, clock):
+        yield f"front: another cut holds {least:.0f} tokens or more"
+
+
+def _faults_of_words(stated: StatedServing) -> Iterator[str]:
+    """Dimensions that the graph contradicts, and words for another cut than the answer."""
+    dims = stated.instance.graph.attributes.get("dims", {})
+    for name, number in (("batch", stated.batch), ("context", stated.context)):
+        if number < 1 or dims.get(name, number) != number:
+            yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
+    if not stated.words or not 0 <= stated.answer < len(stated.front):
+        return
+    block = stated.front[stated.answer].block
+    layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]
+    try:
+        told = stages_of_layers(stated.runtime, stated.words, len(layers))
+    except ValueError as error:
+        yield f"words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
+        return
+    if told != layers:
+        yield f"words: they have the layers in stages {told}, and the answer in {layers}"
+
+
+def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | None:
+    n, k = stated.instance.graph.n, stated.instance.k
+    rises = all(a <= b for a, b in pairwise(point.block))
+    if len(point.block) != n or not rises or point.block[0] < 0 or point.block[-1] >= k:
+        return f"{place}.block: it is no list of {n} blocks from 0 to {k - 1} that never fall"
+    if len(point.stages) != k:
+        return f"{place}.stages: there are {len(point.stages)} of {k}"
+    return None
+
+
+def _intervals(stated: StatedServing, point: StatedPoint) -> list[tuple[int, int]]:
+    return list(pairwise(bisect_left(point.block, stage) for stage in range(stated.instance.k + 1)))
+
+
+def _faults_of_point(stated: StatedServing, point: StatedPoint, held: list[_Stage], place: str) -> Iterator[str]:
+    """The numbers of a cut against those that are computed here."""
+    cost = max(stage.cost for stage in held)
+    if not is_near(point.bottleneck, cost):
+        yield unequal(f"{place}.bottleneck", point.bottleneck, as_float(cost))
+    context = min(_context(stated, stage) for stage in held)
+    if point.context != context:
+        yield unequal(f"{place}.context", point.context, context)
+    for s, (stage, (weights, token, activations, own)) in enumerate(zip(held, point.stages, strict=True)):
+        first = sum(
+            (Fraction(x) * min(1, Fraction(w) if w < math.inf else 1) for x, w in _caches(stated, stage)), Fraction(0)
+        )
+        true = (stage.weights, first, stage.activations)
+        if not all(map(is_near, (weights, token, activations), true)) or own != _context(stated, stage):
+            yield f"{place}.stages[{s}]: {(weights, token, activations, own)!r} are not what it holds"
+
+
+def _stages(stated: StatedServing, clock: Clock) -> Iterator[_Stage]:
+    """All intervals whose weights and activations fit into the memory, by the definition of costs."""
+    graph, platform = stated.instance.graph, stated.instance.platform
+    rate = None if math.isinf(platform.bandwidth) else Fraction(platform.bandwidth)
+    start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
+    tensors = [
+        (producer, readers[start[t] : start[t + 1]], Fraction(size) / rate if rate else Fraction(0))
+        for t, (producer, size) in enumerate(
+            zip(graph.tensors.producer.tolist(), graph.tensors.bytes.tolist(), strict=True)
+        )
+    ]
+    work, own = ([Fraction(x) for x in column.tolist()] for column in (graph.work, graph.param_bytes))
+    shared = [(Fraction(parameter.bytes), parameter.users) for parameter in graph.parameters]
+    memory, buffer = Fraction(platform.memory), platform.activation_buffer
+    for first in range(graph.n + 1):
+        yield _Stage(Fraction(0), Fraction(0), Fraction(0), first, first)
+        for end in range(first + 1, graph.n + 1):
+            clock.raise_if_late()
+            inside = range(first, end)
+            weights = sum(own[first:end], Fraction(0))
+            weights += sum(size for size, users in shared if any(v in inside for v in users))
+            activations = Fraction(max(stated.need[first:end]) if buffer is None else buffer)
+            if weights + activations > memory:
+                break  # longer ones hold no less
+            moved = sum(
+                time
+                for producer, reading, time in tensors
+                if (producer in inside and any(v not in inside for v in reading))
+                or (producer not in inside and any(v in inside for v in reading))
+            )
+            yield _Stage(sum(work[first:end], Fraction(0)) + moved, weights, activations, first, end)
+
+
+def _caches(stated: StatedServing, stage: _Stage) -> list[tuple[float, float]]:
+    """Bytes a token, and after how many tokens they stop to grow, of each node."""
+    return [(stated.token_bytes[v], stated.window[v]) for v in range(stage.first, stage.end)]
+
+
+def _holds(stated: StatedServing, stage: _Stage, context: int) -> bool:
+    """Whether a stage has room for so many tokens."""
+    cache = sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in _caches(stated, stage))
+    return stage.weights + stage.activations + cache <= Fraction(stated.instance.platform.memory)
+
+
+def _context(stated: StatedServing, stage: _Stage) -> float:
+    """The most tokens that a stage has room for, by halving; infinite where the cache stops to grow before."""
+    caches = _caches(stated, stage)
+    final = max((math.ceil(w) for x, w in caches if x > 0 and w < math.inf), default=0)
+    if not any(x > 0 and w == math.inf for x, w in caches) and _holds(stated, stage, final):
+        return math.inf
+    most = 1
+    while _holds(stated, stage, most):
+        most *= 2
+    least = 0
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if _holds(stated, stage, middle) else (least, middle)
+    return float(least)
+
+
+def _allowed(stated: StatedServing, s: int, stage: _Stage) -> bool:
+    """Whether an interval may be stage s by the constraints, as they are written."""
+    rules, graph = stated.instance.constraints, stated.instance.graph
+    inside = range(stage.first, stage.end)
+    start, after = graph.successors
+    return (
+        all(len({v in inside for v in group}) <= 1 for group in rules.together)
+        and all(first <= s <= last for v, first, last in rules.windows if v in inside)
+        and all(int(r) in inside for v in rules.uncut if v in inside for r in after[start[v] : start[v + 1]])
+        and all(sum(v in inside for v in nodes) >= count for count, nodes in rules.at_least)
+    )
+
+
+def _reaches(stated: StatedServing, stages: list[_Stage], context: float, below: Fraction | None, clock: Clock) -> bool:
+    """Whether some cut has all stages below a cost, and room for so many tokens."""
+    able = []
+    for stage in stages:
+        clock.raise_if_late()
+        if (below is None or stage.cost < below) and _holds(stated, stage, int(context)):
+            able.append(stage)
+    ends = {0}
+    for s in range(stated.instance.k):
+        ends = {stage.end for stage in able if stage.first in ends and _allowed(stated, s, stage)}
+        clock.raise_if_late()
+    return stated.instance.graph.n in ends

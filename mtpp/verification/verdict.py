@@ -1,0 +1,149 @@
+"""What checking a certificate came to: one check per bound, and the ratios that are left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from instances.certificates.claims import Claim, Envelope
+from instances.errors import printable
+from mtpp.verification.clock import OutOfTimeError
+from mtpp.verification.faults import ROUNDING, ratio_of
+from mtpp.verification.fractions import as_float
+
+__all__ = ["Check", "Verdict", "check_claims"]
+
+
+class Check(NamedTuple):
+    """What came out for one bound."""
+
+    claim: Claim
+    # What is proved here, at most the value of the claim; None if the claim is trusted or not checked.
+    proved: Fraction | None
+    how: str  # in words
+    fault: str = ""  # why the claim cannot be true; empty if none was found
+    confirmed: bool = False  # whether what the claim comes from said it again on this machine; no proof of its own
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is true about a certificate."""
+
+    certificate: Envelope
+    cost: Fraction | None  # of the answer, computed here; None if there is none
+    checks: tuple[Check, ...]  # one per bound
+    faults: tuple[str, ...]  # each names a number, what is claimed and what it is
+    standing: str = "feasible"  # of the answer, in words
+
+    @property
+    def proved_bound(self) -> Fraction | None:
+        """The best bound that was proved again here."""
+        return max((check.proved for check in self.checks if check.proved is not None), default=None)
+
+    @property
+    def stated_bound(self) -> Fraction | None:
+        """The best bound of all, trusted ones included."""
+        return max((Fraction(check.claim.value) for check in self.checks), default=None)
+
+    @property
+    def proved_ratio(self) -> Fraction | None:
+        """Cost over the best bound that was proved again here; None without one."""
+        return ratio_of(self.cost, self.proved_bound)
+
+    @property
+    def stated_ratio(self) -> Fraction | None:
+        """Cost over the best bound of all, trusted ones included."""
+        return ratio_of(self.cost, self.stated_bound)
+
+    @property
+    def rests_on_trust(self) -> bool:
+        """Whether some bound is above all that were proved again or confirmed here."""
+        held = [Fraction(check.claim.value) for check in self.checks if check.confirmed]
+        best = max([*held, self.proved_bound or Fraction(0)])
+        return self.stated_bound is not None and self.stated_bound > best * (1 + ROUNDING)
+
+    def headlines(self) -> list[tuple[str, str]]:
+        """Labels and words: what is asked, and what is known about it."""
+        certificate = self.certificate
+        lines = [("certificate", printable(certificate.file)), ("instance", printable(certificate.label))]
+        if self.faults:
+            return [*lines, ("FALSE", f"{len(self.faults)} of its numbers do not hold")]
+        answer = "none"
+        if self.cost is not None:
+            cost = f"{certificate.cost_name} {as_float(self.cost):.6g} {printable(certificate.instance.time_unit)}"
+            answer = f"{self.standing}, {cost}, computed anew"
+        best = max(self.checks, key=lambda check: check.claim.value, default=None)
+        lines.append((certificate.answer_name, answer))
+        lines.append(("ratio", f"{_rounded_up(self.proved_ratio)} by bounds re-proved here alone"))
+        if best is not None and best.proved is None:
+            label = "TRUSTED" if self.rests_on_trust else ""
+            lines.append((label, f"{_rounded_up(self.stated_ratio)} if {best.claim.method} holds: {best.how}"))
+        return lines
+
+    def table(self) -> list[tuple[str, ...]]:
+        """One row per bound, after a header."""
+        unit = printable(self.certificate.instance.time_unit)
+        rows: list[tuple[str, ...]] = [("method", f"value [{unit}]", f"over {self.certificate.cost_name}", "check")]
+        for claim, _, how, *_ in self.checks:
+            share = f"{as_float(Fraction(claim.value) / self.cost):.6f}" if self.cost else "–"
+            rows.append((claim.method, f"{claim.value:.6g}", share, how))
+        return rows
+
+    def document(self) -> dict[str, Any]:
+        """The same as the members of a JSON object; numbers are floats, and missing ones null."""
+        numbers = {
+            "cost": self.cost,
+            "proved_bound": self.proved_bound,
+            "stated_bound": self.stated_bound,
+            "proved_ratio": self.proved_ratio,
+            "stated_ratio": self.stated_ratio,
+        }
+        checks = [
+            {"method": claim.method, "value": claim.value, "proved": _number(proved), "check": how, "fault": fault}
+            for claim, proved, how, fault, _ in self.checks
+        ]
+        return {
+            "file": self.certificate.file,
+            "instance": self.certificate.label,
+            "time_unit": self.certificate.instance.time_unit,
+            "faults": list(self.faults),
+            "rests_on_trust": self.rests_on_trust,
+            **{name: _number(value) for name, value in numbers.items()},
+            "checks": checks,
+        }
+
+
+def check_claims(
+    certificate: Envelope, check: Callable[[Claim], Check], time_limit: float
+) -> tuple[tuple[Check, ...], list[str]]:
+    """Prove each bound again, if its method allows that; the faults of the bounds come with their places.
+
+    Where `check` raises an `OutOfTimeError`, people are told the time limit.
+    """
+    checks = tuple(_check(claim, check, time_limit) for claim in certificate.claims)
+    return checks, [f"{found.claim.place} ({found.claim.method}): {found.fault}" for found in checks if found.fault]
+
+
+def _check(claim: Claim, check: Callable[[Claim], Check], time_limit: float) -> Check:
+    if claim.recheck != claim.kind:
+        return Check(claim, None, "false", f"recheck is {claim.recheck!r} but this method has {claim.kind!r}")
+    try:
+        return check(claim)
+    except OutOfTimeError:
+        return Check(claim, None, f"not re-checked within {time_limit:g} s")
+
+
+def _number(value: Fraction | None) -> float | None:
+    """A float, None beyond the largest."""
+    return None if value is None or math.isinf(as_float(value)) else as_float(value)
+
+
+def _rounded_up(ratio: Fraction | None) -> str:
+    """Six digits, never less than the ratio up to the rounding of stated numbers."""
+    if ratio is None:
+        return "–"
+    millionths = math.ceil((ratio - ROUNDING) * 10**6)
+    return f"{millionths // 10**6}.{millionths % 10**6:06d}"

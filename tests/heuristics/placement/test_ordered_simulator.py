@@ -1,0 +1,87 @@
+"""The pass along an order against the definition, and walks against passes from scratch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import placements
+
+from heuristics.orders.kahn import kahn
+from heuristics.placement.arrays import SimulatorArrays, workspace
+from heuristics.placement.ordered_moves import Lane, walk
+from heuristics.placement.ordered_simulator import Sequences, begin, read_off, sequences
+from heuristics.placement.peak_memory import peak_memory
+from heuristics.placement.simulator import simulate
+from instances.placement.placement import Placement
+
+SEEDS = st.integers(0, 2**31 - 1)
+
+
+def loaded(placement: Placement, seed: int) -> tuple[SimulatorArrays, Sequences, float]:
+    """A random order and random bits for the devices of a placement."""
+    rng, instance = np.random.default_rng(seed), placement.instance
+    arrays, own = SimulatorArrays.of(instance), sequences(instance)
+    own.order[:], own.device[:] = kahn(instance.graph, rng.random(instance.graph.n)), placement.device
+    own.eager[:] = rng.random(len(own.eager)) < 0.5
+    return arrays, own, begin(arrays, own)
+
+
+def space_of(arrays: SimulatorArrays, own: Sequences) -> Any:
+    shape = (len(own.eager), arrays.devices)
+    views = {"sent": own.sent.reshape(shape), "arrived": own.arrived.reshape(shape)}
+    return workspace(arrays)._replace(start=own.start, end=own.end, **views)
+
+
+@given(placements(), SEEDS)
+def test_the_pass_agrees_with_the_longest_path(placement: Placement, seed: int) -> None:
+    arrays, own, time = loaded(placement, seed)
+    ordered = read_off(placement.instance, own)
+    assert ordered.step_time == time
+    assert ordered.timeline.start.tolist() == own.start.tolist()
+    assert ordered.timeline.end.tolist() == own.end.tolist()
+    for transfer in ordered.timeline.transfers:
+        for d in transfer.targets:
+            assert own.sent[transfer.tensor * arrays.devices + d] == transfer.start
+            assert own.arrived[transfer.tensor * arrays.devices + d] == transfer.end
+    space = space_of(arrays, own)
+    peak_memory(arrays, own.device, space)
+    np.testing.assert_allclose(space.peak, ordered.peak_memory, atol=1e-9)
+
+
+@given(placements())
+def test_first_come_first_served_is_one_order(placement: Placement) -> None:
+    """By the time when nodes are ready, all tensors eager."""
+    arrays, own, _ = loaded(placement, 0)
+    space = workspace(arrays)
+    time = simulate(arrays, placement.device, space)
+    own.order[:], own.eager[:] = np.lexsort((arrays.rank, space.ready)), True
+    assert begin(arrays, own) == time
+    assert own.start.tolist() == space.start.tolist()
+    assert own.end.tolist() == space.end.tolist()
+
+
+@settings(max_examples=60)
+@given(placements(max_nodes=7), SEEDS, st.sampled_from([0.0, 0.1, 3.0]))
+def test_walks_end_where_a_pass_from_scratch_does(placement: Placement, seed: int, hot: float) -> None:
+    arrays, own, time = loaded(placement, seed)
+    space = space_of(arrays, own)
+    peak_memory(arrays, own.device, space)
+    value = np.array([np.maximum(0, space.peak - arrays.memory).sum(), time])
+    best = Lane(own.order.copy(), own.device.copy(), own.eager.copy(), value.copy())
+    for chunk in range(5):
+        walk(arrays, own, space, best, value, 40, hot, hot / 2, seed + chunk)
+        assert tuple(best.value) <= tuple(value)
+        here = own.start.copy(), own.end.copy(), own.load.copy(), own.remote.copy()
+        assert begin(arrays, own) == value[1]
+        assert here[0].tolist() == own.start.tolist()
+        assert here[1].tolist() == own.end.tolist()
+        np.testing.assert_allclose(here[2], own.load, atol=1e-9)
+        assert here[3].tolist() == own.remote.tolist()
+    own.order[:], own.device[:], own.eager[:] = best.order, best.device, best.eager
+    assert begin(arrays, own) == best.value[1]
+    ordered = read_off(placement.instance, own)
+    over = np.maximum(0, ordered.peak_memory - placement.instance.memories).sum()
+    np.testing.assert_allclose(over, best.value[0], atol=1e-9)

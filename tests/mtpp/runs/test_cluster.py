@@ -1,0 +1,89 @@
+"""A cluster of which one worker dies: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
+from instances import ComputationGraph, InputError, Instance, Platform
+from instances.planning import Cluster, LayerChain, TrainingInstance
+from mtpp.cli.main import main
+from mtpp.runs.engine import run_jobs
+from mtpp.runs.log import RunLog, read_runs
+from mtpp.runs.partition_job import jobs_of
+from mtpp.runs.workers import cluster_workers
+
+distributed = pytest.importorskip("distributed", reason="needs the extra 'cluster'")
+
+
+def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
+    """One of two workers is killed in mid-run; all runs are made once, and their answers are those of one process."""
+    n = 12
+    edges = [(v, v + 1) for v in range(n - 1)] + [(v, v + 3) for v in range(n - 3)]
+    graph = ComputationGraph.from_edges(edges, [1 + 5 * v % 7 for v in range(n)], [1.0] * n)
+    instances = [Instance(graph, Platform(k, bandwidth=2.0)) for k in (2, 3, 4)]
+    jobs = jobs_of(instances, ["kahn", "random-100", "brkga-100", "simple", "bottleneck", "exact"])
+    path = tmp_path / "runs.jsonl"
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster, cluster_workers(cluster.scheduler_address) as workers:
+        first = cluster.workers[0]
+        made: list[dict[str, Any]] = []
+
+        def kill_one(run: dict[str, Any]) -> None:
+            made.append(run)
+            if len(made) == 4:
+                os.kill(first.pid, 9)
+
+        with RunLog(path) as log:
+            runs = run_jobs(jobs, log, workers, kill_one)
+    assert [run["key"] for run in runs] == [job.key for job in jobs]
+    assert [run["error"] for run in runs] == [None] * len(jobs)
+    assert len(path.read_text().splitlines()) == len(made) == len(jobs)
+    assert {run["key"] for run in read_runs(path)} == {job.key for job in jobs}
+    for k in (2, 3, 4):
+        values = {run["method"]: run for run in runs if run["k"] == k}
+        assert values["exact"]["bound"] == pytest.approx(values["exact"]["bottleneck"], rel=1e-5)
+
+
+def test_runs_of_training_are_those_of_one_process(tmp_path: Path) -> None:
+    """The workers of a cluster answer what this process answers, with the same key."""
+    chain = LayerChain([1.0, 1.0], [2.0, 2.0], [4.0], [4.0], [6.0, 6.0])
+    instance = TrainingInstance(chain, Cluster.of_servers((1, 2), 2.0, 1.0), 2)
+    jobs = [TrainingJob(instance, method) for method in ("spp", "pipedream-hierarchical", BOUND, STAGES)]
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        cluster_workers(cluster.scheduler_address) as workers,
+        RunLog(tmp_path / "runs.jsonl") as log,
+    ):
+        runs = run_jobs(jobs, log, workers)
+    assert [run | {"seconds": None} for run in runs] == [job.run() | {"seconds": None} for job in jobs]
+
+
+def test_no_scheduler_is_an_input_error() -> None:
+    """An address where nobody answers is refused in one line."""
+    with pytest.raises(InputError, match="no scheduler answers"), cluster_workers("nonsense://nowhere:1"):
+        pass
+
+
+def test_workers_with_several_threads_are_refused() -> None:
+    """Two solvers in one process would get in each other's way."""
+    options = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        pytest.raises(InputError, match="--nthreads 1"),
+        cluster_workers(cluster.scheduler_address),
+    ):
+        pass
+
+
+def test_the_old_word_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    """`--cluster` means servers everywhere else; the scheduler of jobs has a word of its own."""
+    assert main(["table", "quick", "-k", "2", "--methods", "kahn", "--cluster", "nonsense://nowhere:1"]) == 2
+    notice, refusal = capsys.readouterr().err.splitlines()
+    assert "--cluster of table is called --scheduler now" in notice
+    assert "--scheduler nonsense://nowhere:1: no scheduler answers" in refusal

@@ -1,0 +1,86 @@
+"""What is measured of a run: period, latency, busy shares; its trace and its picture say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from mtpp.plots.pipelines import plot_stage_times, plot_work, trial_figure
+from mtpp.plots.style import save_figure
+from mtpp.stages.records import FileRecord, Manifest, Received, Sent, StageRecord, TensorRecord
+from mtpp.stages.trace import chrome_trace
+from mtpp.stages.trial import Agreement, Trial
+
+A, B = TensorRecord("a", "float", (2,)), TensorRecord("b", "float", (2,))
+
+
+def stage(inputs: tuple[Received, ...], outputs: tuple[Sent, ...], time: float) -> StageRecord:
+    return StageRecord(
+        block=2 * len(inputs),
+        file=FileRecord("stage.onnx", ""),
+        weights=None,
+        nodes=1,
+        inputs=inputs,
+        outputs=outputs,
+        time=time,
+        work=time,
+        parameter_bytes=0.0,
+        peak_bytes=0.0,
+    )
+
+
+@pytest.fixture
+def trial() -> Trial:
+    """Two stages of 2 ms and 4 ms, the second one idle at first; 20 requests, with the core half of the time."""
+    begin = np.arange(20)
+    first = np.column_stack((begin * 4e-3, begin * 4e-3 + 2e-3, np.full(20, 1e-3)))
+    second = np.column_stack((begin * 4e-3 + 2e-3, begin * 4e-3 + 6e-3, np.full(20, 2e-3)))
+    manifest = Manifest(
+        model="net$.onnx",
+        model_sha256="",
+        graph_hash="",
+        k=3,
+        bandwidth=None,
+        bottleneck=3e-3,
+        certificate=FileRecord("certificate.json", ""),
+        inputs=(),
+        outputs=(B,),
+        samples=None,
+        stages=(stage((), (Sent(A, (1,)),), 2e-3), stage((Received(A, 0),), (Sent(B, ()),), 3e-3)),
+    )
+    events = np.array([first, second]) + np.array([100.0, 100.0, 0.0])
+    return Trial(manifest, events, [0, 1], Agreement(2, 1, 1e-7, None))
+
+
+def test_measures(trial: Trial) -> None:
+    assert trial.period == pytest.approx(4e-3)
+    assert trial.latency == pytest.approx(6e-3)
+    assert trial.over_predicted == pytest.approx(4 / 3)
+    assert trial.computing == pytest.approx([2e-3, 4e-3])
+    assert trial.processor == pytest.approx([1e-3, 2e-3])
+    assert trial.busy == pytest.approx([20 * 2 / 78, 1.0])
+    document = trial.document()
+    assert [row["block"] for row in document["stages"]] == [0, 2]
+    assert document["outputs"] == {"requests": 2, "exact": 1, "worst": 1e-7, "name": None}
+
+
+def test_the_trace_has_all_requests_of_all_stages(trial: Trial) -> None:
+    events = [event for event in chrome_trace(trial)["traceEvents"] if event["ph"] == "X"]
+    assert len(events) == 40
+    assert min(event["ts"] for event in events) == 0
+    assert [event["dur"] for event in events[20:]] == pytest.approx([4e3] * 20)
+
+
+def test_the_picture_says_what_was_measured(trial: Trial, tmp_path: Path) -> None:
+    axes = plot_work(trial)
+    assert axes.get_xlabel() == "time [ms], the last 12 requests"
+    assert len(axes.collections[0].get_paths()) == 24
+    bars = [[bar.get_width() for bar in container] for container in plot_stage_times(trial).containers]
+    assert bars == [pytest.approx([2, 3]), pytest.approx([1, 2]), pytest.approx([2, 4])]
+    figure = trial_figure(trial)
+    assert isinstance(figure, Figure)
+    for suffix in ("svg", "png"):
+        save_figure(figure, tmp_path / f"run.{suffix}")
