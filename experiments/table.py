@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,16 +11,17 @@ import typer
 
 from instances.errors import InputError
 from mtpp.cli import options
-from mtpp.cli.command import Without, takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE
 from mtpp.cli.messages import complain
 from mtpp.cli.printing import Printing
-from mtpp.questions.partitioning import Solving, load_targets
+from mtpp.questions.platforms import PlatformWords
+from mtpp.questions.solving import ProofWords, solve_options
+from mtpp.questions.suites import load_targets
 from mtpp.text.parsing import parse_names
 
 if TYPE_CHECKING:
     from experiments.studies.report import Report
-    from instances import Instance
     from mtpp.runs.workers import Workers
 
 __all__ = ["table"]
@@ -46,21 +47,6 @@ _Quick = Annotated[
         "--quick", help="Of training: one cluster instead of three; of placement and placeto: little training."
     ),
 ]
-
-
-@dataclass(frozen=True)
-class _Questions:
-    """What methods are run on; the fields are the words of the command line."""
-
-    targets: _Targets
-    blocks: options.Blocks = "2,4,8,16,32,64"
-    bandwidth: options.Bandwidth = None
-    memory: options.Memory = None
-    activation_buffer: options.ActivationBuffer = None
-
-    def instances(self) -> list[Instance]:
-        """One instance per k of each graph."""
-        return load_targets(self.targets, self.blocks, self.bandwidth, self.memory, self.activation_buffer)
 
 
 @dataclass(frozen=True)
@@ -98,13 +84,15 @@ class _Running:
         return Report(self.out, self.tables, self.style, json=printing.json, quiet=printing.quiet)
 
 
-@takes_words
+@command
 def table(
     *,
-    questions: _Questions,
+    targets: _Targets,
+    k: options.Blocks = "2,4,8,16,32,64",
+    platform: PlatformWords,
     methods: _Methods = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For each bound.")] = 60.0,
-    solving: Annotated[Solving, Without({"time_limit"})],
+    proof: ProofWords,
     running: _Running,
     quick: _Quick = False,
     printing: Printing,
@@ -119,24 +107,24 @@ def table(
     Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
     """
     report = running.report(printing)
-    if questions.targets == ["training"]:
+    if targets == ["training"]:
         from experiments.studies.spp.jobs import questions as all_points
         from experiments.studies.spp.tables import make_training_tables
 
         with running.workers() as workers:
             return make_training_tables(all_points(quick=quick), workers, report)
-    if questions.targets == ["placement"]:
+    if targets == ["placement"]:
         from experiments.studies.placeto.budget import QUICK, Budget
         from experiments.studies.placeto.tables import make_placement_tables
 
         with running.workers() as workers:
             return make_placement_tables(QUICK if quick else Budget(), workers, report)
-    if questions.targets == ["serving"] and not quick:
+    if targets == ["serving"] and not quick:
         from experiments.studies.serving.tables import make_serving_tables
 
         with running.workers() as workers:
             return make_serving_tables(workers, report)
-    if questions.targets == ["placeto"]:
+    if targets == ["placeto"]:
         from experiments.studies.placeto.network_tables import make_network_tables
         from experiments.studies.placeto.published import QUICK_NETWORKS, NetworkBudget
 
@@ -146,8 +134,8 @@ def table(
         raise InputError("--quick: only training, placement and placeto have a quick form; use the suite quick.")
     from experiments.studies.mtpp.make import make_tables
 
-    settings = replace(solving, time_limit=time_limit).options()
+    settings = solve_options(proof, time_limit)
     names = None if methods is None else parse_names(methods)
-    instances = questions.instances()
+    instances = load_targets(targets, k, platform)
     with running.workers() as workers:
         return make_tables(instances, names, settings, workers, report)

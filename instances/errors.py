@@ -1,6 +1,27 @@
-"""The errors that this project raises on purpose, its warning, and text from files as it may be shown."""
+"""Errors that this project raises on purpose, its warning, and the words and names that messages show.
 
-__all__ = ["FalseCertificateError", "InputError", "InputWarning", "NothingFoundError", "printable"]
+Messages speak of a word of the caller, such as *memory*, in the caller's spelling: as a parameter in Python, as
+``--memory`` on the command line, which sets `spelling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+__all__ = [
+    "FalseCertificateError",
+    "InputError",
+    "InputWarning",
+    "NothingFoundError",
+    "WordError",
+    "printable",
+    "said",
+    "spelling",
+    "word",
+]
+
 # Characters of a message.
 _LONGEST = 1000
 
@@ -28,6 +49,45 @@ class InputError(ValueError):
     def __init__(self, message: str) -> None:
         line = printable(" ".join(message.split()))  # a name from a file may hold anything
         super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…")
+
+
+def _as_parameter(name: str, value: object) -> str:
+    return name if value is None else f"{name}={value!r}"
+
+
+#: Spells a word of the caller: takes its name and the value that it was given, None for the word alone.
+spelling: ContextVar[Callable[[str, Any], str]] = ContextVar("spelling", default=_as_parameter)
+
+
+def word(name: str) -> str:
+    """Spell a word, as in "give memory" or "give --memory"."""
+    return spelling.get()(name, None)
+
+
+def said(name: str, value: object) -> str:
+    """Spell a word with a value, as in "bandwidth='abc'" or "--bandwidth abc"."""
+    return spelling.get()(name, value)
+
+
+class WordError(InputError):
+    """A word cannot have this value.
+
+    Parameters
+    ----------
+    name : str
+        The word, a parameter of a function of `mtpp`.
+    value : object
+        Its value; None if the word itself is out of place.
+    why : str
+        What is wrong, and what to do, as one sentence.
+    """
+
+    def __init__(self, name: str, value: object, why: str) -> None:
+        super().__init__(f"{said(name, value)}: {why}")
+        self.word, self.value, self.why = name, value, why
+
+    def __reduce__(self) -> tuple[type[WordError], tuple[str, object, str]]:
+        return WordError, (self.word, self.value, self.why)
 
 
 class InputWarning(UserWarning):

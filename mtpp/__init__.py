@@ -1,6 +1,6 @@
 """``import mtpp``: load a graph, cut it, prove how good the cut is, run the stages; plan training, place a step.
 
-The words and their defaults are those of the command line. Each name is loaded when it is asked for.
+Words and defaults are those of the command line. Each name is loaded when it is asked for.
 """
 
 from importlib import import_module
@@ -15,17 +15,22 @@ if TYPE_CHECKING:
     from heuristics.placement import PLACERS
     from heuristics.planning import PLANNERS
     from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
+    from instances.errors import WordError
     from instances.partitioning.constraints import Constraints
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
+    from mtpp.api.answers import explain, read, verify
     from mtpp.api.comparison import compare
-    from mtpp.api.least_k import least_k
-    from mtpp.api.partitioning import bound, certify, partition, solve
+    from mtpp.api.exporting import export
+    from mtpp.api.partitioning import bound, certify, least_k, partition, solve
     from mtpp.api.placement import place
     from mtpp.api.planning import plan
+    from mtpp.api.serving import ServingResult, serve
     from mtpp.api.stages import run, split
     from mtpp.questions.reading import load
     from mtpp_models import MODELS, SOLVERS, SolverNotAvailableError
+
+    __version__: str
 
 __all__ = [
     "HEURISTICS",
@@ -45,18 +50,26 @@ __all__ = [
     "Plan",
     "Platform",
     "Result",
+    "ServingResult",
     "SolverNotAvailableError",
+    "WordError",
+    "__version__",
     "bound",
     "certify",
     "compare",
+    "explain",
+    "export",
     "least_k",
     "load",
     "partition",
     "place",
     "plan",
+    "read",
     "run",
+    "serve",
     "solve",
     "split",
+    "verify",
 ]
 
 # Module to the names that it has.
@@ -64,26 +77,67 @@ _HOMES = {
     "heuristics": ("HEURISTICS",),
     "heuristics.placement": ("PLACERS",),
     "heuristics.planning": ("PLANNERS",),
-    "instances": ("Bound", "ComputationGraph", "InputError", "Instance", "Partition", "Platform", "Result"),
+    "instances": (
+        "Bound",
+        "ComputationGraph",
+        "InputError",
+        "Instance",
+        "Partition",
+        "Platform",
+        "Result",
+    ),
+    "instances.errors": ("WordError",),
     "instances.partitioning.constraints": ("Constraints",),
     "instances.placement.placement": ("Placement",),
-    "instances.planning": ("Cluster", "LayerChain", "Plan"),
+    "instances.planning": (
+        "Cluster",
+        "LayerChain",
+        "Plan",
+    ),
+    "mtpp.api.answers": (
+        "explain",
+        "read",
+        "verify",
+    ),
     "mtpp.api.comparison": ("compare",),
-    "mtpp.questions.reading": ("load",),
-    "mtpp.api.least_k": ("least_k",),
-    "mtpp.api.partitioning": ("bound", "certify", "partition", "solve"),
-    "mtpp.api.stages": ("run", "split"),
+    "mtpp.api.exporting": ("export",),
+    "mtpp.api.partitioning": (
+        "bound",
+        "certify",
+        "least_k",
+        "partition",
+        "solve",
+    ),
     "mtpp.api.placement": ("place",),
     "mtpp.api.planning": ("plan",),
-    "mtpp_models": ("MODELS", "SOLVERS", "SolverNotAvailableError"),
+    "mtpp.api.serving": (
+        "ServingResult",
+        "serve",
+    ),
+    "mtpp.api.stages": (
+        "run",
+        "split",
+    ),
+    "mtpp.questions.reading": ("load",),
+    "mtpp_models": (
+        "MODELS",
+        "SOLVERS",
+        "SolverNotAvailableError",
+    ),
 }
 
 
-def __getattr__(name: str) -> object:
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # or type checkers would take any name for one of ours
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from mtpp.versions import package_version
+
+            return package_version() or "0"
+        for module, names in _HOMES.items():
+            if name in names:
+                return getattr(import_module(module), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -16,4 +16,11 @@ def _drawing(result: Result[Any, Any]) -> Figure:
     return result_figure(result)
 
 
+def _document(result: Result[Any, Any]) -> dict[str, Any]:
+    from mtpp.certificates.writing import result_document
+
+    return result_document(result)
+
+
 Result.drawing = _drawing
+Result.documenting = _document

@@ -7,39 +7,30 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from instances import ComputationGraph, InputError, Instance
 from instances.suites import SUITES
-from mtpp.questions.partitioning import load_targets
-from mtpp.questions.reading import Blocks, Quantity, counts_of, instances_of, word
+from mtpp.questions.partitioning import Blocks, CompareWords, PartitioningWords, counts_of, instances_of
+from mtpp.questions.platforms import PlatformWords
+from mtpp.questions.suites import load_targets
+from mtpp.questions.words import GraphLike, checked, pick, takes_words
 from mtpp.text.parsing import parse_names
 from mtpp_models import SolveOptions
 
 if TYPE_CHECKING:
-    import networkx as nx
     import pandas as pd
-
-    Graph = str | Path | ComputationGraph | nx.DiGraph[Any] | Instance
 
 __all__ = ["compare"]
 
 
+@takes_words(CompareWords)
 def compare(
-    graphs: Graph | Iterable[Graph] | Mapping[str, Graph],
+    graphs: GraphLike | Iterable[GraphLike] | Mapping[str, GraphLike],
     k: Blocks,
     methods: str | Iterable[str],
     solvers: str | Iterable[str] = ("highs",),
-    *,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    activation_buffer: Quantity = None,
-    time_limit: float | None = 60.0,
-    gap: float = 0.0,
-    threads: int = 1,
-    seed: int = 0,
-    jobs: int = 1,
-    file: str | Path | None = None,
+    **words: Unpack[CompareWords],
 ) -> pd.DataFrame:
     """Run every method on every graph, and return one frame with a row a run.
 
@@ -55,9 +46,10 @@ def compare(
     solvers : iterable of str, or text
         Each runs the methods that need a solver.
     bandwidth, memory, activation_buffer : float or str, optional
+    fit : bool
         As for `mtpp.partition`, of all graphs.
     time_limit : float, optional
-        Seconds for each bound.
+        Seconds for each bound, 60 by default.
     gap, threads, seed
         As for `mtpp.bound`.
     jobs : int
@@ -84,13 +76,14 @@ def compare(
     >>> frame[["method", "bottleneck", "bound", "ratio"]].values.tolist()
     [['kahn', 6.0, nan, 1.3333333333333333], ['simple', nan, 4.5, nan]]
     """
-    if jobs > 1 and multiprocessing.parent_process() is not None:
+    if words["jobs"] > 1 and multiprocessing.parent_process() is not None:
         raise InputError('jobs: a process that was started for them came here again; use if __name__ == "__main__":.')
     from mtpp.runs.comparison import compare_methods
 
-    options = SolveOptions(time_limit=time_limit, gap=gap, threads=threads, seed=seed)
+    jobs, file = words["jobs"], words["file"]
+    options = SolveOptions("highs", words["time_limit"], words["gap"], words["threads"], words["seed"])
     return compare_methods(
-        _instances(graphs, k, bandwidth, memory, activation_buffer),
+        _instances(graphs, k, pick(PlatformWords, words)),
         _names(methods),
         _names(solvers),
         options,
@@ -99,16 +92,15 @@ def compare(
     )
 
 
-def _instances(graphs: Any, k: Blocks, bandwidth: Quantity, memory: Quantity, buffer: Quantity) -> list[Instance]:
+def _instances(graphs: Any, k: Blocks, words: PlatformWords) -> list[Instance]:
     counts = counts_of(k)
     used: Counter[str] = Counter()
     found: list[Instance] = []
     for name, graph in _named(graphs):
         if isinstance(graph, str) and graph in SUITES:
-            blocks = ",".join(map(str, counts))
-            found += load_targets([graph], blocks, word(bandwidth), word(memory), word(buffer))
+            found += load_targets([graph], counts, words)
             continue
-        asked = instances_of(graph, counts, bandwidth, memory, buffer)
+        asked = instances_of(graph, counts, checked(PartitioningWords, words))
         label = name or asked[0].name
         used[label] += 1
         label = label if used[label] == 1 else f"{label}-{used[label]}"

@@ -1,43 +1,53 @@
-"""Partitions and their bounds: `partition`, `bound`, `solve`, `certify`."""
+"""Partitions and their bounds: `partition`, `bound`, `solve`, `certify`, `least_k`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
 from heuristics import Limits, search
-from instances import ComputationGraph, InputError, Instance, Partition, Result, combine
+from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
-from instances.partitioning.partition_file import read_partition
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.certify import certify as climb
-from mtpp.questions.reading import Blocks, Quantity, Reading, Rules, instances_of
-from mtpp_models import SolveOptions
+from mtpp.certifying.certify import gather
+from mtpp.certifying.least_k import LeastK, find_least_k
+from mtpp.questions.answers import as_partition
+from mtpp.questions.partitioning import (
+    Blocks,
+    BoundWords,
+    CertifyWords,
+    PartitioningWords,
+    PartitionWords,
+    SolveWords,
+    enough_for,
+    instances_of,
+)
+from mtpp.questions.solving import solve_options
+from mtpp.questions.words import GraphLike, pick, takes_words
+from mtpp.text.parsing import Quantity
 from mtpp_models import solve as solve_model
 
 if TYPE_CHECKING:
-    import networkx as nx
+    from mtpp.certifying.candidates import Rung
+    from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 
-__all__ = ["as_partition", "bound", "certify", "partition", "solve"]
+__all__ = ["bound", "certified", "certify", "least_k", "partition", "searched", "solve"]
 
 
+@overload
 def partition(
-    graph: str | Path | ComputationGraph | nx.DiGraph[Any] | Instance,
-    k: Blocks | None = None,
-    method: str = "portfolio",
-    *,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    activation_buffer: Quantity = None,
-    fit: bool = False,
-    constraints: Rules = None,
-    seed: int = 0,
-    time_limit: float | None = None,
-    **reading: Unpack[Reading],
-) -> Any:
+    graph: GraphLike, k: int | None = None, method: str = "portfolio", **words: Unpack[PartitionWords]
+) -> Result: ...
+@overload
+def partition(
+    graph: GraphLike, k: Iterable[int] | str, method: str = "portfolio", **words: Unpack[PartitionWords]
+) -> list[Result]: ...
+@takes_words(PartitionWords)
+def partition(
+    graph: GraphLike, k: Blocks | None = None, method: str = "portfolio", **words: Unpack[PartitionWords]
+) -> Result | list[Result]:
     """Search for a partition with a small bottleneck, as ``mtpp partition``.
 
     Parameters
@@ -53,12 +63,16 @@ def partition(
     fit : bool
         Whether the memory is a hard limit.
     constraints : Constraints, mapping or file, optional
-        What else is asked of a partition: a file as for ``--constraints``, or a mapping with any of together, windows,
-        uncut and at_least, as `Instance` takes them.
+        Side constraints: a file of constraints, or a mapping with any of together, windows, uncut and at_least, as
+        `Instance` takes them.
+    colour_classes : bool
+        Whether nodes of a colour class of an MSR inference profile stay together.
+    runtime : str, optional
+        A name of ``mtpp list runtimes``; only cuts that it can express are answers.
     seed : int
     time_limit : float, optional
         Seconds for each k; by default the method's own number of tries.
-    **reading
+    dims, level, training, reader, communication, cost, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
 
     Returns
@@ -77,49 +91,41 @@ def partition(
     >>> mtpp.partition(graph, k=2, bandwidth=1).partition.block.tolist()
     [0, 0, 1]
     """
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
-
-    def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        with catch_interrupt() as interrupted:
-            limits = Limits(Deadline.after(time_limit, interrupted))
-            return search(instance, method, np.random.default_rng(seed), limits)
-
-    return _answers(instances, k, answer)
+    instances = instances_of(graph, k, pick(PartitioningWords, words))
+    seed, limit = words["seed"], words["time_limit"]
+    return _answers(instances, k, lambda instance, known: searched(instance, method, seed, limit))
 
 
+def searched(instance: Instance, method: str, seed: int, time_limit: float | None) -> Result:
+    """Search by one method; Ctrl-C ends the search and keeps its best partition."""
+    with catch_interrupt() as interrupted:
+        return search(instance, method, np.random.default_rng(seed), Limits(Deadline.after(time_limit, interrupted)))
+
+
+@overload
+def bound(graph: GraphLike, k: int | None = None, model: str = "exact", **words: Unpack[BoundWords]) -> Result: ...
+@overload
 def bound(
-    graph: str | Path | ComputationGraph | nx.DiGraph[Any] | Instance,
-    k: Blocks | None = None,
-    model: str = "exact",
-    *,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    activation_buffer: Quantity = None,
-    fit: bool = False,
-    constraints: Rules = None,
-    relaxation: bool = False,
-    solver: str = "highs",
-    time_limit: float | None = 60.0,
-    gap: float = 0.0,
-    threads: int = 1,
-    seed: int = 0,
-    start: Partition | Result | str | Path | None = None,
-    **reading: Unpack[Reading],
-) -> Any:
+    graph: GraphLike, k: Iterable[int] | str, model: str = "exact", **words: Unpack[BoundWords]
+) -> list[Result]: ...
+@takes_words(BoundWords)
+def bound(
+    graph: GraphLike, k: Blocks | None = None, model: str = "exact", **words: Unpack[BoundWords]
+) -> Result | list[Result]:
     """Prove a lower bound on the bottleneck of every partition, as ``mtpp bound``.
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
-        The question, as for `partition`.
+    graph, k
+        The question, as for `partition`, with the same words.
     model : str
         A name of `mtpp.MODELS`; exact+all is strengthened, and needs a start.
     relaxation : bool
-        Solve the linear relaxation.
+        Whether the linear relaxation is solved instead.
     solver : str
         A name of `mtpp.SOLVERS`.
     time_limit : float, optional
-        Seconds for each k; None lets the model run to its end.
+        Seconds for each k, 60 by default; None lets the model run to its end.
     gap : float
         Relative gap that is good enough.
     threads, seed : int
@@ -129,7 +135,7 @@ def bound(
     Returns
     -------
     Result, or a list of them for several k
-        Its partition is the better of the start and what the exact model found.
+        Its partition is the better of the start and the solution of the exact model.
 
     Raises
     ------
@@ -145,45 +151,39 @@ def bound(
     >>> round(mtpp.bound(graph, k=2, bandwidth=1).bound.value, 3)
     6.0
     """
-    options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
+    options = solve_options(words, words["time_limit"])
+    instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        return solve_model(instance, model, options, start=as_partition(start, instance), relaxation=relaxation)
+        start = as_partition(words["start"], instance)
+        return solve_model(instance, model, options, start=start, relaxation=words["relaxation"])
 
     return _answers(instances, k, answer)
 
 
+@overload
+def solve(graph: GraphLike, k: int | None = None, model: str = "exact", **words: Unpack[SolveWords]) -> Result: ...
+@overload
 def solve(
-    graph: str | Path | ComputationGraph | nx.DiGraph[Any] | Instance,
-    k: Blocks | None = None,
-    model: str = "exact",
-    *,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    activation_buffer: Quantity = None,
-    fit: bool = False,
-    constraints: Rules = None,
-    solver: str = "highs",
-    time_limit: float | None = 60.0,
-    gap: float = 0.0,
-    threads: int = 1,
-    seed: int = 0,
-    **reading: Unpack[Reading],
-) -> Any:
-    """Search for a partition, solve a model from there, and put both answers together.
+    graph: GraphLike, k: Iterable[int] | str, model: str = "exact", **words: Unpack[SolveWords]
+) -> list[Result]: ...
+@takes_words(SolveWords)
+def solve(
+    graph: GraphLike, k: Blocks | None = None, model: str = "exact", **words: Unpack[SolveWords]
+) -> Result | list[Result]:
+    """Search for a partition, solve a model from there, and combine both answers.
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
-        The question, as for `partition`.
+    graph, k
+        The question, as for `partition`, with the same words.
     model, solver, time_limit, gap, threads, seed
         As for `bound`; the search before it takes the portfolio's own number of tries.
 
     Returns
     -------
     Result, or a list of them for several k
-        The best partition and what the model proves.
+        The best partition with the bound of the model.
 
     Raises
     ------
@@ -197,47 +197,37 @@ def solve(
     >>> mtpp.solve(graph, k=2, bandwidth=1, model="exact+all").status.value
     'optimal'
     """
-    options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
+    options = solve_options(words, words["time_limit"])
+    instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        found = partition(instance, seed=seed)
+        found = searched(instance, "portfolio", options.seed, None)
         return combine(found, solve_model(instance, model, options, start=found.partition))
 
     return _answers(instances, k, answer)
 
 
-def certify(
-    graph: str | Path | ComputationGraph | nx.DiGraph[Any] | Instance,
-    k: Blocks | None = None,
-    *,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    activation_buffer: Quantity = None,
-    fit: bool = False,
-    constraints: Rules = None,
-    solver: str = "highs",
-    time_limit: float | None = 60.0,
-    gap: float = 0.0,
-    threads: int = 1,
-    seed: int = 0,
-    start: Partition | Result | str | Path | None = None,
-    **reading: Unpack[Reading],
-) -> Any:
+@overload
+def certify(graph: GraphLike, k: int | None = None, **words: Unpack[CertifyWords]) -> Result: ...
+@overload
+def certify(graph: GraphLike, k: Iterable[int] | str, **words: Unpack[CertifyWords]) -> list[Result]: ...
+@takes_words(CertifyWords)
+def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWords]) -> Result | list[Result]:
     """Find a good partition and prove how good it is, under one time budget, as ``mtpp certify``.
 
     Parameters
     ----------
-    graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading
-        The question, as for `partition`. What is proved for one k is used for the next ones.
+    graph, k
+        The question, as for `partition`, with the same words. Bounds for one k are used for the next ones.
     solver, gap, threads, seed, start
         As for `bound`.
     time_limit : float, optional
-        Seconds for each k, for searches and bounds together.
+        Seconds for each k, for searches and bounds together, 60 by default.
 
     Returns
     -------
     Result, or a list of them for several k
+        Its `parts` hold the bounds of all methods, and `save` writes them all.
 
     Raises
     ------
@@ -251,39 +241,75 @@ def certify(
     >>> [result.proved for result in mtpp.certify(graph, k=[1, 2, 3], bandwidth="1")]
     [True, True, True]
     """
-    options = SolveOptions(solver=solver, time_limit=time_limit, gap=gap, threads=threads, seed=seed)
-    instances = instances_of(graph, k, bandwidth, memory, activation_buffer, fit, constraints, **reading)
+    options = solve_options(words, words["time_limit"])
+    instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        return climb(instance, options, start=as_partition(start, instance), known=known)
+        return certified(instance, options, start=as_partition(words["start"], instance), known=known)
 
     return _answers(instances, k, answer)
 
 
+def certified(
+    instance: Instance,
+    options: SolveOptions,
+    *,
+    start: Partition | None = None,
+    known: Sequence[Result] = (),
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+    on_step: Callable[[Rung], None] | None = None,
+) -> Result:
+    """Certify one question; parameters as of `mtpp.certifying.certify.gather`, whose results are combined."""
+    return combine(
+        *gather(
+            instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault, on_step=on_step
+        )
+    )
+
+
+@takes_words(SolveWords)
+def least_k(graph: GraphLike, throughput: Quantity | None = None, **words: Unpack[SolveWords]) -> LeastK:
+    """Find the least number of blocks that fits, or reaches a throughput, as ``mtpp certify -k auto``.
+
+    Parameters
+    ----------
+    graph
+        The question, as for `partition`, with the same words.
+    throughput : float or str, optional
+        Runs per unit of work time, or a text such as "250/s"; optional where the memory is a hard limit.
+    solver, time_limit, gap, threads, seed
+        As for `certify`, the time limit for each k.
+
+    Returns
+    -------
+    LeastK
+        Its `k`, the results `known` by k, the k that are `open`, and a `sentence`.
+
+    Raises
+    ------
+    InputError, SolverNotAvailableError
+        As `bound`, and if there is nothing to reach.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> graph = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[0, 0, 0])
+    >>> mtpp.least_k(graph, throughput=1 / 5, bandwidth=1).k
+    2
+    """
+    options = solve_options(words, words["time_limit"])
+    [question] = instances_of(graph, None, pick(PartitioningWords, words), is_open=True)
+    return find_least_k(question, enough_for(question, throughput), options)
+
+
 def _answers(
     instances: Sequence[Instance], k: Blocks | None, answer: Callable[[Instance, Sequence[Result]], Result]
-) -> Any:
-    """One result, or a list where `k` is one; Ctrl-C ends with what is known."""
+) -> Result | list[Result]:
+    """One result, or a list where `k` is one; Ctrl-C ends the work after the current question."""
     results: list[Result] = []
     for instance in instances:
         results.append(answer(instance, results))
         if results[-1].interrupted:
             break
     return results if isinstance(k, Iterable) else results[0]
-
-
-def as_partition(start: Partition | Result | str | Path | None, instance: Instance) -> Partition | None:
-    """A partition that is given as itself, with what is proved of it, or in a file.
-
-    Raises
-    ------
-    InputError
-        If there is none in it, or it is of another question.
-    """
-    if isinstance(start, str | Path):
-        return read_partition(start, instance)
-    if isinstance(start, Result):
-        if start.partition is None:
-            raise InputError(f"{start.method} found no partition to start from; give one, or leave out start.")
-        return start.partition
-    return start

@@ -3,56 +3,39 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from os import PathLike, fspath
+from threading import Event
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
 from heuristics.placement.placeto import Checkpoint
-from instances import ComputationGraph, InputError, combine
+from instances import ComputationGraph, combine
 from instances.deadline import Deadline
-from instances.devices.unequal import UnequalDevices, read_devices
-from instances.placement.grouping import group_nodes
+from instances.placement.grouping import Grouping, group_nodes
 from instances.placement.problem import PlacementInstance
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.placement import prove_placement
-from mtpp.cli.place import PlacementQuestion
-from mtpp.questions.partitioning import Reading, Roofs, bandwidth_of, memory_limits
-from mtpp.questions.reading import Quantity, load, word
+from mtpp.questions.placement import PlacementWords, PlaceWords, placement_instance
+from mtpp.questions.words import pick, takes_words
 from mtpp_models import SolveOptions, SolverNotAvailableError
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["place"]
+__all__ = ["place", "placed", "proved_placement"]
 
 
+@takes_words(PlaceWords)
 def place(
-    graph: str | Path | ComputationGraph | nx.DiGraph[Any] | PlacementInstance,
+    graph: str | PathLike[str] | ComputationGraph | nx.DiGraph[Any] | PlacementInstance,
     k: int | None = None,
     method: str = "ordered",
-    *,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    dims: Mapping[str, int] | None = None,
-    training: bool = False,
-    reader: str | None = None,
-    input_work: str | None = None,
-    time_unit: str | None = None,
-    peak_flops: Quantity = None,
-    memory_bandwidth: Quantity = None,
-    unequal: str | Path | UnequalDevices | None = None,
-    groups: int | None = None,
-    policy: str | Path | None = None,
-    seed: int = 0,
-    time_limit: float = 5.0,
-    certify: bool = False,
-    solver: str = "highs",
-    threads: int = 1,
+    **words: Unpack[PlaceWords],
 ) -> PlacementResult:
     """Place the nodes of a step on devices, data going back and forth, as ``mtpp place``.
 
@@ -68,7 +51,7 @@ def place(
         Out of each device; 7.6e9 for a family, 25 GB/s otherwise.
     memory : float or str, optional
         Of a device; no limit by default.
-    dims, training, reader, input_work, time_unit, peak_flops, memory_bandwidth
+    dims, training, reader, cost, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
     unequal : str, path or UnequalDevices, optional
         Speeds, memories and rates of unequal devices, or a file of them; then k may be left out.
@@ -78,7 +61,7 @@ def place(
         A checkpoint for the method *placeto*; by default *fast*, which comes along.
     seed : int
     time_limit : float
-        Seconds of the search, and as many again of `certify`.
+        Seconds of the search, and as many again of `certify`; 5 by default.
     certify : bool
         Prove how good the placement is, also with solvers if it is small; a solver that is missing or fails is a
         warning.
@@ -103,49 +86,52 @@ def place(
     >>> mtpp.place(graph, k=2, bandwidth=1).answer.step_time
     4.0
     """
-    words = {"dims": dims, "training": training, "reader": reader, "input_work": input_work, "time_unit": time_unit}
-    words |= {"peak_flops": word(peak_flops), "memory_bandwidth": word(memory_bandwidth)}
-    given = {name: value for name, value in words.items() if value}
-    if k is None and unequal is None and not isinstance(graph, PlacementInstance):
-        raise InputError("k is missing; give the number of devices.")
-    instance = _instance(graph, k or 1, bandwidth, memory, given)
-    if unequal is not None:
-        if not isinstance(unequal, UnequalDevices):
-            unequal = read_devices(unequal, instance.bandwidth, instance.memory)
-        instance = replace(instance, devices=k or len(unequal.speeds), unequal=unequal)
-    elif k is not None and k != instance.devices:
-        instance = replace(instance, devices=k)
-    grouping = None if groups is None else group_nodes(instance.graph, groups)
-    checkpoint = None if policy is None else Checkpoint.load(policy)
-    with catch_interrupt() as interrupted:
-        limits = Limits(Deadline.after(time_limit, interrupted))
-        answer = search_placement(instance, method, np.random.default_rng(seed), limits, grouping, policy=checkpoint)
-    if not certify or answer.answer is None:
-        return answer
-    options = SolveOptions(solver, time_limit, threads=threads, seed=seed)
+    instance = placement_instance(graph, k, pick(PlacementWords, words))
 
     def warn(fault: SolverNotAvailableError) -> None:
-        warnings.warn(str(fault), RuntimeWarning, stacklevel=3)
+        warnings.warn(str(fault), RuntimeWarning, stacklevel=4)
 
-    answers = prove_placement(answer, options, lambda model, known: None, warn)
-    return replace(combine(*answers), method=method)
+    with catch_interrupt() as interrupted:
+        answer, _ = placed(instance, method, words, interrupted)
+        if not words["certify"] or answer.answer is None or interrupted.is_set():
+            return answer
+    return proved_placement(answer, words, lambda model, known: None, warn)
 
 
-def _instance(graph: Any, k: int, bandwidth: Quantity, memory: Quantity, words: dict[str, Any]) -> PlacementInstance:
-    """With k equal devices, unless `graph` is a whole question."""
-    if isinstance(graph, PlacementInstance):
-        if words or bandwidth is not None or memory is not None:
-            raise InputError(f"The instance {graph.graph.name!r} is a whole question; leave out all words but k.")
-        return graph
-    if isinstance(graph, str | Path):
-        dims = [f"{name}={size}" for name, size in words.pop("dims", {}).items()]
-        roofs = Roofs(*(words.pop(name, None) for name in ("peak_flops", "memory_bandwidth")))
-        return PlacementQuestion(
-            graph=str(graph),
-            devices=k,
-            bandwidth=word(bandwidth),
-            memory=word(memory),
-            reading=Reading(dim=dims or None, roofs=roofs, **words),
-        ).instance()
-    loaded = load(graph, **words)
-    return PlacementInstance(loaded, k, bandwidth_of(loaded, word(bandwidth)), memory_limits(word(memory), None)[0])
+def placed(
+    instance: PlacementInstance,
+    method: str,
+    words: PlaceWords,
+    interrupted: Event,
+    tell: Callable[[str, float], None] = lambda phase, time: None,
+) -> tuple[PlacementResult, Grouping | None]:
+    """Search for a placement; the groups of nodes that were searched come along, None for single nodes.
+
+    Parameters
+    ----------
+    instance : PlacementInstance
+    method : str
+    words : PlaceWords
+        With all defaults.
+    interrupted : Event
+        Ends the search.
+    tell : callable
+        Receives each phase and the best time by then.
+    """
+    policy, groups = words["policy"], words["groups"]
+    checkpoint = None if policy is None else Checkpoint.load(fspath(policy))
+    grouping = None if groups is None else group_nodes(instance.graph, groups)
+    limits, rng = Limits(Deadline.after(words["time_limit"], interrupted)), np.random.default_rng(words["seed"])
+    return search_placement(instance, method, rng, limits, grouping, tell, checkpoint), grouping
+
+
+def proved_placement(
+    answer: PlacementResult,
+    words: PlaceWords,
+    on_step: Callable[[str, PlacementResult], None],
+    on_fault: Callable[[SolverNotAvailableError], None],
+) -> PlacementResult:
+    """The answer, or a better one, with the best bound; `on_step` and `on_fault` as of `prove_placement`."""
+    options = SolveOptions(words["solver"], words["time_limit"], threads=words["threads"], seed=words["seed"])
+    answers = prove_placement(answer, options, on_step, on_fault)
+    return replace(combine(*answers), method=answer.method)

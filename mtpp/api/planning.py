@@ -2,55 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import replace
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
-from instances.planning import Cluster, LayerChain
-from mtpp.questions.partitioning import Roofs
-from mtpp.questions.planning import PlanningQuestion
-from mtpp.questions.reading import Quantity, word
+from instances.errors import InputError, WordError
+from instances.json_files import read_text
+from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
+from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
+from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
+from mtpp.questions.words import pick, takes_words
 
 if TYPE_CHECKING:
-    from mtpp.certifying.planning import PlanResult
+    from instances import ComputationGraph
+    from instances.devices.cluster import Cluster
 
-__all__ = ["plan"]
+__all__ = ["plan", "planned"]
 
 
+@takes_words(PlanWords)
 def plan(
-    chain: str | Path | LayerChain,
-    cluster: str | Path | Cluster,
+    chain: str | PathLike[str] | LayerChain | ComputationGraph,
+    cluster: str | PathLike[str] | Cluster,
     microbatches: int,
     planner: str = "improved",
-    *,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    network: str = "shared",
-    nic: str = "full",
-    dtype: str | None = None,
-    sequence: int | None = None,
-    optimizer_bytes: float | None = None,
-    parameter_copies: float | None = None,
-    samples: int | None = None,
-    recompute: bool = False,
-    full_duplex: bool = False,
-    dims: Mapping[str, int] | None = None,
-    input_work: str | None = None,
-    time_unit: str | None = None,
-    peak_flops: Quantity = None,
-    memory_bandwidth: Quantity = None,
-    effort: int = 2,
-    orders: str = "auto",
-    time_limit: float | None = None,
-    seed: int = 0,
+    **words: Unpack[PlanWords],
 ) -> PlanResult:
     """Plan pipelined training and bound how much faster a plan could be, as ``mtpp plan``.
 
     Parameters
     ----------
-    chain : str, path or LayerChain
+    chain : str, path, LayerChain or ComputationGraph
         A chain file, a PipeDream profile, an architecture, a graph, or "simulation".
     cluster : str, path or Cluster
         A file, servers as "8x4", a testbed of the paper, or "simulation-SEED".
@@ -67,7 +53,7 @@ def plan(
     nic : str
         Of a server's card: "full", "half", and a rate, such as "25GB/s,half".
     dtype : str, optional
-        "fp32" by default, "bf16", "fp16" or "fp8"; it is that of an architecture, and says what bytes of a file count.
+        "fp32" by default, "bf16", "fp16" or "fp8"; that of an architecture, and of the bytes of a file.
     sequence : int, optional
         Tokens of a sample.
     optimizer_bytes : float, optional
@@ -85,7 +71,8 @@ def plan(
     effort : int
         0 to 3, of "improved" on shared cards.
     orders : str
-        Orders of passes that it may choose there, such as "auto", "unsplit", "zb" or "interleaved".
+        Orders of passes that it may choose there, such as "auto", "unsplit", "zb" or "interleaved"; or a CSV file with
+        the order for the plan that is found.
     time_limit : float, optional
         For the search [s].
     seed : int
@@ -106,30 +93,54 @@ def plan(
     >>> mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps").answer.plan.n_stages > 0
     True
     """
-    from mtpp.certifying.planning import PlanSearch, covered_plan
+    instance = training_instance(chain, cluster, microbatches, pick(PlanningWords, words))
+    return planned(instance, planner, words).result
 
-    question = PlanningQuestion(
-        chain=str(chain),
-        cluster=str(cluster),
-        microbatches=microbatches,
-        bandwidth=word(bandwidth),
-        memory=word(memory),
-        network=network,
-        nic=nic,
-        dtype=dtype,
-        sequence=sequence,
-        optimizer_bytes=optimizer_bytes,
-        parameter_copies=parameter_copies,
-        samples=samples,
-        recompute=recompute,
-        full_duplex=full_duplex,
-        dim=[f"{name}={size}" for name, size in (dims or {}).items()] or None,
-        input_work=input_work,
-        time_unit=time_unit,
-        roofs=Roofs(word(peak_flops), word(memory_bandwidth)),
-    )
-    instance = question.instance(
-        chain if isinstance(chain, LayerChain) else None, cluster if isinstance(cluster, Cluster) else None
-    )
-    search = PlanSearch(planner=planner, effort=effort, orders=orders, time_limit=time_limit)
-    return covered_plan(instance, np.random.default_rng(seed), search).result
+
+def planned(
+    instance: TrainingInstance, planner: str, words: PlanWords, tell: Callable[[str, float], None] | None = None
+) -> CoveredPlan:
+    """Plan with the bounds of all classes of plans, in the order of a file if there is one.
+
+    Parameters
+    ----------
+    instance : TrainingInstance
+    planner : str
+    words : PlanWords
+        With all defaults.
+    tell : callable, optional
+        Receives each phase and the best time by then.
+
+    Raises
+    ------
+    InputError
+        If the planner is refused, or no plan fits into memory.
+    """
+    orders, seed, limit = words["orders"], words["seed"], words["time_limit"]
+    from_file = orders.endswith(".csv")
+    search = PlanSearch(planner, words["effort"], "unsplit" if from_file else orders, limit, tell)
+    covered = covered_plan(instance, np.random.default_rng(seed), search)
+    if from_file:
+        covered = _in_listed_order(covered, Path(orders))
+    provenance = {"planner": planner, "seed": seed, "time_limit": limit}
+    result = replace(covered.result, provenance=provenance)
+    wider = tuple(replace(other, provenance=provenance) for other in covered.wider)
+    return replace(covered, result=replace(result, parts=(result, *wider)), wider=wider)
+
+
+def _in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:
+    """The plan that was found, in the order of a file."""
+    from heuristics.planning.orders import execute_orders
+    from instances.planning.timeline_file import read_schedule
+
+    found = covered.result.answer
+    if found is None or found.plan is None or found.instance.network is None:
+        why = "only a single pipeline on shared network cards takes an order; choose another planner."
+        raise WordError("orders", path, why)
+    plan: Plan = found.plan
+    orders = read_schedule(read_text(path), plan, str(path))
+    try:
+        timeline = execute_orders(plan, orders, path.name)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return recovered(replace(covered.result, bound=None, answer=Iteration(plan.instance, (timeline,))))

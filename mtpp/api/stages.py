@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from instances import InputError, Instance, Partition, Result, combine
 from instances.errors import InputWarning
-from mtpp.api.partitioning import as_partition
-from mtpp.questions.reading import Quantity, Reading, Rules, instances_of, load
+from instances.registry import find
+from mtpp.questions.solving import solve_options
+from mtpp.questions.stages import MEASURED, SplitWords, StagesWords, check_model, stages_question
+from mtpp.questions.words import pick, takes_words
 from mtpp.stages.manifest import check_new_folder
-from mtpp_models import SolveOptions
 
 if TYPE_CHECKING:
+    from mtpp.stages.records import Manifest
     from mtpp.stages.trial import Trial
+    from mtpp_models import Progress, SolverNotAvailableError
 
-__all__ = ["run", "split"]
+__all__ = ["Splitting", "run", "split"]
 
 
+@takes_words(SplitWords)
 def split(
-    model: str | Path,
+    model: str | PathLike[str],
     k: int | None = None,
     *,
-    out: str | Path,
-    partition: Partition | Result | str | Path | None = None,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    activation_buffer: Quantity = None,
-    fit: bool = False,
-    constraints: Rules = None,
-    samples: bool = True,
-    method: str | None = None,
-    solver: str = "highs",
-    time_limit: float | None = 60.0,
-    gap: float = 0.0,
-    threads: int = 1,
-    seed: int = 0,
-    **reading: Unpack[Reading],
+    out: str | PathLike[str],
+    partition: Partition | Result | str | PathLike[str] | None = None,
+    **words: Unpack[SplitWords],
 ) -> Result:
     """Cut an ONNX model into stages that run, and write them with a certificate, as ``mtpp split``.
 
@@ -49,12 +44,14 @@ def split(
     out : path
         Folder to write; new or empty.
     partition : Partition, Result or file, optional
-        What to split by; the time is for a bound on it then, and a `Result` that is proved needs none. A file needs k
-        and the words of its question; the others have theirs, also the dimensions of the model.
+        The partition to split by; the time is for a bound on it then, and a `Result` that is proved needs none. A
+        partition file takes the words of its question; the others have theirs, also the dimensions of the model.
     bandwidth : float or str, optional
         As for `partition`, or "measured": between processes of this machine.
-    memory, activation_buffer, fit, constraints, **reading
-        As for `partition`. With ``cost="measured"`` times are those of onnxruntime on this machine.
+    memory, activation_buffer, fit, constraints
+        As for `partition`.
+    dims, peak_flops, memory_bandwidth, cost
+        As for `load`. With ``cost="measured"`` times are those of onnxruntime on this machine.
     samples : bool
         Whether the whole model is run once, to compare outputs with.
     method : str, optional
@@ -65,7 +62,7 @@ def split(
     Returns
     -------
     Result
-        What is split by, and what is proved of it.
+        The partition of the stages, with its bounds.
 
     Raises
     ------
@@ -91,36 +88,92 @@ def split(
     4
     >>> folder.cleanup()
     """
-    from mtpp.stages.splitting import MEASURED, check_model, find_answers, measured_bandwidth
-
-    path, options = Path(model), SolveOptions(solver, time_limit, gap, threads, seed)
-    check_new_folder(Path(out))
-    check_model(path)
-    if isinstance(partition, Partition | Result):
-        words = {"k": k, "bandwidth": bandwidth, "memory": memory, "activation_buffer": activation_buffer}
-        instance = _instance_of(path, partition, words | {"constraints": constraints, "fit": fit or None, **reading})
-    else:
-        rate = measured_bandwidth() if bandwidth == MEASURED else bandwidth
-        [instance, *more] = instances_of(path, k, rate, memory, activation_buffer, fit, constraints, **reading)
-        if more:
-            raise InputError(f"k is {k!r}; give one number of stages.")
-    if isinstance(partition, Result) and partition.proved:
-        answers = [partition]
-    else:
-        answers = find_answers(instance, options, given=as_partition(partition, instance), method=method)
-    best = combine(*answers)
+    splitting = Splitting.of(Path(model), k, Path(out), partition, words)
+    best = splitting.certified(partition)
     if best.partition is None:
-        raise InputError(f"{instance.label}: {best.impossible or 'no partition was found; give more time.'}")
-
-    from mtpp.stages.folder import write_stages  # needs onnx, and above it is said what to install
-
-    dims = instance.graph.attributes["dims"]
-    write_stages(path, answers, out, dims=dims, samples=samples, on_fault=_warn)
+        label = splitting.instance.label
+        raise InputError(f"{label}: {best.impossible or 'no partition was found; give more time.'}")
+    splitting.write(best)
     return best
 
 
+@dataclass(frozen=True)
+class Splitting:
+    """A model, its question, and where its stages are written."""
+
+    model: Path
+    instance: Instance
+    given: Partition | None  # the partition to split by, if there is one
+    out: Path
+    words: SplitWords
+
+    @classmethod
+    def of(
+        cls,
+        model: Path,
+        k: int | None,
+        out: Path,
+        partition: Partition | Result | str | PathLike[str] | None,
+        words: SplitWords,
+    ) -> Splitting:
+        """Check everything that can be checked before long work begins.
+
+        Raises
+        ------
+        InputError
+            If a word, the model, the partition or the folder is refused.
+        """
+        check_new_folder(out)
+        check_model(model)
+        if words["method"] is not None:
+            from heuristics import HEURISTICS
+
+            find(HEURISTICS, words["method"], "heuristic")
+        asked = pick(StagesWords, words)
+        if asked["bandwidth"] == MEASURED:
+            from mtpp.stages.splitting import measured_bandwidth
+
+            asked["bandwidth"] = measured_bandwidth()
+        return cls(model, *stages_question(model, k, partition, asked), out, words)
+
+    def certified(
+        self,
+        partition: object = None,
+        on_progress: Callable[[Progress], None] | None = None,
+        on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+    ) -> Result:
+        """The partition to split by with its bounds; a `partition` that is a proved result is that itself."""
+        from mtpp.stages.splitting import find_answers
+
+        if isinstance(partition, Result) and partition.proved:
+            return partition
+        options = solve_options(self.words, self.words["time_limit"])
+        answers = find_answers(
+            self.instance,
+            options,
+            given=self.given,
+            method=self.words["method"],
+            on_progress=on_progress,
+            on_fault=on_fault,
+        )
+        return combine(*answers)
+
+    def write(self, best: Result) -> Manifest:
+        """Write the stages."""
+        from mtpp.stages.folder import write_stages
+
+        dims = self.instance.graph.attributes.get("dims") or {}
+        answers = best.parts or (best,)
+        return write_stages(self.model, answers, self.out, dims=dims, samples=self.words["samples"], on_fault=_warn)
+
+
 def run(
-    stages: str | Path, *, requests: int = 200, queue: int = 2, timeout: float = 60.0, fusion: bool = False
+    stages: str | PathLike[str],
+    *,
+    requests: int = 200,
+    queue: int = 2,
+    timeout: float = 60.0,
+    fusion: bool = False,
 ) -> Trial:
     """Run stages on this machine, a process each, and compare period and outputs with what was promised.
 
@@ -137,7 +190,7 @@ def run(
     timeout : float
         Seconds without progress, after which a stage is stopped.
     fusion : bool
-        Whether onnxruntime may fuse operators: faster, but not what was priced.
+        Whether onnxruntime may fuse operators: faster, but not as it was priced.
 
     Returns
     -------
@@ -154,20 +207,8 @@ def run(
     """
     from mtpp.stages.trial import try_stages
 
-    return try_stages(stages, requests=requests, queue=queue, timeout=timeout, fusion=fusion)
-
-
-def _instance_of(path: Path, given: Partition | Result, words: dict[str, object]) -> Instance:
-    """The question of a partition, which has to be one of the model."""
-    from mtpp.stages.splitting import check_same
-
-    for name, value in words.items():
-        if value is not None:
-            raise InputError(f"{name}: the partition has its own; leave it out.")
-    graph = given.instance.graph
-    check_same(load(path, dims=graph.attributes.get("dims")), graph, "partition")
-    return given.instance
+    return try_stages(fspath(stages), requests=requests, queue=queue, timeout=timeout, fusion=fusion)
 
 
 def _warn(fault: str) -> None:
-    warnings.warn(f"{fault} The outputs of the stages will not be compared.", InputWarning, stacklevel=3)
+    warnings.warn(f"{fault} The outputs of the stages will not be compared.", InputWarning, stacklevel=4)

@@ -6,8 +6,9 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from instances import Bound, InputError, Instance, Partition, Result
+from instances import Bound, Instance, Partition, Result
 from instances.deadline import Stopwatch
+from instances.errors import WordError, word
 from instances.results import STATED
 from mtpp_models import read_solution, simple
 from mtpp_models.exchange.building import builders
@@ -55,9 +56,9 @@ def read_back(
         If the number is no bound, and as `mtpp_models.read_solution`.
     """
     if stated is not None and not 0 <= stated < math.inf:
-        raise InputError(f"--stated-bound {stated}: it must be finite, 0 or more, as the solver states it.")
+        raise WordError("stated_bound", stated, "it must be finite, 0 or more, as the solver states it.")
     watch, built = Stopwatch(), builders(instance, model, start)[0]()
-    partition, source = start, "--stated-bound"
+    partition, source = start, word("stated_bound")
     time = None if stated is None else stated_time(built, stated)
     if solution is not None:
         read = read_solution(built, solution)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from instances import InputError, Result, combine
 from instances.certificates.claims import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
@@ -14,16 +14,42 @@ from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
 from instances.placement.stated import question_document as placement_question
-from instances.planning import Schedule
+from instances.planning import Iteration, Schedule, TrainingInstance
 from instances.planning.plan_files import operations_document, plan_document
 from instances.planning.question_file import question_document as plan_question
 from instances.planning.timeline_file import timeline_document
 from mtpp.versions import package_version
 
-if TYPE_CHECKING:
-    from mtpp.certifying.planning import PlanResult
+__all__ = [
+    "bound_document",
+    "certificate_document",
+    "partition_answer",
+    "placement_certificate",
+    "plan_certificate",
+    "result_document",
+]
 
-__all__ = ["bound_document", "certificate_document", "partition_answer", "placement_certificate", "plan_certificate"]
+
+def result_document(result: Result[Any, Any]) -> dict[str, Any]:
+    """The JSON document of a result: a certificate of its answer and of all bounds that it combines.
+
+    The result of a search without any bound is the document of its partition.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to write, or as `certificate_document`.
+    """
+    parts = result.parts or (result,)
+    if isinstance(result.instance, TrainingInstance):
+        return plan_certificate(parts)
+    if isinstance(result.instance, PlacementInstance):
+        return placement_certificate(parts)
+    if result.bound is None and result.impossible is None:
+        if result.partition is None:
+            raise InputError(f"{result.instance.label}: {result.method} found nothing to write.")
+        return partition_answer(result)
+    return certificate_document(parts)
 
 
 def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
@@ -62,12 +88,10 @@ def partition_answer(answer: Result) -> dict[str, Any]:
     return {"instance": answer.instance.label, "partition": None, "impossible": answer.impossible}
 
 
-def plan_certificate(
-    answers: Sequence[PlanResult], *, seed: int = 0, time_limit: float | None = None
-) -> dict[str, Any]:
+def plan_certificate(answers: Sequence[Result[TrainingInstance, Iteration]]) -> dict[str, Any]:
     """The answers to one question of planning as the JSON document of a plan file with question, time and bounds.
 
-    On shared network cards the file holds all times, and the seed and time limit that the plan comes from.
+    On shared network cards the file holds all times, and the planner, seed and time limit that the plan comes from.
 
     Raises
     ------
@@ -82,8 +106,9 @@ def plan_certificate(
     question = {"instance": plan_question(best.instance), "time": best.cost, **_claims(answers, PLANNING)}
     if isinstance(schedule, Schedule):
         return {**plan_document(plan), **question, "operations": operations_document(schedule)}
-    provenance = {"planner": best.method, "seed": seed, "time_limit": time_limit, "version": package_version() or ""}
-    return {**timeline_document(schedule), **question, **provenance}
+    found = answers[0]
+    provenance = {"planner": found.method, "seed": 0, "time_limit": None, "version": package_version() or ""}
+    return {**timeline_document(schedule), **question, **provenance, **found.provenance}
 
 
 def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]]) -> dict[str, Any]:

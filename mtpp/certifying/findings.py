@@ -47,6 +47,10 @@ class Findings:
     cut: Bound | None = None
     impossible: str | None = None
 
+    def sentences(self) -> list[str]:
+        """The findings in words, the most important first."""
+        return list(sentences(self))
+
     @property
     def slowest(self) -> int:
         """The first of the slowest blocks."""

@@ -10,12 +10,13 @@ from typing import Annotated
 
 from instances import InputError, Instance, Partition, combine
 from mtpp.cli import options
-from mtpp.cli.command import takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files, file_for, read_starts
 from mtpp.cli.printing import Printing
-from mtpp.questions.partitioning import PartitioningQuestion, Solving
+from mtpp.questions.partitioning import BoundWords, instances_of
+from mtpp.questions.solving import solve_options
 
 __all__ = ["Exchange", "bound"]
 
@@ -68,10 +69,11 @@ class Exchange:
             raise InputError(f"--stated-bound {self.stated_bound}: it is of one k; name that alone.")
 
 
-@takes_words
+@command
 def bound(
     *,
-    question: PartitioningQuestion,
+    graph: options.Graph,
+    k: options.Blocks,
     model: Annotated[
         str,
         options.of_search(
@@ -79,9 +81,7 @@ def bound(
             help="See mtpp list models; exact+all or coarse-4+cuts+joins are strengthened, and need --start.",
         ),
     ] = "exact",
-    relaxation: Annotated[bool, options.of_search("--relaxation", help="Solve the linear relaxation.")] = False,
-    solving: Solving,
-    start: options.Start = None,
+    words: BoundWords,
     files: Files,
     exchange: Exchange,
     printing: Printing,
@@ -94,10 +94,10 @@ def bound(
     Example: mtpp bound bert-base -k 8 --model guess-the-bottleneck --solver highs --time-limit 60
     """
     files.check(exchange.export)
-    settings = solving.options()
-    instances = question.instances()
-    exchange.check(instances, relaxation=relaxation)
-    starts = read_starts(start, instances)
+    settings = solve_options(words, words["time_limit"])
+    instances = instances_of(graph, k, words)
+    exchange.check(instances, relaxation=words["relaxation"])
+    starts = read_starts(words["start"], instances)
     if exchange.export is not None:
         return _export(instances, model, exchange.export, starts, printing)
     if exchange.reads:
@@ -107,16 +107,12 @@ def bound(
     from mtpp.cli.rows import bound_row
     from mtpp_models import solve
 
-    with printing.answers(bound_row, instances, tables=False) as answers:
+    with printing.answers(bound_row, instances, files, tables=False) as answers:
         for instance, begin in zip(instances, starts, strict=True):
             with printing.working(instance.label) as live:
+                relaxation = words["relaxation"]
                 answer = solve(instance, model, settings, start=begin, relaxation=relaxation, on_progress=live.show)
-            document = partial(certificate_document, [answer])
-            answers.add(answer, document)
-            own = files.of(instance, instances)
-            if answer.impossible is None:
-                own.write(document)
-            own.draw(answer)
+            answers.add(answer, partial(certificate_document, [answer]))
             if answer.interrupted:
                 return INTERRUPTED
     return answers.exit_code(bound_will_do=True)
@@ -150,16 +146,13 @@ def _read_back(
     from mtpp.cli.rows import bound_row
 
     code, sentences = DONE, []
-    with printing.answers(bound_row, instances, tables=exchange.solution is not None) as answers:
+    with printing.answers(bound_row, instances, files, tables=exchange.solution is not None) as answers:
         for instance, begin in zip(instances, starts, strict=True):
             path = None if exchange.solution is None else file_for(exchange.solution, instance, instances)
             read = read_back(instance, model, start=begin, solution=path, stated=exchange.stated_bound)
             answer, document = combine(*read.answers), partial(certificate_document, read.answers)
             assert answer.bound is not None
             answers.add(replace(answer, method=answer.bound.method if answer.bound.proved else model), document)
-            own = files.of(instance, instances)
-            own.write(document)
-            own.draw(answer)
             if read.false is not None:
                 code = complain(read.false, FALSE)
             elif not answer.bound.proved:

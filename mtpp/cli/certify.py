@@ -6,15 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from instances import InputError, Instance, combine
+from instances import Instance
+from instances.errors import WordError, said
 from mtpp.cli import options
-from mtpp.cli.command import takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import INTERRUPTED, NO_SOLVER
+from mtpp.cli.least_k import look, no_k, questions, tell
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files, file_for, read_starts
 from mtpp.cli.printing import Printing
 from mtpp.cli.step_table import draw_steps, tell_steps, with_steps
-from mtpp.questions.partitioning import AUTO, OpenQuestion, Solving
+from mtpp.questions.partitioning import AUTO, CertifyWords
+from mtpp.questions.solving import solve_options
 
 if TYPE_CHECKING:
     from mtpp.certifying.candidates import Rung
@@ -23,12 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["certify"]
 
 
-@takes_words
+@command
 def certify(
     *,
-    question: OpenQuestion,
-    solving: Solving,
-    start: options.Start = None,
+    graph: options.Graph,
+    k: options.BlocksOrAuto,
+    throughput: options.Throughput = None,
+    words: CertifyWords,
     explain: Annotated[bool, options.of_printing("--explain", help="Also what each step cost and gained.")] = False,
     plot_progress: Annotated[
         Path | None, options.of_files(metavar="FILE", help="Draw bottleneck and bound over time (.png, .svg or .pdf).")
@@ -45,31 +49,30 @@ def certify(
     """
     files.check()
     Files(plot=plot_progress).check()
-    settings = solving.options()
-    instances = question.instances()
-    starts = read_starts(None if question.blocks == AUTO else start, instances)
+    settings = solve_options(words, words["time_limit"])
+    instances, start = questions(graph, k, throughput, words), words["start"]
+    starts = read_starts(None if k == AUTO else start, instances)
 
-    from mtpp.certificates.writing import certificate_document
-    from mtpp.certifying.certify import gather
-    from mtpp.cli.least_k import look, no_k, tell
+    from mtpp.api.partitioning import certified
+    from mtpp.certificates.writing import result_document
     from mtpp.cli.rows import certificate_row
 
     faults: list[SolverNotAvailableError] = []
     told: list[tuple[Instance, list[Rung]]] = []
     least, interrupted = None, False
     try:
-        if (enough := question.enough(instances[0])) is not None:
+        if k == AUTO:
             if start is not None:
-                raise InputError(f"--start {start}: with -k auto nothing is known of k; leave it out.")
-            least = look(instances[0], enough, settings, printing, on_fault=faults.append)
+                raise WordError("start", start, f"with {said('k', AUTO)} nothing is known of k; leave it out.")
+            least = look(instances[0], throughput, settings, printing, on_fault=faults.append)
             if least.k is None:
                 return no_k(least, printing)
             instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
-        with printing.answers(certificate_row, instances) as found:
+        with printing.answers(certificate_row, instances, files) as found:
             for instance, begin in zip(instances, starts, strict=True):
                 steps: list[Rung] = []
                 with printing.working(instance.label) as live:
-                    answers = gather(
+                    result = certified(
                         instance,
                         settings,
                         start=begin,
@@ -78,16 +81,12 @@ def certify(
                         on_fault=faults.append,
                         on_step=steps.append,
                     )
-                result, document = combine(*answers), partial(certificate_document, answers)
+                document = partial(result_document, result)
                 found.add(result, partial(with_steps, document, steps) if explain else document)
                 if explain:
                     told.append((instance, steps))
                 if plot_progress is not None:
                     draw_steps(file_for(plot_progress, instance, instances), instance, steps)
-                own = files.of(instance, instances)
-                if result.impossible is None:
-                    own.write(document)
-                own.draw(result)
                 if interrupted := result.interrupted:
                     break
         tell_steps(told, printing)

@@ -1,66 +1,119 @@
-"""Words of the command line as dataclasses: a verb takes a question, options and files, not fifteen words."""
+"""Verbs from functions whose parameters are words, in a `TypedDict` or a dataclass, or options of their own."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import wraps
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_typeddict
 
-__all__ = ["Without", "takes_words"]
+import typer
+
+from mtpp.cli.options import option_of
+from mtpp.questions.words import Word, checked, types_of, words_of
+from mtpp.text.parsing import parse_dims
+
+__all__ = ["Without", "command"]
 
 
 class Without(frozenset[str]):
-    """Fields of a dataclass that are no words of a verb, as in ``Annotated[Reading, Without({"level"})]``."""
+    """Words that a verb does not take, as in ``Annotated[ReadingWords, Without({"level"})]``, so that defaults hold."""
 
 
-def takes_words(verb: Callable[..., int]) -> Callable[..., int]:
-    """Let the parameters of a verb be dataclasses, each field of which is a word of the command line.
+def command(verb: Callable[..., int]) -> Callable[..., int]:
+    """Let the parameters of a verb be records, each member of which is an option.
 
     Parameters
     ----------
     verb : callable
-        Its parameters, and the fields of their dataclasses, are annotated as typer wants it, or are dataclasses.
+        Its parameters are annotated for typer, or are dataclasses with such fields, or words of a question.
 
     Returns
     -------
     callable
-        Takes the words one by one, in the order of the fields, which is that of the help.
+        Takes the options one by one, in the order of the help.
     """
 
     @wraps(verb)
-    def run(**words: Any) -> int:
-        return _called(verb, words)
+    def run(**given: Any) -> int:
+        return _called(verb, given)
 
-    run.__signature__ = inspect.Signature(list(_words(verb)))  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(list(_options(verb)))  # type: ignore[attr-defined]
     return run
 
 
-def _words(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
-    for parameter, part, left_out in _parameters(taker):
-        if part is None:
+def _options(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
+    for parameter, record, left_out in _parameters(taker):
+        if record is None:
             yield parameter
+        elif is_typeddict(record):
+            yield from (_option(name, *known) for name, known in words_of(record).items() if name not in left_out)
         else:
-            yield from (word for word in _words(part) if word.name not in left_out)
+            yield from (option for option in _options(record) if option.name not in left_out)
 
 
-def _called(taker: Callable[..., Any], words: dict[str, Any]) -> Any:
-    given = {}
-    for parameter, part, left_out in _parameters(taker):
-        if part is not None:
-            given[parameter.name] = _called(part, {name: words[name] for name in words.keys() - left_out})
-        elif parameter.name in words:
-            given[parameter.name] = words[parameter.name]
-    return taker(**given)
+def _called(taker: Callable[..., Any], given: dict[str, Any]) -> Any:
+    taken = {}
+    for parameter, record, left_out in _parameters(taker):
+        if record is None:
+            if parameter.name in given:
+                taken[parameter.name] = given[parameter.name]
+        elif is_typeddict(record):
+            names = [name for name in words_of(record) if name in given and name not in left_out]
+            taken[parameter.name] = checked(record, {name: _value(name, given[name]) for name in names})
+        else:
+            taken[parameter.name] = _called(record, {name: given[name] for name in given.keys() - left_out})
+    return taker(**taken)
 
 
-def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, type | None, Without]]:
-    """Each parameter of a verb or a dataclass; if it is a dataclass itself, that and what is left out of it."""
+def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, Any, Without]]:
+    """Each parameter of a verb or a dataclass; its record, if it is one, else None; and what is left out of that."""
     hints = get_type_hints(taker, include_extras=True)
     for name, parameter in inspect.signature(taker).parameters.items():
         hint = hints[name]
         kind, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         left_out = next((mark for mark in marks if isinstance(mark, Without)), Without())
-        word = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint)
-        yield word, kind if isinstance(kind, type) and is_dataclass(kind) else None, left_out
+        option = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint)
+        yield option, kind if is_typeddict(kind) or is_dataclass(kind) else None, left_out
+
+
+def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
+    """The option of a word."""
+    kind = _text_type(hint)
+    flags = [option_of(name)] + ([f"--no-{name}"] if kind is bool and word.default else [])
+    if len(flags) == 2:
+        flags = ["/".join(flags)]
+    option = typer.Option(
+        *flags,
+        metavar=word.metavar,
+        help=word.help,
+        rich_help_panel=word.panel,
+        min=_limit(word.least) if kind is int else None,
+        max=_limit(word.most) if kind is int else None,
+    )
+    optional = kind if word.default is not None else kind | None
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=word.default, annotation=Annotated[optional, option])
+
+
+def _text_type(hint: Any) -> Any:
+    """The type of the option: paths and quantities come as texts, dimensions as several."""
+    kinds = types_of(hint)
+    if PathLike in kinds:
+        return Path
+    if Mapping in kinds:
+        return list[str]
+    return str if str in kinds else kinds.pop()
+
+
+def _limit(limit: float) -> int | None:
+    return None if math.isinf(limit) else int(limit)
+
+
+def _value(name: str, text: Any) -> Any:
+    """The value of a word whose option is a text."""
+    return parse_dims(text) or None if name == "dims" and text is not None else text

@@ -12,11 +12,11 @@ from instances.errors import InputError
 from instances.graph.graph_file import graph_document
 from instances.graph.summary import Summary, summarise
 from mtpp.cli import options
-from mtpp.cli.command import Without, takes_words
+from mtpp.cli.command import Without, command
 from mtpp.cli.exit_codes import DONE
 from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
-from mtpp.questions.partitioning import Reading
+from mtpp.questions.reading import ReadingWords, read_graph
 
 __all__ = ["import_graph", "summary_rows"]
 
@@ -33,13 +33,12 @@ _NOTES = {
 }
 
 
-@takes_words
+@command
 def import_graph(
     *,
     graph: options.Graph,
     files: Annotated[Files, Without({"plot"})],
-    reading: Annotated[Reading, Without({"communication"})],
-    cost: options.Cost = None,
+    words: Annotated[ReadingWords, Without({"communication"})],
     printing: Printing,
 ) -> int:
     """Read a network or a profile, print what it is, and write it as a graph file.
@@ -51,7 +50,7 @@ def import_graph(
     files.check()
     if files.out is not None and files.out.exists() and Path(graph).exists() and files.out.samefile(graph):
         raise InputError(f"{files.out}: this is the file to read; give --out another name.")
-    network = reading.load(graph, cost=cost)
+    network = read_graph(graph, words)
     if files.out is not None:
         save_graph(network, files.out)
     rows = summary_rows(summarise(network))

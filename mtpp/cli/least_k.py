@@ -1,30 +1,51 @@
-"""What ``-k auto`` of several verbs shares: looking for the least number of blocks, and saying why it is the least."""
+"""Shared by verbs with ``-k auto``: look for the least number of blocks, and say why it is the least."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from instances import Instance
+from instances.errors import WordError, said
 from mtpp.certifying.least_k import LeastK, find_least_k
 from mtpp.cli.exit_codes import IMPOSSIBLE, INTERRUPTED, NOTHING
 from mtpp.cli.messages import complain
 from mtpp.cli.printing import Printing
-from mtpp_models import SolveOptions, SolverNotAvailableError
+from mtpp.questions.partitioning import AUTO, PartitioningWords, enough_for, instances_of
 
-__all__ = ["look", "no_k", "tell"]
+if TYPE_CHECKING:
+    from mtpp_models import SolveOptions, SolverNotAvailableError
+
+__all__ = ["look", "no_k", "questions", "tell"]
+
+
+def questions(graph: str, k: str, throughput: str | None, words: PartitioningWords) -> list[Instance]:
+    """One question for each k; one for the least that the constraints name if k is asked for.
+
+    Raises
+    ------
+    InputError
+        If a word or the graph is refused.
+    """
+    if k == AUTO:
+        return instances_of(graph, None, words, is_open=True)
+    if throughput is not None:
+        raise WordError("throughput", throughput, f"it is for {said('k', AUTO)}; leave it out, or give that.")
+    return instances_of(graph, k, words)
 
 
 def look(
     question: Instance,
-    enough: float,
+    throughput: str | None,
     options: SolveOptions,
     printing: Printing,
     *,
     method: str = "portfolio",
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> LeastK:
-    """Look for the least number of blocks, with progress; what a search alone cannot exclude needs `on_fault`."""
+    """Look for the least number of blocks, with progress; with `on_fault` also by proofs, not by search alone."""
+    enough = enough_for(question, throughput)
     with printing.working(f"{question.name}, k = auto") as live:
         return find_least_k(
             question,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from instances.registry import find
-from mtpp.cli.command import takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE
 from mtpp.cli.printing import Printing
 from mtpp.text.tables import left_aligned
@@ -96,7 +96,7 @@ LISTINGS: dict[str, Callable[[], Rows]] = {
 }
 
 
-@takes_words
+@command
 def list_names(*, what: Annotated[str, typer.Argument(metavar="|".join(LISTINGS))], printing: Printing) -> int:
     """List what there is to choose from, with one line about each."""
     rows = find(LISTINGS, what, "list")()
@@ -105,7 +105,7 @@ def list_names(*, what: Annotated[str, typer.Argument(metavar="|".join(LISTINGS)
     return DONE
 
 
-@takes_words
+@command
 def show_versions(*, printing: Printing) -> int:
     """Print the versions of everything that can change an answer."""
     from mtpp.versions import versions

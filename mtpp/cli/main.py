@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from instances.errors import InputError, InputWarning
+from instances.errors import InputError, InputWarning, spelling
 from instances.system.interrupts import terminate_as_interrupt
 from mtpp.cli.bound import bound
 from mtpp.cli.certify import certify
@@ -33,6 +33,7 @@ from mtpp.cli.export import export
 from mtpp.cli.import_graph import import_graph
 from mtpp.cli.listing import list_names, show_versions
 from mtpp.cli.messages import complain
+from mtpp.cli.options import spelled
 from mtpp.cli.partition import partition
 from mtpp.cli.place import place
 from mtpp.cli.plan import plan
@@ -100,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Exit code.
     """
     try:
-        with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling():
+        with terminate_as_interrupt(), _warnings_in_one_line(), _told_of_compiling(), _words_as_options():
             words = None if argv is None else list(argv)
             code = _command()(args=words, prog_name="mtpp", standalone_mode=False) or DONE
             sys.stdout.flush()  # a full disk or a closed pipe shows here
@@ -161,6 +162,16 @@ def _begin(
     ] = False,
 ) -> None:
     """Options of no verb."""
+
+
+@contextmanager
+def _words_as_options() -> Iterator[None]:
+    """Let messages spell words as options."""
+    token = spelling.set(spelled)
+    try:
+        yield
+    finally:
+        spelling.reset(token)
 
 
 @contextmanager

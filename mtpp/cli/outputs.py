@@ -6,13 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from instances import InputError, Instance, Partition, Result
 from instances.json_files import check_writable, write_json
-from instances.partitioning.partition_file import read_partition
 from mtpp.cli import options
+from mtpp.questions.answers import as_partition
 
 __all__ = ["Files", "file_for", "read_starts"]
 
@@ -75,12 +76,14 @@ def file_for(path: Path, instance: Instance, instances: Sequence[Instance]) -> P
     return path.with_name(f"{path.stem}-k{instance.k}{path.suffix}") if len(instances) > 1 else path
 
 
-def read_starts(path: Path | None, instances: Sequence[Instance]) -> list[Partition | None]:
-    """The partition of a file as a start for each instance.
+def read_starts(
+    start: Partition | Result | str | PathLike[str] | None, instances: Sequence[Instance]
+) -> list[Partition | None]:
+    """The partition of the word *start* for each instance.
 
     Raises
     ------
     InputError
         If it does not answer one of them.
     """
-    return [None if path is None else read_partition(path, instance) for instance in instances]
+    return [as_partition(start, instance) for instance in instances]

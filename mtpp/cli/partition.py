@@ -7,25 +7,27 @@ from functools import partial
 from typing import Annotated
 
 from instances import combine
-from instances.deadline import Deadline
-from instances.system.interrupts import catch_interrupt
 from mtpp.cli import options
-from mtpp.cli.command import takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import INTERRUPTED
+from mtpp.cli.least_k import look, no_k, questions, tell
 from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
-from mtpp.questions.partitioning import OpenQuestion
+from mtpp.questions.partitioning import AUTO, PartitionWords
+from mtpp.questions.solving import ProofWords, SeedWords, solve_options
+from mtpp.questions.words import checked, pick
 
 __all__ = ["partition"]
 
 
-@takes_words
+@command
 def partition(
     *,
-    question: OpenQuestion,
+    graph: options.Graph,
+    k: options.BlocksOrAuto,
+    throughput: options.Throughput = None,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list heuristics.")] = "portfolio",
-    seed: options.Seed = 0,
-    time_limit: options.OptionalTimeLimit = None,
+    words: PartitionWords,
     files: Files,
     printing: Printing,
 ) -> int:
@@ -36,38 +38,27 @@ def partition(
     Example: mtpp partition bert-base -k 8 --bandwidth 25GB/s --dim batch=8 --out partition.json --plot partition.svg
     """
     files.check()
-    instances = question.instances()
+    instances = questions(graph, k, throughput, words)
 
-    import numpy as np
-
-    from heuristics import Limits, search
+    from mtpp.api.partitioning import searched
     from mtpp.certificates.writing import partition_answer
     from mtpp.cli.rows import partition_row
 
-    least = None
-    if (enough := question.enough(instances[0])) is not None:
-        from mtpp.cli.least_k import look, no_k, tell
-        from mtpp_models import SolveOptions
-
-        least = look(instances[0], enough, SolveOptions(time_limit=time_limit, seed=seed), printing, method=method)
+    seed, limit, least = words["seed"], words["time_limit"], None
+    if k == AUTO:
+        proof = checked(ProofWords, pick(SeedWords, words))
+        least = look(instances[0], throughput, solve_options(proof, limit), printing, method=method)
         if least.k is None:
             return no_k(least, printing)
         instances = [least.known[least.k].instance]
-    with catch_interrupt() as interrupted, printing.answers(partition_row, instances) as answers:
+    with printing.answers(partition_row, instances, files) as answers:
         for instance in instances:
             with printing.working(f"{instance.label}, {method}"):
-                limits = Limits(Deadline.after(time_limit, interrupted))
-                answer = search(instance, method, np.random.default_rng(seed), limits)
+                answer = searched(instance, method, seed, limit)
             if least is not None:
                 answer = replace(combine(answer, least.known[instance.k]), method=method)
-            document = partial(partition_answer, answer)
-            answers.add(answer, document)
-            own = files.of(instance, instances)
-            if answer.partition is not None:
-                own.write(document)
-            own.draw(answer)
-            if interrupted.is_set():
+            answers.add(answer, partial(partition_answer, answer))
+            if answer.interrupted:
                 return INTERRUPTED
-    if least is not None:
-        tell(least, printing)
+    tell(least, printing)
     return answers.exit_code()

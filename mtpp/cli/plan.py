@@ -7,15 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from instances.errors import InputError
 from mtpp.cli import options
-from mtpp.cli.command import takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE
 from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
-from mtpp.questions.planning import PlanningQuestion
+from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
+from mtpp.questions.words import pick
 
-__all__ = ["PlanFiles", "Searching", "plan"]
+__all__ = ["PlanFiles", "plan"]
 
 
 @dataclass(frozen=True)
@@ -36,34 +39,27 @@ class PlanFiles(Files):
     ] = None
 
 
-@dataclass(frozen=True)
-class Searching:
-    """How a plan is looked for; the fields are the words of the command line."""
-
-    planner: Annotated[
-        str, options.of_search(metavar="NAME", help="See mtpp list planners; or milp, milp-load, milp-compact.")
-    ] = "improved"
-    effort: Annotated[
-        int, options.of_search(metavar="0…3", help="Of improved: 3 searches until --time-limit, 2 as long as it pays.")
-    ] = 2
-    orders: Annotated[
-        str,
-        options.of_search(
-            metavar="NAME|FILE",
-            help="Of passes: auto, unsplit, 1f1b, pe, gpipe, zb-h1, zb, interleaved; or a CSV file for the plan found.",
-        ),
-    ] = "auto"
-    time_limit: Annotated[
-        float | None, options.of_search(metavar="SECONDS", help="For the search.  [default: none]")
-    ] = None
-    seed: options.Seed = 0
-
-
-@takes_words
+@command
 def plan(
     *,
-    question: PlanningQuestion,
-    searching: Searching,
+    chain: Annotated[
+        str,
+        typer.Argument(
+            metavar="CHAIN", help="A chain file, a PipeDream profile, an architecture, a graph, or simulation."
+        ),
+    ],
+    cluster: Annotated[
+        str,
+        options.of_question(
+            metavar="CLUSTER",
+            help="A JSON or CSV file, servers as 8x4 or 6x2+3x4, 1080ti-8, v100-4, or simulation-SEED.",
+        ),
+    ],
+    microbatches: Annotated[int, options.of_question(metavar="M", help="Microbatches of an iteration.")],
+    planner: Annotated[
+        str, options.of_search(metavar="NAME", help="See mtpp list planners; or milp, milp-load, milp-compact.")
+    ] = "improved",
+    words: PlanWords,
     files: PlanFiles,
     printing: Printing,
 ) -> int:
@@ -76,29 +72,21 @@ def plan(
     files.check(files.export)
     if files.export is not None and files.export.suffix not in (".csv", ".json"):
         raise InputError(f"--export {files.export}: a schedule is written as .csv, a trace as .json.")
-    instance = question.instance()
+    instance = training_instance(chain, cluster, microbatches, pick(PlanningWords, words))
 
-    import numpy as np
-
-    from mtpp.certificates.writing import plan_certificate
-    from mtpp.certifying.planning import PlanSearch, covered_plan, guarantees
-    from mtpp.cli.plan_tables import exported, headlines, in_listed_order, plan_rows
+    from mtpp.api.planning import planned
+    from mtpp.certificates.writing import result_document
+    from mtpp.certifying.planning import guarantees
+    from mtpp.cli.plan_tables import exported, headlines, plan_rows
     from mtpp.text.tables import fitted, left_aligned, terminal_width
     from mtpp_models import Progress
 
-    from_file = searching.orders.endswith(".csv")
-    planner, limit = searching.planner, searching.time_limit
     with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}") as line:
-        search = PlanSearch(
-            planner=planner,
-            effort=searching.effort,
-            orders="unsplit" if from_file else searching.orders,
-            time_limit=limit,
-            tell=lambda phase, time: line.show(Progress(f"{phase}, best {time:.6g} s", 0.0, None, None, None)),
-        )
-        covered = covered_plan(instance, np.random.default_rng(searching.seed), search)
-        if from_file:
-            covered = in_listed_order(covered, Path(searching.orders))
+
+        def tell(phase: str, time: float) -> None:
+            line.show(Progress(f"{phase}, best {time:.6g} s", 0.0, None, None, None))
+
+        covered = planned(instance, planner, words, tell)
     answer = covered.result
     iteration = answer.answer
     assert iteration is not None
@@ -115,7 +103,7 @@ def plan(
     if iteration.plan is None and (printing.json or files.out is not None or files.export is not None):
         option = "--json" if printing.json else f"--out {files.out}" if files.out else f"--export {files.export}"
         raise InputError(f"{option}: {planner} runs several pipelines side by side, which no plan file holds.")
-    document = partial(plan_certificate, [answer, *covered.wider], seed=searching.seed, time_limit=limit)
+    document = partial(result_document, answer)
     printing.document(document)
     files.write(document)
     if files.export is not None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
-from heuristics.planning.orders import execute_orders
 from instances.errors import InputError
-from instances.json_files import json_text, read_text
-from instances.planning import Iteration, Plan, Schedule, Timeline, TrainingInstance
+from instances.json_files import json_text
+from instances.planning import Iteration, Schedule, Timeline, TrainingInstance
 from instances.planning.problem import ELEMENT_BYTES
-from instances.planning.timeline_file import perfetto_trace, read_schedule, schedule_csv
-from mtpp.certifying.planning import CoveredPlan, recovered
+from instances.planning.timeline_file import perfetto_trace, schedule_csv
+from mtpp.certifying.planning import CoveredPlan
 
-__all__ = ["exported", "headlines", "in_listed_order", "plan_rows"]
+__all__ = ["exported", "headlines", "plan_rows"]
 
 
 def plan_rows(schedule: Schedule | Timeline) -> tuple[list[str], list[list[str]]]:
@@ -98,23 +96,6 @@ def _numbers(instance: TrainingInstance) -> str:
     return f"{instance.dtype}, {sequence}, {optimizer}, {samples}{again}"
 
 
-def in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:
-    """The plan that was found, in the order of a file.
-
-    Raises
-    ------
-    InputError
-        If the file has another shape, or its order waits for ever or does not fit into memory.
-    """
-    plan = _only_plan(covered.result.answer, f"--orders {path}")
-    orders = read_schedule(read_text(path), plan, str(path))
-    try:
-        timeline = execute_orders(plan, orders, path.name)
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return recovered(replace(covered.result, bound=None, answer=Iteration(plan.instance, (timeline,))))
-
-
 def exported(iteration: Iteration, path: Path) -> str:
     """The iteration as the suffix says: a schedule as CSV, or a trace.
 
@@ -127,11 +108,3 @@ def exported(iteration: Iteration, path: Path) -> str:
     if not isinstance(schedule, Timeline):
         raise InputError(f"--export {path}: plans for the paper's network have no such file; choose --network shared.")
     return schedule_csv(schedule) if path.suffix == ".csv" else json_text(perfetto_trace(schedule))
-
-
-def _only_plan(iteration: Iteration | None, option: str) -> Plan:
-    if iteration is None or iteration.plan is None or iteration.instance.network is None:
-        raise InputError(
-            f"{option}: only a single pipeline on shared network cards takes an order; choose another planner."
-        )
-    return iteration.plan

@@ -14,6 +14,7 @@ from instances.json_files import json_text
 from mtpp.cli import options
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
 from mtpp.cli.messages import complain
+from mtpp.cli.outputs import Files
 from mtpp.text.tables import fitted, terminal_width
 
 if TYPE_CHECKING:
@@ -63,7 +64,12 @@ class Printing:
 
     @contextmanager
     def answers(
-        self, row: Callable[[Result], dict[str, str]], instances: Sequence[Instance], *, tables: bool = True
+        self,
+        row: Callable[[Result], dict[str, str]],
+        instances: Sequence[Instance],
+        files: Files,
+        *,
+        tables: bool = True,
     ) -> Iterator[Answers]:
         """Collect answers, which are printed at the end, also when something has failed by then.
 
@@ -72,11 +78,13 @@ class Printing:
         row : callable
             The result line of an answer.
         instances : sequence of Instance
-            What is asked: of several, the JSON document is a list.
+            The questions: of several, the JSON document is a list.
+        files : Files
+            Where each answer is written and drawn as soon as it is there.
         tables : bool
             Whether the stages of partitions are printed, too.
         """
-        answers = Answers([], [])
+        answers = Answers(instances, files, [], [])
         try:
             yield answers
         finally:
@@ -109,13 +117,19 @@ class Printing:
 class Answers:
     """Results of a verb, one for each k, and what makes the JSON document of each."""
 
+    instances: Sequence[Instance]
+    files: Files
     results: list[Result]
     documents: list[Callable[[], dict[str, Any]]]
 
     def add(self, result: Result, document: Callable[[], dict[str, Any]]) -> None:
-        """Take an answer."""
+        """Take an answer, write and draw it."""
         self.results.append(result)
         self.documents.append(document)
+        own = self.files.of(result.instance, self.instances)
+        if result.impossible is None and (result.partition is not None or result.bound is not None):
+            own.write(document)
+        own.draw(result)
 
     def exit_code(self, *, bound_will_do: bool = False) -> int:
         """The largest of all answers; what is missing is said in a line of its own."""

@@ -10,7 +10,7 @@ import typer
 from instances import InputError
 from instances.json_files import write_json
 from mtpp.cli import options
-from mtpp.cli.command import takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, FALSE, NOTHING
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files
@@ -27,7 +27,7 @@ __all__ = ["run"]
 _ALONE = 0.8
 
 
-@takes_words
+@command
 def run(
     *,
     stages: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="What mtpp split has written.")] = None,

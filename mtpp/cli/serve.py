@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from instances import InputError, Platform
-from instances.registry import find
 from mtpp.cli import options
-from mtpp.cli.command import Without, takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
-from mtpp.questions.partitioning import Reading, bandwidth_of, memory_limits
+from mtpp.questions.serving import ServingWords
 from mtpp.text.numbers import bytes_in_words
-from mtpp.text.parsing import parse_counts
 from mtpp.text.tables import fitted, terminal_width
 
 if TYPE_CHECKING:
-    from instances.partitioning.serving import ServedPartition, ServingInstance
-    from instances.runtimes import Runtime
+    from instances.partitioning.serving import ServedPartition
 
 __all__ = ["serve"]
 
-_FIRST = {"bottleneck": 0, "capacity": -1}
 
-
-@takes_words
+@command
 def serve(
     *,
     graph: options.Graph,
-    blocks: Annotated[str, options.of_question("-k", metavar="K", help="Number of stages.")],
+    k: Annotated[str, options.of_question("-k", metavar="K", help="Number of stages.")],
     memory: Annotated[str, options.of_question(metavar="BYTES", help="Of a device, a hard limit: 24GB, 24GiB.")],
-    bandwidth: Annotated[
-        str | None, options.of_question(metavar="RATE", help="Between stages.  [default: 64GB/s]")
-    ] = None,
-    runtime: Annotated[
-        str, options.of_question("--for", metavar="NAME", help="Cuts that this runtime can express.")
-    ] = "vllm",
-    first: Annotated[
-        str, options.of_question(metavar="bottleneck|capacity", help="What counts first in the answer.")
-    ] = "bottleneck",
-    reading: Annotated[Reading, Without({"level", "training"})],
+    words: ServingWords,
     out: Annotated[
         Path | None, options.of_files(metavar="FILE", help="Write question, front and answer as JSON.")
     ] = None,
@@ -59,64 +43,23 @@ def serve(
 
     Example: mtpp serve llama-3-8b -k 4 --memory 24GB --dim batch=32 --dim element_bytes=2
     """
-    from instances.runtimes import RUNTIMES
-    from instances.runtimes.runtime import NodeRuntime
-    from mtpp_models.bounds.serving import serving_front
+    from mtpp.api.serving import served
 
     Files(out=out, plot=plot).check()
-    chosen = find(RUNTIMES, runtime, "runtime")
-    find(_FIRST, first, "order")
-    if isinstance(chosen, NodeRuntime):
-        raise InputError(
-            f"--for {runtime}: it takes the stage of each operator, and layers are cut here; name a runtime of layers."
-        )
-    question = _question(graph, blocks, memory, bandwidth, chosen, reading)
-    with printing.working(question.instance.label):
-        front = serving_front(question)
-    if not front.points:
-        return complain(f"{question.instance.label}: {_reason(question, front.largest)}", IMPOSSIBLE)
-    answer = front.points[_FIRST[first]]
-    words = chosen.words(answer.partition)
-    printing.rows([_row(point) for point in front.points])
-    printing.detail(_stages(answer), words.removesuffix("\n"))
-    printing.document(lambda: _document(question, front.points, answer, runtime, words))
+    with printing.working(f"{graph}, k = {k}"):
+        found = served(graph, k, memory, words)
+    if found.answer is None:
+        return complain(f"{found.question.instance.label}: {found.impossible}", IMPOSSIBLE)
+    printing.rows([_row(point) for point in found.points])
+    printing.detail(_stages(found.answer), found.settings.removesuffix("\n"))
+    printing.document(found.document)
     if out is not None:
-        from instances.json_files import write_json
-
-        write_json(out, _document(question, front.points, answer, runtime, words))
+        found.save(out)
     if plot is not None:
-        from mtpp.plots.serving import plot_front
         from mtpp.plots.style import save_figure
 
-        save_figure(plot_front(front), plot)
+        save_figure(found.plot(), plot)
     return DONE
-
-
-def _question(
-    graph: str, blocks: str, memory: str, bandwidth: str | None, runtime: Runtime, reading: Reading
-) -> ServingInstance:
-    from instances.architectures import ARCHITECTURES
-    from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
-
-    (k, *more) = parse_counts(blocks)
-    if more:
-        raise InputError(f"-k {blocks}: give one number of stages.")
-    network = ARCHITECTURES.get(graph)
-    if network is not None and network.served and not any(d.startswith("phase=") for d in reading.dim or ()):
-        reading = replace(reading, dim=[*(reading.dim or ()), "phase=decode"])
-    loaded = reading.load(graph)
-    limit, _ = memory_limits(memory, None)
-    rate = bandwidth_of(loaded, bandwidth, DEFAULT_LINK)
-    return serving_chain(loaded, Platform(k, rate, limit, fit=True), runtime)
-
-
-def _reason(question: ServingInstance, largest: float) -> str:
-    if largest < 1:
-        return "no cut has room for a single token; give more memory or more stages."
-    return (
-        f"no cut holds the context of {question.context} tokens whose times count, and {largest:.0f} are the most; "
-        "give more memory, more stages or a smaller context."
-    )
 
 
 def _row(point: ServedPartition) -> dict[str, str]:
@@ -165,15 +108,3 @@ def _stages(point: ServedPartition) -> str:
     ]
     header = ["stage", f"time [{point.question.instance.time_unit}]", "weights", "KV", "activations", "sum", "context"]
     return fitted(header, rows, terminal_width())
-
-
-def _document(
-    question: ServingInstance, points: tuple[ServedPartition, ...], answer: ServedPartition, runtime: str, words: str
-) -> dict[str, Any]:
-    from instances.runtimes.serving_file import serving_document
-
-    return serving_document(question, points) | {
-        "answer": points.index(answer),
-        "runtime": runtime,
-        "words": words,
-    }

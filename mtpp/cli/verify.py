@@ -8,26 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from instances.errors import InputError
-from mtpp.cli.command import Without, takes_words
+from mtpp.cli.command import Without, command
 from mtpp.cli.exit_codes import DONE, FALSE, TRUSTED, WRONG
 from mtpp.cli.messages import complain
 from mtpp.cli.printing import Printing
-from mtpp.questions.partitioning import Reading
+from mtpp.questions.reading import ReadingWords, read_graph
+from mtpp.questions.solving import VerifyWords
+from mtpp.questions.words import pick
 
 if TYPE_CHECKING:
-    from instances import ComputationGraph
-    from instances.certificates.claims import Envelope
     from mtpp.verification.verdict import Verdict
 
 __all__ = ["verify"]
 
-#: From good to bad; what several files come to is the worst.
+#: From good to bad; the exit code of several files is the worst.
 _SEVERITY = (DONE, TRUSTED, WRONG, FALSE)
-# Seconds to read a file, beside its limits.
-_PATIENCE = 20.0
 
 
-@takes_words
+@command
 def verify(
     *,
     certificates: Annotated[
@@ -36,22 +34,11 @@ def verify(
             metavar="CERTIFICATE…", help="Files that certify, bound, plan, place or serve wrote with --out."
         ),
     ],
-    ideals: Annotated[
-        bool, typer.Option("--ideals", help="Also run the program over ideals again, in plain and slow code.")
-    ] = False,
-    rerun: Annotated[
-        bool,
-        typer.Option("--rerun", help="Also let the solvers and programs of this machine prove again what is trusted."),
-    ] = False,
-    time_limit: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", help="For each certificate, and as much again for --rerun."),
-    ] = 60.0,
     graph: Annotated[
         str | None,
         typer.Option(metavar="GRAPH", help="A graph of your own, which that of the certificate has to be."),
     ] = None,
-    reading: Annotated[Reading, Without({"reader", "communication", "input_work", "time_unit"})],
+    words: Annotated[VerifyWords, Without({"reader", "communication", "input_work", "time_unit"})],
     printing: Printing,
 ) -> int:
     """Check certificates without the programs that made them.
@@ -64,18 +51,16 @@ def verify(
 
     Example: mtpp verify certificate.json --ideals --graph model.onnx
     """
-    from instances.system.bounded_call import NotBoundedError, run_bounded
+    from instances.system.bounded_call import NotBoundedError
+    from mtpp.api.answers import verified
     from mtpp.text.tables import left_aligned
 
-    if not 0 < time_limit < float("inf"):
-        raise InputError(f"--time-limit {time_limit}: it must be positive and finite.")
-    own = None if graph is None else reading.load(graph)
+    own = None if graph is None else read_graph(graph, pick(ReadingWords, words))
     code, documents = DONE, []
     for number, file in enumerate(certificates):
-        words = {"own": own, "spec": graph, "ideals": ideals, "rerun": rerun, "time_limit": time_limit}
         try:
             with printing.working(str(file)):
-                verdict = run_bounded(_verdict, file, seconds=2 * time_limit + _PATIENCE, **words)
+                verdict = verified(file, own, graph or "", words)
         except InputError as error:
             found = complain(str(error), WRONG)
         except NotBoundedError as error:
@@ -97,48 +82,3 @@ def _headlines(verdict: Verdict, printing: Printing) -> list[tuple[str, str]]:
     """What is said of a certificate; to whom wants one line, its name and the last word."""
     lines = verdict.headlines()
     return [(lines[0][1], " ".join(lines[-1]).strip())] if printing.quiet else lines
-
-
-def _verdict(
-    file: Path, *, own: ComputationGraph | None, spec: str | None, ideals: bool, rerun: bool, time_limit: float
-) -> Verdict:
-    from dataclasses import replace
-
-    from instances.json_files import read_json
-    from instances.system.bounded_call import NotBoundedError
-    from mtpp.verification.clock import OutOfTimeError
-    from mtpp.verification.verify import verify as check
-
-    try:
-        verdict = check(read_json(file), ideals=ideals, time_limit=time_limit)
-    except OutOfTimeError:
-        raise NotBoundedError(f"its cost was not known within {time_limit:g} s") from None
-    if own is not None and (fault := _difference(verdict.certificate, own)):
-        verdict = replace(verdict, faults=(*verdict.faults, f"instance.graph: it is not {spec}: {fault}"))
-    if rerun and not verdict.faults:
-        from mtpp.certificates.rerun import rerun as run_again
-
-        verdict = run_again(verdict, time_limit=time_limit)
-    return verdict
-
-
-def _difference(certificate: Envelope, own: ComputationGraph) -> str:
-    """Why the graph of a certificate is not the caller's; empty if it is."""
-    from instances.partitioning.stated import Certificate
-    from instances.placement.stated import StatedPlacement
-
-    if not isinstance(certificate, Certificate | StatedPlacement):
-        raise InputError(
-            f"{certificate.file}: a plan or a serving front has a chain and no graph to compare; leave out --graph."
-        )
-    stated = certificate.instance.graph
-    if (stated.n, stated.m) != (own.n, own.m):
-        return f"{stated.n} nodes and {stated.m} edges against {own.n} and {own.m}"
-    for v, (name, other) in enumerate(zip(stated.names, own.names, strict=True)):
-        if name != other:
-            return f"node {v} is called {name!r}, there {other!r}"
-    for v in (stated.work != own.work).nonzero()[0][:1].tolist():
-        return f"the work of node {v} ({own.names[v]}) is {float(stated.work[v])!r}, there {float(own.work[v])!r}"
-    if stated.content_hash != own.content_hash or stated.time_unit != own.time_unit:
-        return "edges, bytes, parameters or units are others"
-    return ""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from multiprocessing.process import BaseProcess
 
-from mtpp.cli.command import takes_words
+from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, NOTHING
 from mtpp.cli.messages import complain
 from mtpp.cli.printing import Printing
@@ -29,7 +29,7 @@ _HEARTBEAT = 0.2
 _PROGRAMS = ("metis", "scotch", "placeto-published")
 
 
-@takes_words
+@command
 def warm_up(*, printing: Printing) -> int:
     """Compile all that is compiled, so that no later run has to.
 

@@ -1,271 +1,210 @@
-"""The question of ``mtpp plan``: from words to a training instance."""
+"""The question of planning: a chain of layers, a cluster, microbatches, and the words of training."""
 
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
 from functools import partial
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-import typer
-
-from instances.errors import InputError
-from mtpp.cli import options
-from mtpp.questions.partitioning import NO_ROOFS, Roofs
-from mtpp.text.parsing import parse_bandwidth, parse_bytes, parse_dims
+from instances.errors import InputError, WordError, said, word
+from instances.graph.graph import ComputationGraph
+from mtpp.questions.clusters import load_cluster, network_of
+from mtpp.questions.reading import ChainWords, device_of
+from mtpp.questions.solving import SEARCH, SeedWords
+from mtpp.questions.words import Word, words_of
+from mtpp.text.parsing import Quantity, parse_bytes
 
 if TYPE_CHECKING:
-    from instances.devices.network import Network
-    from instances.planning import Cluster, LayerChain, TrainingInstance
+    from instances.devices.cluster import Cluster
+    from instances.planning import LayerChain, TrainingInstance
 
-__all__ = ["PlanningQuestion", "load_cluster"]
+__all__ = ["ChainLike", "ChainWords", "PlanWords", "PlanningWords", "training_instance"]
+
+#: A chain file, a profile, an architecture, a graph, or "simulation"; or a chain.
+ChainLike: TypeAlias = "str | PathLike[str] | LayerChain | ComputationGraph"
 
 _SIMULATION = "simulation"
-_MOST_DEVICES = 256
 _SIMULATED_TOKENS = 384
-# What nobody says, which is printed then: of mixed precision training with Adam, and of the paper.
+# Mixed precision training with Adam, and the paper's.
 _DTYPE, _OPTIMIZER_BYTES, _PAPER_COPIES = "fp32", 16.0, 4.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanningQuestion:
-    """What is to be planned; the fields are the words of the command line."""
+class PlanningWords(ChainWords, total=False):
+    """A question of planning, but for chain, cluster and microbatches."""
 
-    chain: Annotated[
-        str,
-        typer.Argument(
-            metavar="CHAIN", help="A chain file, a PipeDream profile, an architecture, a graph, or simulation."
-        ),
-    ]
-    cluster: Annotated[
-        str,
-        options.of_question(
-            metavar="CLUSTER",
-            help="A JSON or CSV file, servers as 8x4 or 6x2+3x4, 1080ti-8, v100-4, or simulation-SEED.",
-        ),
-    ]
-    microbatches: Annotated[int, options.of_question(metavar="M", help="Microbatches of an iteration.")]
     bandwidth: Annotated[
-        str | None,
-        options.of_question(
-            metavar="RATE[,RATE]",
-            help="Of servers as 8x4: within them, and between them if that differs, such as 128Gbps,32Gbps or 16GB/s; "
+        Quantity | None,
+        Word(
+            "Of servers as 8x4: within them, and between them if that differs, such as 128Gbps,32Gbps or 16GB/s; "
             "a bare number is in bytes per second.",
+            metavar="RATE[,RATE]",
         ),
-    ] = None
-    memory: options.DeviceMemory = None
+    ]
+    memory: Annotated[
+        Quantity | None,
+        Word("Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
+    ]
     network: Annotated[
-        str,
-        options.of_question(
-            metavar="shared|paper",
-            help="Cards that servers share, or links that share nothing, as in the paper.",
-        ),
-    ] = "shared"
+        str, Word("Cards that servers share, or links that share nothing, as in the paper.", "shared", "shared|paper")
+    ]
     nic: Annotated[
         str,
-        options.of_question(
-            metavar="full|half|RATE[,half]", help="Of a server's card: both directions at once or not, and its rate."
-        ),
-    ] = "full"
-    dtype: Annotated[
-        str | None, options.of_question(metavar="NAME", help="fp32, bf16, fp16 or fp8.  [default: fp32]")
-    ] = None
-    sequence: Annotated[int | None, options.of_question(metavar="N", help="Tokens of a sample.")] = None
+        Word("Of a server's card: both directions at once or not, and its rate.", "full", "full|half|RATE[,half]"),
+    ]
+    dtype: Annotated[str | None, Word("fp32, bf16, fp16 or fp8.  [default: fp32]", metavar="NAME")]
+    sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N", least=1)]
     optimizer_bytes: Annotated[
         float | None,
-        options.of_question(
+        Word(
+            "Bytes a parameter, with its gradient and the optimizer's state.  [default: 16, mixed precision Adam]",
             metavar="X",
-            help="Bytes a parameter, with its gradient and the optimizer's state.  [default: 16, mixed precision Adam]",
         ),
-    ] = None
+    ]
     parameter_copies: Annotated[
-        float | None,
-        options.of_question(
-            metavar="X", help="The same for each byte of parameters.  [default with --network paper: 4]"
+        float | None, Word("The same for each byte of parameters.  [default of the paper's network: 4]", metavar="X")
+    ]
+    samples: Annotated[int | None, Word("Samples of a microbatch, whole ones for each replica.", metavar="Q")]
+    recompute: Annotated[bool, Word("Stages that do not fit may keep their input alone.", False)]
+    full_duplex: Annotated[bool, Word("Links carry both directions at once.", False)]
+
+
+class PlanWords(PlanningWords, SeedWords, total=False):
+    """Words of `mtpp.plan`."""
+
+    effort: Annotated[
+        int,
+        Word("Of improved: 3 searches until the time limit, 2 as long as it pays.", 2, "0…3", SEARCH),
+    ]
+    orders: Annotated[
+        str,
+        Word(
+            "Of passes: auto, unsplit, 1f1b, pe, gpipe, zb-h1, zb, interleaved; or a CSV file for the plan found.",
+            "auto",
+            "NAME|FILE",
+            SEARCH,
         ),
-    ] = None
-    samples: Annotated[
-        int | None, options.of_question(metavar="Q", help="Samples of a microbatch, whole ones for each replica.")
-    ] = None
-    recompute: Annotated[
-        bool, options.of_question("--recompute", help="Stages that do not fit may keep their input alone.")
-    ] = False
-    full_duplex: Annotated[bool, options.of_question("--full-duplex", help="Links carry both directions at once.")] = (
-        False
-    )
-    dim: options.Dim = None
-    input_work: options.InputWork = None
-    time_unit: options.TimeUnit = None
-    roofs: Roofs = NO_ROOFS
-
-    def instance(self, chain: LayerChain | None = None, cluster: Cluster | None = None) -> TrainingInstance:
-        """The chain on its cluster; what is there already stands in for its word.
-
-        Raises
-        ------
-        InputError
-            If an option, the chain or the cluster is refused.
-        """
-        from instances.planning import TrainingInstance
-        from instances.planning.problem import ELEMENT_BYTES
-
-        if self.network not in ("shared", "paper"):
-            raise InputError(f"--network {self.network}: choose shared or paper.")
-        if self.optimizer_bytes is not None and self.parameter_copies is not None:
-            raise InputError("--optimizer-bytes and --parameter-copies say the same; give one of them.")
-        if self.dtype is not None and self.dtype not in ELEMENT_BYTES:
-            raise InputError(f"--dtype {self.dtype}: choose one of {', '.join(ELEMENT_BYTES)}.")
-        question = partial(
-            TrainingInstance,
-            chain=chain or self._chain(),
-            cluster=cluster or load_cluster(self.cluster, self.bandwidth),
-            microbatches=self.microbatches,
-            full_duplex=self.full_duplex,
-            memory=math.inf if self.memory is None else parse_bytes(self.memory, "--memory"),
-        )
-        if self.network == "paper":
-            self._check_paper()
-            return question(parameter_copies=_or(self.parameter_copies, _PAPER_COPIES))
-        width = ELEMENT_BYTES[self.dtype or _DTYPE]
-        return question(
-            parameter_copies=_or(self.parameter_copies, _or(self.optimizer_bytes, _OPTIMIZER_BYTES) / width),
-            network=_card(self.nic, len(question.keywords["cluster"].servers)),
-            samples=self.samples,
-            recomputation=self.recompute,
-            dtype=self.dtype or _DTYPE,
-            sequence=self._default_sequence() if self.sequence is None else self.sequence,
-        )
-
-    def _check_paper(self) -> None:
-        """Refuse what the paper's network does not know."""
-        given = {
-            "--nic": None if self.nic == "full" else self.nic,
-            "--dtype": self.dtype,
-            "--sequence": self.sequence,
-            "--optimizer-bytes": self.optimizer_bytes,
-            "--samples": self.samples,
-            "--recompute": self.recompute or None,
-        }
-        for option, value in given.items():
-            if value is not None:
-                raise InputError(f"{option}: the paper's network has no such thing; choose --network shared.")
-
-    def _default_sequence(self) -> int | None:
-        """Tokens that the chain is priced for if nobody says them."""
-        from instances.architectures import ARCHITECTURES
-
-        if self.chain == _SIMULATION:
-            return _SIMULATED_TOKENS
-        dims = parse_dims(self.dim or ())
-        found = dims.get(
-            "sequence", ARCHITECTURES[self.chain].dims.get("sequence") if self.chain in ARCHITECTURES else None
-        )
-        return found if isinstance(found, int) else None
-
-    def _chain(self) -> LayerChain:
-        from instances.planning.bert import bert_chain
-        from instances.planning.plan_files import load_chain
-
-        simulated = self.chain == _SIMULATION
-        if self.dim and (simulated or (Path(self.chain).is_file() and Path(self.chain).suffix != ".onnx")):
-            raise InputError(
-                f"--dim {self.dim[0]}: only architectures and ONNX models have dimensions; leave this option out."
-            )
-        reading = {"input_work": self.input_work, "time_unit": self.time_unit, "device": self.roofs.device()}
-        if not simulated:
-            return load_chain(self.chain, dims=self._dims(), **reading)
-        if any(value is not None for value in reading.values()):
-            raise InputError(
-                f"{self.chain}: this chain has no options; leave out --input-work, --time-unit, --peak-flops and "
-                "--memory-bandwidth."
-            )
-        if self.dtype not in (None, _DTYPE):
-            raise InputError(f"--dtype {self.dtype}: the simulation is one in {_DTYPE}; leave this option out.")
-        return bert_chain(sequence=_SIMULATED_TOKENS if self.sequence is None else self.sequence)
-
-    def _dims(self) -> dict[str, Any]:
-        """Dimensions of an architecture, with those that --dtype and --sequence say."""
-        from instances.architectures import ARCHITECTURES
-        from instances.planning.problem import ELEMENT_BYTES
-
-        dims: dict[str, Any] = dict(parse_dims(self.dim or ()))
-        known = ARCHITECTURES[self.chain].dims if self.chain in ARCHITECTURES else {}
-        said = {"element_bytes": self.dtype and ELEMENT_BYTES[self.dtype], "sequence": self.sequence}
-        for name, value in said.items():
-            if value is not None and name in known and dims.setdefault(name, value) != value:
-                raise InputError(f"--dim {name}={dims[name]}: another option says {value}; leave one out.")
-        return dims
+    ]
+    time_limit: Annotated[float | None, Word("For the search.  [default: none]", None, "SECONDS", SEARCH)]
 
 
-def load_cluster(text: str, bandwidth: str | None = None) -> Cluster:
-    """A cluster from what ``--cluster`` takes.
-
-    Parameters
-    ----------
-    text : str
-        A file; servers such as ``8x4`` or ``6x2+3x4+1x8``; a testbed of the paper; ``simulation-SEED``, one of its
-        random clusters.
-    bandwidth : str, optional
-        For servers: one rate, or one within and one between them.
+def training_instance(
+    chain: str | PathLike[str] | LayerChain | ComputationGraph,
+    cluster: str | PathLike[str] | Cluster,
+    microbatches: int,
+    words: PlanningWords,
+) -> TrainingInstance:
+    """The chain on its cluster.
 
     Raises
     ------
     InputError
-        If there is no such cluster, or the bandwidth is missing or in vain.
-
-    Examples
-    --------
-    >>> load_cluster("2x1+1x2", "16GB/s,4GB/s").servers
-    (1, 1, 2)
+        If a word, the chain or the cluster is refused.
     """
-    import numpy as np
+    from instances.planning import TrainingInstance
+    from instances.planning.problem import ELEMENT_BYTES
 
-    from instances.planning import Cluster
-    from instances.planning.paper_settings import TESTBEDS, random_cluster
-    from instances.planning.plan_files import read_cluster
+    dtype = words["dtype"]
+    if words["network"] not in ("shared", "paper"):
+        raise WordError("network", words["network"], "choose shared or paper.")
+    if words["optimizer_bytes"] is not None and words["parameter_copies"] is not None:
+        raise InputError(f"{word('optimizer_bytes')} and {word('parameter_copies')} say the same; give one of them.")
+    if dtype is not None and dtype not in ELEMENT_BYTES:
+        raise WordError("dtype", dtype, f"choose one of {', '.join(ELEMENT_BYTES)}.")
+    question = partial(
+        TrainingInstance,
+        chain=_chain(chain, words),
+        cluster=load_cluster(cluster, words["bandwidth"]),
+        microbatches=microbatches,
+        full_duplex=words["full_duplex"],
+        memory=math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory"),
+    )
+    if words["network"] == "paper":
+        _check_paper(words)
+        return question(parameter_copies=_or(words["parameter_copies"], _PAPER_COPIES))
+    copies = _or(words["optimizer_bytes"], _OPTIMIZER_BYTES) / ELEMENT_BYTES[dtype or _DTYPE]
+    return question(
+        parameter_copies=_or(words["parameter_copies"], copies),
+        network=network_of(words["nic"], len(question.keywords["cluster"].servers)),
+        samples=words["samples"],
+        recomputation=words["recompute"],
+        dtype=dtype or _DTYPE,
+        sequence=_default_sequence(chain, words) if words["sequence"] is None else words["sequence"],
+    )
 
-    if not re.fullmatch(r"\d{1,18}x\d{1,18}(\+\d{1,18}x\d{1,18})*", text):
-        if bandwidth is not None:
-            raise InputError(f"--bandwidth {bandwidth}: the cluster {text} has its own; leave this option out.")
-        if text in TESTBEDS:
-            return TESTBEDS[text]()
-        if match := re.fullmatch(rf"{_SIMULATION}-(\d+)", text):
-            return random_cluster(np.random.default_rng(int(match[1])))
-        if not Path(text).is_file():
-            raise InputError(
-                f"--cluster {text}: there is no such file; give one, servers such as 8x4, {', '.join(TESTBEDS)} or "
-                f"{_SIMULATION}-0."
-            )
-        return read_cluster(text)
-    if bandwidth is None:
-        raise InputError(f"--cluster {text}: give --bandwidth within and between servers, such as 128Gbps,32Gbps.")
-    rates = bandwidth.split(",")
-    if len(rates) > 2:
-        raise InputError(f"--bandwidth {bandwidth}: give one rate, or one within and one between servers.")
-    parts = [(int(count), int(size)) for part in text.split("+") for count, size in [part.split("x")]]
-    devices = sum(count * size for count, size in parts)
-    if not 0 < devices <= _MOST_DEVICES or any(size == 0 for _, size in parts):
-        raise InputError(f"--cluster {text}: these are {devices} devices; give from 1 to {_MOST_DEVICES}.")
-    servers = [size for count, size in parts for _ in range(count)]
-    within, between = parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
-    return Cluster.of_servers(servers, within, between, name=text)
+
+def _check_paper(words: PlanningWords) -> None:
+    """Refuse what the paper's network does not know."""
+    given = {
+        "nic": None if words["nic"] == "full" else words["nic"],
+        "dtype": words["dtype"],
+        "sequence": words["sequence"],
+        "optimizer_bytes": words["optimizer_bytes"],
+        "samples": words["samples"],
+        "recompute": words["recompute"] or None,
+    }
+    for name, value in given.items():
+        if value is not None:
+            shared = said("network", "shared")
+            raise InputError(f"{word(name)}: the paper's network has no such thing; choose {shared}.")
+
+
+def _default_sequence(chain: object, words: PlanningWords) -> int | None:
+    """Tokens that the chain is priced for by default; None if its source has none."""
+    if chain == _SIMULATION:
+        return _SIMULATED_TOKENS
+    found = (words["dims"] or {}).get("sequence", _known_dims(chain).get("sequence"))
+    return found if isinstance(found, int) else None
+
+
+def _chain(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: PlanningWords) -> LayerChain:
+    from instances.planning import LayerChain
+    from instances.planning.bert import bert_chain
+    from instances.planning.from_graph import collapse
+    from instances.planning.plan_files import load_chain
+
+    reading = {"input_work": words["input_work"], "time_unit": words["time_unit"], "device": device_of(words)}
+    read = [name for name in words_of(ChainWords) if words.get(name) is not None]
+    if isinstance(chain, LayerChain | ComputationGraph):
+        if read:
+            raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
+        return chain if isinstance(chain, LayerChain) else collapse(chain)
+    text, dims = fspath(chain), words["dims"]
+    simulated = text == _SIMULATION
+    if dims and (simulated or (Path(text).is_file() and Path(text).suffix != ".onnx")):
+        first = "=".join(map(str, next(iter(dims.items()))))
+        raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
+    if not simulated:
+        return load_chain(text, dims=_dims(text, words), **reading)
+    if any(value is not None for value in reading.values()):
+        names = ("input_work", "time_unit", "peak_flops", "memory_bandwidth")
+        *most, last = map(word, names)
+        raise InputError(f"{text}: this chain has no options; leave out {', '.join(most)} and {last}.")
+    if words["dtype"] not in (None, _DTYPE):
+        raise WordError("dtype", words["dtype"], f"the simulation is one in {_DTYPE}; leave this option out.")
+    return bert_chain(sequence=_SIMULATED_TOKENS if words["sequence"] is None else words["sequence"])
+
+
+def _dims(chain: str, words: PlanningWords) -> dict[str, Any]:
+    """Dimensions of an architecture, with those of dtype and sequence."""
+    from instances.planning.problem import ELEMENT_BYTES
+
+    dims, known = dict(words["dims"] or {}), _known_dims(chain)
+    dtype = words["dtype"]
+    others = {"element_bytes": dtype and ELEMENT_BYTES[dtype], "sequence": words["sequence"]}
+    for name, value in others.items():
+        if value is not None and name in known and dims.setdefault(name, value) != value:
+            raise WordError("dims", f"{name}={dims[name]}", f"another option says {value}; leave one out.")
+    return dims
+
+
+def _known_dims(chain: object) -> dict[str, Any]:
+    """Dimensions of an architecture with their defaults; none of anything else."""
+    from instances.architectures import ARCHITECTURES
+
+    return dict(ARCHITECTURES[chain].dims) if isinstance(chain, str) and chain in ARCHITECTURES else {}
 
 
 def _or(value: float | None, default: float) -> float:
     return default if value is None else value
-
-
-def _card(text: str, servers: int) -> Network:
-    """A network card from what ``--nic`` takes."""
-    from instances.devices.network import Network
-
-    words = text.split(",")
-    half = "half" in words
-    rates = [word for word in words if word not in ("full", "half")]
-    if len(rates) > 1 or len(words) > 2:
-        raise InputError(f"--nic {text}: give full or half, and at most one rate, such as 25GB/s,half.")
-    if not rates:
-        return Network(half)
-    return Network(half, (parse_bandwidth(rates[0], option="--nic"),) * servers)

@@ -1,48 +1,103 @@
-"""Graphs from whatever a researcher has, and questions from the words of the command line."""
+"""How a graph is read: from an architecture, a file or an object."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Mapping
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-from instances import ComputationGraph, InputError, Instance, Platform, load_graph
-from instances.partitioning.constraints import Constraints
-from instances.partitioning.constraints_file import KINDS, read_constraints
-from instances.registry import unknown
-from mtpp.questions.partitioning import Roofs, bandwidth_of, memory_limits
-from mtpp.text.parsing import parse_counts
+from instances.devices.roofline import Device
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.readers import load_graph
+from mtpp.questions.words import Word, chosen, takes_words
+from mtpp.text.parsing import Quantity, parse_bandwidth, parse_flops
 
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Blocks", "Quantity", "Reading", "Rules", "counts_of", "instances_of", "load", "word"]
+__all__ = ["ChainWords", "DecoderWords", "DeviceWords", "ReadingWords", "StepWords", "device_of", "load", "read_graph"]
 
-#: A number, or a text such as "25GB/s" or "16GiB".
-Quantity = float | str | None
-#: Constraints, their words by kind, or a file.
-Rules = Constraints | Mapping[str, Any] | str | Path | None
-#: One number of blocks, or several.
-Blocks = int | str | Iterable[int]
+_DEVICE = "The device"
 
 
-class Reading(TypedDict, total=False):
-    """How `load` reads a graph: its keyword arguments."""
+class _SourceWords(TypedDict, total=False):
+    dims: Annotated[
+        Mapping[str, int | str] | None,
+        Word("Dimension of a network, such as batch=8 or phase=decode; may be repeated.", metavar="NAME=N"),
+    ]
+    input_work: Annotated[
+        str | None,
+        Word(
+            "Whether the Input nodes of a PipeDream profile take their time.  [default: keep, with a warning]",
+            metavar="keep|drop",
+        ),
+    ]
+    time_unit: Annotated[str | None, Word("Of the times of a Piper or DOT file.  [default: s]", metavar="s|ms|us")]
 
-    dims: Mapping[str, int] | None
-    level: str
-    training: bool
-    reader: str | None
-    communication: str
-    cost: str | None
-    peak_flops: float | str | None
-    memory_bandwidth: float | str | None
-    input_work: str | None
-    time_unit: str | None
+
+class DeviceWords(TypedDict, total=False):
+    """The device whose roofline model prices a graph that has no times."""
+
+    peak_flops: Annotated[
+        Quantity | None,
+        Word(
+            "What prices an architecture, an ONNX model or a .pt2: 312TFLOP/s, or a bare number of operations per "
+            "second.  [default: 100T]",
+            metavar="FLOP/S",
+            panel=_DEVICE,
+        ),
+    ]
+    memory_bandwidth: Annotated[
+        Quantity | None,
+        Word(
+            "Of that device to its own memory: 1.5TB/s, or a bare number of bytes per second.  [default: 1.5TB/s]",
+            metavar="RATE",
+            panel=_DEVICE,
+        ),
+    ]
 
 
-def load(graph: str | Path | ComputationGraph | nx.DiGraph[Any], **reading: Unpack[Reading]) -> ComputationGraph:
+class ChainWords(_SourceWords, DeviceWords, total=False):
+    """How an architecture or a file becomes a chain of layers."""
+
+
+class _FileWords(ChainWords, total=False):
+    reader: Annotated[
+        str | None, Word("Format of the file, if it is not recognised (mtpp list readers).", metavar="NAME")
+    ]
+    cost: Annotated[
+        str | None,
+        Word(
+            "Work of an ONNX model: from the options below, or from onnxruntime on this machine.  [default: roofline]",
+            metavar="roofline|measured",
+            panel=_DEVICE,
+        ),
+    ]
+
+
+class StepWords(_FileWords, total=False):
+    """How an architecture or a file becomes the graph of a step."""
+
+    training: Annotated[bool, Word("An architecture's forward and backward pass.", False)]
+
+
+class DecoderWords(_FileWords, total=False):
+    """How an architecture or a file becomes the graph of a decoder."""
+
+    communication: Annotated[str, Word("Sizes of tensors, or the edge costs of an MSR file.", "size", "size|cost")]
+
+
+class ReadingWords(StepWords, DecoderWords, total=False):
+    """How an architecture or a file becomes a graph."""
+
+    level: Annotated[str, Word("What a node of an architecture is.", "operator", "operator|layer")]
+
+
+@takes_words(ReadingWords)
+def load(
+    graph: str | PathLike[str] | ComputationGraph | nx.DiGraph[Any], **words: Unpack[ReadingWords]
+) -> ComputationGraph:
     """Load a graph.
 
     Frames of pandas and lists of edges become graphs by `ComputationGraph.from_frames` and
@@ -53,10 +108,14 @@ def load(graph: str | Path | ComputationGraph | nx.DiGraph[Any], **reading: Unpa
     graph : str, path, ComputationGraph or networkx.DiGraph
         An architecture (``mtpp list architectures``), a file, or a graph. Nodes of a digraph have the attributes work,
         output_bytes, param_bytes and name.
-    **reading
+    **words
         Of architectures and files: dims, level, training, reader, communication, cost, input_work and time_unit as for
         `instances.load_graph`; peak_flops and memory_bandwidth, as 312e12 or "312TFLOP/s", of the device that turns
         operations into seconds.
+
+    Returns
+    -------
+    ComputationGraph
 
     Raises
     ------
@@ -69,106 +128,39 @@ def load(graph: str | Path | ComputationGraph | nx.DiGraph[Any], **reading: Unpa
     >>> mtpp.load("bert-base", dims={"batch": 8}, level="layer").n
     17
     """
-    _check_words(reading)
-    if isinstance(graph, str | Path):
-        given: dict[str, Any] = {**reading}
-        device = Roofs(word(given.pop("peak_flops", None)), word(given.pop("memory_bandwidth", None))).device()
-        return load_graph(graph, **given, device=device)
-    if reading:
-        raise InputError(f"Only architectures and files are read; leave out {', '.join(reading)}.")
+    return read_graph(graph, words)
+
+
+def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
+    """As `load`, with words that are checked."""
+    if isinstance(graph, str | PathLike):
+        given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+        for name in ("peak_flops", "memory_bandwidth"):
+            given.pop(name, None)
+        return load_graph(fspath(graph), **given, device=device_of(words))
+    if names := chosen(ReadingWords, words):
+        raise InputError(f"Only architectures and files are read; leave out {', '.join(names)}.")
     if isinstance(graph, ComputationGraph):
         return graph
     if hasattr(graph, "columns"):
         raise InputError("This is a frame; give mtpp.ComputationGraph.from_frames(nodes, edges).")
-    return ComputationGraph.from_networkx(graph)
+    if not hasattr(graph, "nodes") or not hasattr(graph, "edges"):
+        kinds = "an architecture, a file, a mtpp.ComputationGraph or a networkx.DiGraph"
+        raise InputError(f"A graph is {kinds}, no {type(graph).__name__}.")
+    return ComputationGraph.from_networkx(graph)  # type: ignore[arg-type]
 
 
-def instances_of(
-    graph: str | Path | ComputationGraph | nx.DiGraph[Any] | Instance,
-    k: Blocks | None,
-    bandwidth: Quantity = None,
-    memory: Quantity = None,
-    activation_buffer: Quantity = None,
-    fit: bool = False,
-    constraints: Rules = None,
-    *,
-    is_open: bool = False,
-    **reading: Unpack[Reading],
-) -> list[Instance]:
-    """One question for each k.
-
-    Parameters
-    ----------
-    graph : as for `load`, or Instance
-        An instance is a whole question, of which at most k changes.
-    k : int, iterable of int or text such as "2,4,8"
-        Optional for an instance.
-    bandwidth, memory, activation_buffer : float or str, optional
-        As on the command line: numbers, or texts such as "25GB/s" and "16GiB". The bandwidth is 25 GB/s by default.
-    fit : bool
-        Whether the memory is a hard limit.
-    constraints : Constraints, mapping or file, optional
-    is_open : bool
-        Whether k is asked for: then it is the least that the constraints name.
-    **reading
-        As for `load`.
+def device_of(words: DeviceWords) -> Device | None:
+    """The device of the words; None if they say nothing of it.
 
     Raises
     ------
     InputError
-        If a word or the graph is refused.
+        If one is no such quantity, or not positive.
     """
-    _check_words(reading, ("bandwidth", "memory", "activation_buffer", "fit", "constraints"))
-    if isinstance(graph, Instance):
-        words = {"bandwidth": bandwidth, "memory": memory, "activation_buffer": activation_buffer, **reading}
-        words |= {"fit": fit or None, "constraints": constraints}
-        for name, value in words.items():
-            if value is not None:
-                raise InputError(f"{name}: the instance {graph.name!r} has its own; leave it out, or give its graph.")
-        return [graph] if k is None else [graph.with_k(count) for count in counts_of(k)]
-    if k is None and not is_open:
-        raise InputError("k is missing; give the number of blocks.")
-    limits = memory_limits(word(memory), word(activation_buffer))
-    loaded = load(graph, **reading)
-    costs_given = bandwidth is None and reading.get("communication") == "cost"
-    rate = 1.0 if costs_given else bandwidth_of(loaded, word(bandwidth))
-    rules = _rules(constraints, loaded)
-    counts = [rules.fewest_blocks] if k is None else counts_of(k)
-    return [Instance(loaded, Platform(count, rate, *limits, fit=fit), constraints=rules) for count in counts]
-
-
-def _rules(constraints: Rules, graph: ComputationGraph) -> Constraints:
-    if isinstance(constraints, Constraints):
-        return constraints
-    if isinstance(constraints, str | Path):
-        return read_constraints(constraints, graph)
-    given = dict(constraints or {})
-    for name in given:
-        if name not in KINDS:
-            raise InputError(unknown(KINDS, name, "kind of constraint"))
-    return Constraints.of(graph, **given)
-
-
-def _check_words(reading: Mapping[str, object], others: Sequence[str] = ()) -> None:
-    known = Reading.__annotations__
-    for name in reading:
-        if name not in known:
-            raise TypeError(unknown((*others, *known), name, "word"))
-
-
-def word(value: Quantity) -> str | None:
-    """A quantity as the command line takes it."""
-    return value if value is None or isinstance(value, str) else repr(float(value))
-
-
-def counts_of(k: Blocks) -> list[int]:
-    """Numbers of blocks, without repetition."""
-    if isinstance(k, str):
-        return parse_counts(k)
-    try:
-        counts = [operator.index(count) for count in (k if isinstance(k, Iterable) else (k,))]
-    except TypeError:
-        raise InputError(f"k is {k!r}; give the number of blocks, or a list of such numbers.") from None
-    if not counts:
-        raise InputError("There is no k; give at least one number of blocks.")
-    return list(dict.fromkeys(counts))
+    roofs = {}
+    if (speed := words.get("peak_flops")) is not None:
+        roofs["peak_flops"] = parse_flops(speed, "peak_flops")
+    if (rate := words.get("memory_bandwidth")) is not None:
+        roofs["memory_bandwidth"] = parse_bandwidth(rate, word="memory_bandwidth")
+    return Device(**roofs) if roofs else None

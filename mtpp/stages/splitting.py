@@ -1,75 +1,22 @@
-"""What comes before a folder of stages: a model that can be cut, a partition of it, and what is proved of that."""
+"""Certified partitions to split models by, and the bandwidth between processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from heuristics import Limits, search
-from instances import ComputationGraph, InputError, Instance, Partition, Result
-from instances.architectures import ARCHITECTURES
+from instances import InputError, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.json_files import check_readable
-from instances.readers.onnx import recognises_onnx
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certify import gather
 from mtpp.stages.links import measure_link
 from mtpp.stages.runner import StageError
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
 
-__all__ = ["MEASURED", "check_model", "check_same", "find_answers", "measured_bandwidth"]
-
-#: The word for the bandwidth of links between processes of this machine.
-MEASURED = "measured"
-
-_HEAD = 16
-
-
-def check_model(path: Path) -> None:
-    """Refuse what is no ONNX model before it is read.
-
-    Raises
-    ------
-    InputError
-        If it is none.
-    """
-    if path.suffix == ".pt2":
-        raise InputError(
-            f"{path}: the weights of a .pt2 are read by code that may run what is in it; split a program that you "
-            "trust from Python: instances.readers.pytorch.stages.split."
-        )
-    if not path.exists() and str(path) in ARCHITECTURES:
-        raise InputError(f"{path}: an architecture has no weights; stages are made of an ONNX model.")
-    check_readable(path)
-    with path.open("rb") as file:
-        if path.suffix != ".onnx" and not recognises_onnx(file.read(_HEAD)):
-            raise InputError(f"{path}: this is no ONNX model, of which stages are made.")
-
-
-def check_same(graph: ComputationGraph, other: ComputationGraph, source: str) -> None:
-    """Refuse a partition whose graph is another network; its times may come from elsewhere.
-
-    Parameters
-    ----------
-    graph, other : ComputationGraph
-        Of the model, and of the partition.
-    source : str
-        Where the partition comes from, for the message.
-
-    Raises
-    ------
-    InputError
-        If names, edges or bytes differ.
-    """
-    same = graph.names == other.names and graph.edges.tolist() == other.edges.tolist()
-    if not same or graph.tensors.bytes.tolist() != other.tensors.bytes.tolist():
-        raise InputError(
-            f"{source}: the certificate is of another model or of other dimensions ('{other.name}', {other.n} nodes, "
-            f"not '{graph.name}', {graph.n}); give one of this model."
-        )
+__all__ = ["find_answers", "measured_bandwidth"]
 
 
 def find_answers(

@@ -5,7 +5,7 @@ a rate B is a byte and b is a bit, unless all its letters have one case, which s
 and ``GBPS`` in bits. Where others may read it otherwise, the reading is an `InputWarning`.
 
 A bare number is in bytes, bytes per second or operations per second. One that is too small to be meant so, such as
-``--memory 16``, is an `InputWarning`; with a unit, as in ``16B``, it is none.
+16 for a memory, is an `InputWarning`; with a unit, as in ``16B``, it is none. Numbers count as bare texts do.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from instances.errors import InputError, InputWarning
+from instances.errors import InputWarning, WordError, said
 
 if TYPE_CHECKING:
     from instances.architectures import Dim
 
 __all__ = [
+    "Quantity",
     "parse_bandwidth",
     "parse_bytes",
     "parse_counts",
@@ -30,6 +31,9 @@ __all__ = [
     "parse_names",
     "parse_throughput",
 ]
+
+#: A number, or a text such as "25GB/s" or "16GiB".
+Quantity = float | str
 
 _NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf)\s*(\D*)", re.ASCII | re.IGNORECASE)
 _UNIT = re.compile(r"(?:([kmgtp])(i?))?(.*)", re.ASCII | re.IGNORECASE | re.DOTALL)
@@ -65,18 +69,18 @@ class _Quantity(NamedTuple):
 
 
 def parse_bandwidth(
-    text: str, time_unit: str = "s", *, option: str = "--bandwidth", plausible: float = _SMALL
+    given: Quantity, time_unit: str = "s", *, word: str = "bandwidth", plausible: float = _SMALL
 ) -> float:
     """Bytes per unit of work time.
 
     Parameters
     ----------
-    text : str
+    given : float or str
         A bare number, or a number with a unit such as GB/s, GiB/s or Gbps (1 Gbps = 1.25e8 bytes/s).
     time_unit : str
         Unit of the graph's work; a rate per second fits seconds only.
-    option : str
-        What the text was given for.
+    word : str
+        The word that it is the value of.
     plausible : float
         Where the work is in seconds, a bare number below this and below 1e6 is an `InputWarning` [bytes/s].
 
@@ -87,94 +91,94 @@ def parse_bandwidth(
     Raises
     ------
     InputError
-        If the text is no positive rate.
+        If it is no positive rate.
 
     Examples
     --------
     >>> parse_bandwidth("200Gbps") == parse_bandwidth("25 GB/s") == parse_bandwidth("25e9")
     True
     """
-    rate = _parse(text, option, _RATE)
+    rate = _parse(given, word, _RATE)
     if rate.unit and time_unit != "s":
-        raise InputError(
-            f"{option} {text}: the work of this graph is in units of {time_unit!r}; "
-            f"give a bare number, the bytes per {time_unit}."
+        raise WordError(
+            word,
+            given,
+            f"the work of this graph is in units of {time_unit!r}; give a bare number, the bytes per {time_unit}.",
         )
     if not rate.value > 0:
-        raise InputError(f"{option} {text}: it must be positive.")
+        raise WordError(word, given, "it must be positive.")
     if time_unit == "s" and rate.value < plausible:
-        _doubt_small(rate, text, option, _RATE)
+        _doubt_small(rate, given, word, _RATE)
     in_bits, doubtful = _reading(rate.unit)
     if doubtful:
-        _doubt(
-            f"{option} {text} is taken as {'bits, not bytes' if in_bits else 'bytes, not bits'}; write GB/s or Gbps."
-        )
+        taken = "bits, not bytes" if in_bits else "bytes, not bits"
+        _doubt(f"{said(word, given)} is taken as {taken}; write GB/s or Gbps.")
     return rate.value / 8 if in_bits else rate.value
 
 
-def parse_bytes(text: str, option: str) -> float:
+def parse_bytes(given: Quantity, word: str) -> float:
     """Bytes of a number with an optional unit such as G, GB or GiB; a small bare number is an `InputWarning`.
 
     Raises
     ------
     InputError
-        If the text is no size.
+        If it is no size.
 
     Examples
     --------
-    >>> parse_bytes("16GiB", "--memory")
+    >>> parse_bytes("16GiB", "memory")
     17179869184.0
     """
-    size = _parse(text, option, _SIZE)
+    size = _parse(given, word, _SIZE)
     if size.value < 0:
-        raise InputError(f"{option} {text}: it must be 0 or more.")
+        raise WordError(word, given, "it must be 0 or more.")
     if size.unit.endswith("b") and not size.unit.islower():
-        _doubt(f"{option} {text} is taken as bytes, not bits; write GB.")
-    _doubt_small(size, text, option, _SIZE)
+        _doubt(f"{said(word, given)} is taken as bytes, not bits; write GB.")
+    _doubt_small(size, given, word, _SIZE)
     return size.value
 
 
-def parse_flops(text: str, option: str) -> float:
+def parse_flops(given: Quantity, word: str) -> float:
     """Operations per second, with an optional unit such as T or TFLOP/s; a small bare number is an `InputWarning`.
 
     Raises
     ------
     InputError
-        If the text is no such speed.
+        If it is no such speed.
 
     Examples
     --------
-    >>> parse_flops("312TFLOP/s", "--peak-flops")
+    >>> parse_flops("312TFLOP/s", "peak_flops")
     312000000000000.0
     """
-    speed = _parse(text, option, _SPEED)
-    _doubt_small(speed, text, option, _SPEED)
+    speed = _parse(given, word, _SPEED)
+    _doubt_small(speed, given, word, _SPEED)
     return speed.value
 
 
-def parse_throughput(text: str, time_unit: str) -> float:
+def parse_throughput(given: Quantity, time_unit: str) -> float:
     """Runs per unit of work time, from a bare number or one with /s, /ms or /us.
 
     Raises
     ------
     InputError
-        If the text is no positive number, or has another unit.
+        If it is no positive number, or has another unit.
 
     Examples
     --------
     >>> parse_throughput("250/s", "ms")
     0.25
     """
-    number, slash, unit = text.partition("/")
+    number, slash, unit = str(given).partition("/")
     match = _NUMBER.fullmatch(number.strip())
     value = float(match[1]) if match and not match[2] else math.nan
     if not 0 < value < math.inf:
-        raise InputError(f"--throughput {text}: give a positive number, such as 250/s.")
+        raise WordError("throughput", given, "give a positive number, such as 250/s.")
     if not slash:
         return value
     if unit not in _SECONDS or time_unit not in _SECONDS:
         units = f"a bare number, the runs per {time_unit}" if time_unit not in _SECONDS else "/s, /ms or /us"
-        raise InputError(f"--throughput {text}: {unit!r} is no unit here; give {units}.")
+        raise WordError("throughput", given, f"{unit!r} is no unit here; give {units}.")
     return value * _SECONDS[time_unit] / _SECONDS[unit]
 
 
@@ -189,9 +193,11 @@ def parse_counts(text: str) -> list[int]:
     counts = []
     for part in text.split(","):
         if not re.fullmatch(r"\s*[+-]?\d+\s*", part):
-            raise InputError(f"-k {text}: {part.strip()!r} is not a whole number; give for example -k 2,4,8.")
+            raise WordError(
+                "k", text, f"{part.strip()!r} is not a whole number; give for example {said('k', '2,4,8')}."
+            )
         if int(part) < 1:
-            raise InputError(f"-k {text}: the number of blocks must be 1 or more.")
+            raise WordError("k", text, "the number of blocks must be 1 or more.")
         counts.append(int(part))
     return list(dict.fromkeys(counts))
 
@@ -217,22 +223,22 @@ def parse_dims(pairs: Iterable[str]) -> dict[str, Dim]:
         elif name == "phase" and value:
             dims[name] = value
         else:
-            raise InputError(f"--dim {pair}: give name=number, for example --dim batch=8.")
+            raise WordError("dims", pair, f"give name=number, for example {said('dims', 'batch=8')}.")
     return dims
 
 
-def _parse(text: str, option: str, kind: _Kind) -> _Quantity:
-    match = _NUMBER.fullmatch(text.strip())
+def _parse(given: Quantity, word: str, kind: _Kind) -> _Quantity:
+    match = _NUMBER.fullmatch(str(given).strip())
     unit = _UNIT.fullmatch(match[2]) if match else None
     if match is None or unit is None:
-        raise InputError(f"{option} {text}: not understood; give for example {kind.examples}.")
+        raise WordError(word, given, f"not understood; give for example {kind.examples}.")
     prefix, binary, rest = unit.groups("")
     if match[2] and (rest.lower() not in kind.units or (binary and kind is _SPEED)):
-        raise InputError(f"{option} {text}: not understood; {_proposal(match[1], prefix, binary, kind)}")
+        raise WordError(word, given, f"not understood; {_proposal(match[1], prefix, binary, kind)}")
     power = 1 + _PREFIXES.index(prefix.lower()) if prefix else 0
     value = float(match[1]) * (1024.0 if binary else 1000.0) ** power
     if math.isinf(value) and match[1].lower() != "inf":
-        raise InputError(f"{option} {text}: the number is too large.")
+        raise WordError(word, given, "the number is too large.")
     return _Quantity(value, match[2])
 
 
@@ -254,10 +260,10 @@ def _reading(unit: str) -> tuple[bool, bool]:
     return named_bits, shaped_bits and not named_bits  # Gb/s is what standards write
 
 
-def _doubt_small(quantity: _Quantity, text: str, option: str, kind: _Kind) -> None:
+def _doubt_small(quantity: _Quantity, given: Quantity, word: str, kind: _Kind) -> None:
     if not quantity.unit and 0 < quantity.value < _SMALL:
-        more = f"{text.strip()}{kind.usual_prefix}{kind.proposals[0]}"
-        _doubt(f"{option} {text} is {quantity.value:g} {kind.bare}; write {more} if that is meant.")
+        more = f"{str(given).strip()}{kind.usual_prefix}{kind.proposals[0]}"
+        _doubt(f"{said(word, given)} is {quantity.value:g} {kind.bare}; write {more} if that is meant.")
 
 
 def _doubt(message: str) -> None:

@@ -28,7 +28,7 @@ class Check(NamedTuple):
     confirmed: bool = False  # whether what the claim comes from said it again on this machine; no proof of its own
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """What is true about a certificate."""
 
@@ -37,6 +37,9 @@ class Verdict:
     checks: tuple[Check, ...]  # one per bound
     faults: tuple[str, ...]  # each names a number, what is claimed and what it is
     standing: str = "feasible"  # of the answer, in words
+
+    def __repr__(self) -> str:
+        return f"<Verdict on {self.certificate.file}: {'; '.join(text for _, text in self.headlines()[1:])}>"
 
     @property
     def proved_bound(self) -> Fraction | None:

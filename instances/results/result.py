@@ -1,4 +1,4 @@
-"""What a run may claim: an answer, a bound, and how far they are apart; the same for all problems."""
+"""Result of a method: an answer, a bound, and how far they are apart; the same for all problems."""
 
 from __future__ import annotations
 
@@ -6,61 +6,26 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol
-
-from typing_extensions import TypeVar
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from instances.deadline import COMPILE
 from instances.errors import FalseCertificateError, InputError
 from instances.graph.display import Displayed, Rows, figures
+from instances.json_files import check_writable, write_json
 from instances.partitioning.partition import Partition
-from instances.partitioning.problem import Instance
+from instances.results.bound import Bound
+from instances.results.question import A, Q
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PROOF_TOLERANCE", "STATED", "Answer", "Bound", "Question", "Result", "Status", "combine"]
+__all__ = ["PROOF_TOLERANCE", "Result", "Status"]
 
 #: An answer is called optimal when its cost exceeds a proved bound by at most this relative amount.
 PROOF_TOLERANCE = 1e-6
-#: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
-STATED = "stated"
 _ROUNDING = 1e-9
-
-
-class Question(Protocol):
-    """What all questions have, such as `Instance`."""
-
-    @property
-    def key(self) -> str:
-        """Hash of everything that costs depend on."""
-
-    @property
-    def label(self) -> str:
-        """What people call it."""
-
-    @property
-    def time_unit(self) -> str:
-        """Of its costs."""
-
-
-class Answer(Protocol):
-    """What all answers have, such as `Partition`."""
-
-    #: What people call the cost.
-    cost_name: ClassVar[str]
-
-    @property
-    def instance(self) -> Any:
-        """The question that it answers."""
-
-    @property
-    def cost(self) -> float:
-        """What is minimised, in the time unit of the question."""
-
-
-Q = TypeVar("Q", bound=Question, default=Instance)
-A = TypeVar("A", bound=Answer, default=Partition)
 
 
 class Status(Enum):
@@ -71,37 +36,6 @@ class Status(Enum):
     BOUND = "bound only"
     NOTHING = "none found"
     IMPOSSIBLE = "proved impossible"
-
-
-@dataclass(frozen=True)
-class Bound:
-    """No answer to the question costs less than `value`.
-
-    Parameters
-    ----------
-    value : float
-        In the time unit of the question.
-    method : str
-        What proved it, or `STATED`.
-    optimal : bool
-        Whether the method ran to its end, so that it cannot prove more.
-    witness : mapping
-        What lets others check the bound again, such as the nodes it rests on.
-    """
-
-    value: float
-    method: str
-    optimal: bool = True
-    witness: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.value < math.inf:
-            raise FalseCertificateError(f"{self.method} claims the bound {self.value}; please report this as a bug.")
-
-    @property
-    def proved(self) -> bool:
-        """Whether something here has proved it."""
-        return self.method != STATED
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,6 +59,10 @@ class Result(Displayed, Generic[Q, A]):
         Whether Ctrl-C ended the run early; answer and bound are what was known by then.
     impossible : str, optional
         Why the question has no answer at all, in one line; then there is no bound either.
+    parts : tuple of Result
+        The results that were combined to this one; none for the outcome of a single method.
+    provenance : mapping
+        Further words that the answer comes from, such as its seed, for the file of the answer.
 
     Raises
     ------
@@ -136,6 +74,8 @@ class Result(Displayed, Generic[Q, A]):
 
     #: Draws a result. Pictures are made above this package, by `mtpp`, which sets it.
     drawing: ClassVar[Callable[[Result[Any, Any]], Figure] | None] = None
+    #: Makes the JSON document of a result; set likewise.
+    documenting: ClassVar[Callable[[Result[Any, Any]], Mapping[str, Any]] | None] = None
 
     method: str
     instance: Q
@@ -146,6 +86,8 @@ class Result(Displayed, Generic[Q, A]):
     log: str = ""
     interrupted: bool = False
     impossible: str | None = None
+    parts: tuple[Result[Q, A], ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.answer is None:
@@ -226,6 +168,28 @@ class Result(Displayed, Generic[Q, A]):
             raise InputError("Pictures are made by mtpp; import mtpp.api first.")
         return Result.drawing(self)
 
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the answer and all bounds as a JSON file, as the option --out of the command line does.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        InputError
+            If there is nothing to write, or a method is unknown to readers of the file.
+        OSError
+            If the file cannot be written.
+        """
+        if Result.documenting is None:
+            raise InputError("Files of results are written by mtpp; import mtpp.api first.")
+        file = Path(path)
+        check_writable(file)
+        write_json(file, Result.documenting(self))
+        return file
+
     def _title(self) -> str:
         return self.instance.label
 
@@ -238,6 +202,8 @@ class Result(Displayed, Generic[Q, A]):
         if self.answer is not None:
             lines[self.answer.cost_name] = figures(self.answer.cost, unit)
         if self.partition is not None:
+            used, k = len(set(self.partition.block.tolist())), self.partition.instance.k
+            lines |= {} if used == k else {"blocks": f"{used} of {k} used, the others are empty"}
             lines["throughput"] = figures(self.partition.throughput, f"per {unit}")
             lines["latency"] = figures(self.partition.latency, unit)
         if self.bound is not None:
@@ -251,51 +217,3 @@ class Result(Displayed, Generic[Q, A]):
 
     def _rows(self) -> Rows | None:
         return self.answer._rows() if isinstance(self.answer, Displayed) else None
-
-
-def combine(*answers: A | Result[Q, A]) -> Result[Q, A]:
-    """Combine answers to one question: the best answer with the best bound.
-
-    Parameters
-    ----------
-    *answers : Partition, Iteration, Placement or Result
-        At least one; all of the same question.
-
-    Returns
-    -------
-    Result
-        Method "certify", whose bound keeps the method that proved it.
-
-    Raises
-    ------
-    InputError
-        If the answers belong to different questions.
-    FalseCertificateError
-        If a bound exceeds the cost of an answer.
-    """
-    if not answers:
-        raise InputError("Nothing to combine; give at least one answer or result.")
-    instance: Q = answers[0].instance
-    if any(answer.instance.key != instance.key for answer in answers):
-        raise InputError("The answers belong to different instances; combine those of one at a time.")
-    results = [answer for answer in answers if isinstance(answer, Result)]
-    found = [answer for answer in answers if not isinstance(answer, Result)]
-    found += [result.answer for result in results if result.answer is not None]
-    bounds = [(r.bound.value, r.bound.proved, -i) for i, r in enumerate(results) if r.bound is not None]
-    proof = results[-max(bounds)[2]] if bounds else None
-    seconds: dict[str, float] = {}
-    for result in results:
-        seconds[result.method] = seconds.get(result.method, 0.0) + result.spent
-    compiling = [result.seconds[COMPILE] for result in results if COMPILE in result.seconds]
-    hopeless = next((result for result in results if result.impossible is not None), None)
-    proof = proof if hopeless is None else hopeless
-    return Result(
-        method="certify",
-        instance=instance,
-        answer=min(found, key=lambda answer: answer.cost, default=None),
-        bound=None if proof is None else proof.bound,
-        seconds=seconds | ({COMPILE: sum(compiling)} if compiling else {}),
-        solver=None if proof is None else proof.solver,
-        interrupted=any(result.interrupted for result in results),
-        impossible=None if hopeless is None else hopeless.impossible,
-    )

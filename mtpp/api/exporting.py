@@ -1,0 +1,214 @@
+"""Cuts in the words of runtimes: `export`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+
+from instances import InputError, Partition, Platform, Result
+from instances.certificates.claims import Claim
+from instances.errors import printable, said
+from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, check_writable, read_json
+from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
+from instances.registry import find
+from mtpp.api.serving import ServingResult
+from mtpp.questions.files import format_of, plan_of_document
+from mtpp.questions.reading import ReadingWords, read_graph
+from mtpp.questions.words import GraphLike, chosen, takes_words
+from mtpp.stages.manifest import read_manifest
+
+if TYPE_CHECKING:
+    from instances.planning.plan import Plan
+    from instances.runtimes import Runtime
+    from mtpp.stages.records import Manifest
+
+__all__ = ["Exported", "export", "exported"]
+
+#: A result, a partition or a plan; or a file of one, or a folder of stages.
+CutLike: TypeAlias = "Result[Any, Any] | ServingResult | Partition | Plan | str | PathLike[str]"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A cut in the words of a runtime."""
+
+    runtime: Runtime
+    settings: str  # as the runtime takes them
+    stated: tuple[str, ...]  # statements of the file about all answers, which nothing has checked
+    file: Path | None  # the certificate, to be copied beside the settings; None if there is none
+
+    @property
+    def text(self) -> str:
+        """The settings, with the statements as comments where the runtime has such."""
+        comment = self.runtime.comment
+        return "".join(f"{comment} {line}\n" for line in self.stated if comment is not None) + self.settings
+
+    def write(self, out: Path) -> None:
+        """Write the text; a certificate is copied to ``OUT.certificate.json``."""
+        beside = Path(f"{out}.certificate.json")
+        check_writable(out)
+        check_writable(beside)
+        out.write_text(self.text, encoding="utf-8")
+        if self.file is not None and self.stated:
+            beside.write_bytes(self.file.read_bytes())
+
+
+@takes_words(ReadingWords)
+def export(
+    answer: CutLike,
+    runtime: str,
+    *,
+    graph: GraphLike | None = None,
+    out: str | PathLike[str] | None = None,
+    **words: Unpack[ReadingWords],
+) -> str:
+    """Say where a model is cut in the words of a runtime, as ``mtpp export``.
+
+    Parameters
+    ----------
+    answer : Result, ServingResult, Partition, Plan or file
+        A file is a certificate, a partition, a serving front, a plan with its question, or a folder of stages.
+    runtime : str
+        A name of ``mtpp list runtimes``.
+    graph : GraphLike, optional
+        That of a partition file, which holds none.
+    out : path, optional
+        File to write; a certificate file is copied beside it.
+    **words
+        Of `graph`, as for `mtpp.load`.
+
+    Returns
+    -------
+    str
+        The text for the runtime.
+
+    Raises
+    ------
+    InputError
+        If the file or a word is refused, or the runtime cannot express the cut.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> result = mtpp.certify("llama-3-8b", k=2, level="layer", runtime="vllm", time_limit=5)
+    >>> "VLLM_PP_LAYER_PARTITION" in mtpp.export(result, "vllm")
+    True
+    """
+    from instances.runtimes import RUNTIMES
+
+    found = find(RUNTIMES, runtime, "runtime")
+    if isinstance(answer, str | PathLike):
+        result = exported(Path(fspath(answer)), found, graph, words)
+    else:
+        if graph is not None or chosen(ReadingWords, words):
+            raise InputError("An answer has its graph; leave out all that says another one.")
+        result = Exported(found, found.words(_cut(answer)), (), None)
+    if out is not None:
+        result.write(Path(out))
+    return result.text
+
+
+def _cut(answer: object) -> Partition | Plan:
+    from instances.planning import Iteration, Plan
+
+    cut = answer.answer if isinstance(answer, Result | ServingResult) else answer
+    cut = getattr(cut, "partition", cut)
+    cut = cut.plan if isinstance(cut, Iteration) else cut
+    if not isinstance(cut, Partition | Plan):
+        raise InputError(f"This holds no cut into stages ({type(answer).__name__}); give a partition or a plan.")
+    return cut
+
+
+def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords) -> Exported:
+    """The cut of a file or a folder of stages.
+
+    Raises
+    ------
+    InputError
+        As `export`.
+    """
+    manifest = read_manifest(file) if file.is_dir() else None
+    if manifest is not None:
+        file = file / manifest.certificate.file
+    answer, stated = _read(read_json(file), file, graph, words)
+    settings = runtime.words(answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
+    lines = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
+    return Exported(runtime, settings, tuple(lines), file)
+
+
+def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manifest) -> str:
+    from instances.runtimes.onnxruntime_genai import StageFile, StageFileRuntime
+
+    if not isinstance(runtime, StageFileRuntime):
+        return runtime.words(answer)
+    files = [
+        StageFile(
+            name=stage.file.file,
+            inputs=tuple(received.tensor.name for received in stage.inputs),
+            outputs=tuple(sent.tensor.name for sent in stage.outputs),
+        )
+        for stage in manifest.stages
+    ]
+    return runtime.words_for(answer, files)
+
+
+def _read(
+    document: Value, file: Path, graph: GraphLike | None, words: ReadingWords
+) -> tuple[Partition | Plan, str | None]:
+    """The answer of a file, and its statement about all answers, which nothing here checks."""
+    kind = format_of(document)
+    if kind in _WITH_GRAPH:
+        if graph is not None or chosen(ReadingWords, words):
+            raise InputError(f"{file}: it holds its graph; leave out all that says another one.")
+        return _WITH_GRAPH[kind](document)
+    answer = AnswerFile.of(document)
+    if graph is None:
+        example = said("graph", answer.graph_name or "GRAPH")
+        raise InputError(f"{file}: it does not hold its graph; name that: {example}")
+    # Where the words cut does not depend on speeds.
+    return answer.partition(read_graph(graph, words), lambda k, stated: Platform(k, 1.0)), None
+
+
+def _certified(document: Value) -> tuple[Partition, str | None]:
+    partition, claims = AnswerFile.of(document).certified()
+    return partition, _bound(partition, claims)
+
+
+def _serving(document: Value) -> tuple[Partition, str | None]:
+    stated = serving_from_document(document)
+    if not 0 <= stated.answer < len(stated.front):
+        document.fail(f"there is no cut {stated.answer} among {len(stated.front)}.")
+    try:
+        partition = Partition(stated.instance, stated.front[stated.answer].block)
+    except InputError as error:
+        document.fail(str(error))
+    return partition, "no cut is faster and holds more context"
+
+
+def _plan(document: Value) -> tuple[Plan, str | None]:
+    from instances.planning.stated import plan_from_document, timeline_from_document
+
+    timed = format_of(document) == TIMED_PLAN_FORMAT
+    claims = (timeline_from_document(document) if timed else plan_from_document(document)).claims
+    plan = plan_of_document(document)
+    return plan, _bound(plan, claims)
+
+
+def _bound(answer: Partition | Plan, claims: tuple[Claim, ...]) -> str | None:
+    if not claims:
+        return None
+    best = max(claims, key=lambda claim: claim.value)
+    return f"no answer takes less than {best.value:.6g} {answer.instance.time_unit}, by {best.method}"
+
+
+# Format to the reader of the cut of a file that holds its graph.
+_WITH_GRAPH: dict[str | None, Callable[[Value], tuple[Partition | Plan, str | None]]] = {
+    CERTIFICATE_FORMAT: _certified,
+    SERVING_FORMAT: _serving,
+    PLAN_FORMAT: _plan,
+    TIMED_PLAN_FORMAT: _plan,
+}

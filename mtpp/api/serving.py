@@ -1,0 +1,151 @@
+"""Cuts of a decoder by the context that they hold and by how fast they are: `serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from instances.graph.display import Displayed, Rows, figures
+from instances.json_files import check_writable, write_json
+from instances.partitioning.serving import ServedPartition, ServingInstance
+from mtpp.questions.serving import ORDERS, ServingWords, layer_runtime, serving_instance
+from mtpp.questions.words import GraphLike, takes_words
+from mtpp.text.parsing import Quantity
+from mtpp_models.bounds.serving import ServingFront, serving_front
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["ServingResult", "serve", "served"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ServingResult(Displayed):
+    """All cuts that no other beats in both bottleneck and context, and the one that is the answer."""
+
+    question: ServingInstance
+    front: ServingFront
+    answer: ServedPartition | None  # None if no cut holds the context asked for
+    runtime: str
+
+    @property
+    def points(self) -> tuple[ServedPartition, ...]:
+        """The cuts, from the fastest to the one with the largest context."""
+        return self.front.points
+
+    @property
+    def settings(self) -> str:
+        """The answer as the runtime takes it; empty without one."""
+        return "" if self.answer is None else layer_runtime(self.runtime).words(self.answer.partition)
+
+    @property
+    def impossible(self) -> str | None:
+        """Why there is no answer; None if there is one."""
+        if self.points:
+            return None
+        if self.front.largest < 1:
+            return "no cut has room for a single token; give more memory or more stages."
+        return (
+            f"no cut holds the context of {self.question.context} tokens whose times count, and "
+            f"{self.front.largest:.0f} are the most; give more memory, more stages or a smaller context."
+        )
+
+    def document(self) -> dict[str, Any]:
+        """The JSON document of a serving front."""
+        from instances.runtimes.serving_file import serving_document
+
+        answer = None if self.answer is None else self.points.index(self.answer)
+        return serving_document(self.question, self.points) | {
+            "answer": answer,
+            "runtime": self.runtime,
+            "words": self.settings,
+        }
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write question, front and answer as a JSON file, and return its path.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
+        file = Path(path)
+        check_writable(file)
+        write_json(file, self.document())
+        return file
+
+    def plot(self) -> Figure:
+        """Draw the front."""
+        from mtpp.plots.serving import plot_front
+
+        figure = plot_front(self.front).figure
+        return figure  # type: ignore[return-value]
+
+    def _title(self) -> str:
+        return self.question.instance.label
+
+    def _facts(self) -> Mapping[str, str]:
+        if self.answer is None:
+            return {"impossible": self.impossible or ""}
+        unit = self.question.instance.time_unit
+        return {
+            "runtime": self.runtime,
+            "bottleneck": figures(self.answer.bottleneck, unit),
+            "context": figures(self.answer.capacity, "tokens"),
+            "cuts": str(len(self.points)),
+        }
+
+    def _rows(self) -> Rows | None:
+        rows = [[figures(point.bottleneck), figures(point.capacity)] for point in self.points]
+        return (f"bottleneck [{self.question.instance.time_unit}]", "context [tokens]"), rows
+
+
+@takes_words(ServingWords)
+def serve(graph: GraphLike, k: int | str, memory: Quantity, **words: Unpack[ServingWords]) -> ServingResult:
+    """Find all cuts of a decoder that no other beats in both bottleneck and context, as ``mtpp serve``.
+
+    Parameters
+    ----------
+    graph : str, path, ComputationGraph or networkx.DiGraph
+        A decoder, as for `mtpp.load`; an architecture without a phase is priced for decoding.
+    k : int
+        Number of stages.
+    memory : float or str
+        Of a device, a hard limit [bytes].
+    bandwidth : float or str, optional
+        Between stages; 64 GB/s by default.
+    runtime : str
+        Only cuts that it can express.
+    first : str
+        "bottleneck" or "capacity": which of them the answer is best in.
+    dims, reader, communication, cost, input_work, time_unit, peak_flops, memory_bandwidth
+        As for `mtpp.load`. Times hold at the context of `dims`, which all cuts hold.
+
+    Returns
+    -------
+    ServingResult
+
+    Raises
+    ------
+    InputError
+        If the graph or a word is refused.
+
+    Examples
+    --------
+    >>> import mtpp
+    >>> found = mtpp.serve("llama-3-8b", k=4, memory="24GB", dims={"batch": 32, "element_bytes": 2})
+    >>> found.answer.capacity >= found.question.context
+    True
+    """
+    return served(graph, k, memory, words)
+
+
+def served(graph: GraphLike, k: int | str, memory: Quantity, words: ServingWords) -> ServingResult:
+    """As `serve`, with words that are checked."""
+    question = serving_instance(graph, k, memory, words)
+    front = serving_front(question)
+    answer = front.points[ORDERS[words["first"]]] if front.points else None
+    return ServingResult(question, front, answer, words["runtime"])

@@ -1,0 +1,127 @@
+"""Answers of files as results: costs are computed anew, bounds are only stated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from instances import Bound, InputError, Result
+from instances.certificates.claims import Claim
+from instances.json_files import (
+    CERTIFICATE_FORMAT,
+    PLACEMENT_FORMAT,
+    PLAN_FORMAT,
+    TIMED_PLAN_FORMAT,
+    Value,
+    read_json,
+)
+from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.stated import certificate_from_document
+from instances.placement.stated import ORDERED_FORMAT, placement_from_document
+from instances.results import STATED
+
+if TYPE_CHECKING:
+    from instances.planning import Plan
+
+__all__ = ["format_of", "plan_of_document", "read_question_file"]
+
+_ROUNDING = 1e-9
+
+
+def format_of(document: Value) -> str | None:
+    """The format that a document names; None if it names none."""
+    named = document.open_members(()).get("format")
+    return named.data if named is not None and isinstance(named.data, str) else None
+
+
+def read_question_file(path: str) -> Result[Any, Any] | None:
+    """The answer of a file that holds its question; None if the file holds no question.
+
+    Raises
+    ------
+    InputError
+        If the file is refused, or states a bound above the cost of its answer.
+    """
+    document = read_json(path)
+    reader = _READERS.get(format_of(document) or "")
+    return None if reader is None else reader(document)
+
+
+def _certificate(document: Value) -> Result[Any, Any]:
+    certificate = certificate_from_document(document)
+    partition = None
+    if certificate.partition is not None:
+        partition, _ = AnswerFile.of(document).certified()
+    return _result(document, certificate.instance, partition, certificate.claims)
+
+
+def _placement(document: Value) -> Result[Any, Any]:
+    from instances.placement.ordered import OrderedPlacement
+    from instances.placement.placement import Placement
+
+    stated = placement_from_document(document)
+    device = list(stated.device)
+    try:
+        placement = Placement(stated.instance, device)
+        if stated.device_order is not None and stated.bus_order is not None:
+            placement = OrderedPlacement(stated.instance, device, stated.device_order, stated.bus_order)
+    except InputError as error:
+        document.fail(str(error))
+    return _result(document, stated.instance, placement, stated.claims)
+
+
+def _timeline(document: Value) -> Result[Any, Any]:
+    from heuristics.planning.orders import execute_orders
+    from instances.planning import Iteration
+    from instances.planning.operation_arrays import KINDS
+    from instances.planning.stated import timeline_from_document
+
+    stated, plan = timeline_from_document(document), plan_of_document(document)
+    orders = tuple(tuple((KINDS.index(letter), n, m) for n, letter, m in order) for order in stated.orders)
+    try:
+        timeline = execute_orders(plan, orders)
+    except InputError as error:
+        document.fail(str(error))
+    return _result(document, stated.instance, Iteration(stated.instance, (timeline,)), stated.claims)
+
+
+def _paper_plan(document: Value) -> Result[Any, Any]:
+    document.fail("a plan for the paper's network holds no times; verify or export it.")
+
+
+def plan_of_document(document: Value) -> Plan:
+    """The stages and devices of a plan file with its question.
+
+    Raises
+    ------
+    InputError
+        If it is refused.
+    """
+    from instances.planning import Plan
+    from instances.planning.stated import plan_from_document, timeline_from_document
+
+    timed = document.check_format(PLAN_FORMAT, TIMED_PLAN_FORMAT) == TIMED_PLAN_FORMAT
+    stated = timeline_from_document(document) if timed else plan_from_document(document)
+    try:
+        return Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ()))
+    except InputError as error:
+        document.fail(str(error))
+
+
+def _result(document: Value, instance: Any, answer: Any, claims: Sequence[Claim]) -> Result[Any, Any]:
+    best = max(claims, key=lambda claim: claim.value, default=None)
+    bound = None
+    if best is not None:
+        if answer is not None and best.value > answer.cost * (1 + _ROUNDING):
+            document.fail(f"the bound {best.value:.6g} of {best.method} is above the cost; it is false.")
+        bound = Bound(best.value, STATED, optimal=False, witness={"by": best.method})
+    return Result("read", instance, answer, bound)
+
+
+_READERS: dict[str, Callable[[Value], Result[Any, Any]]] = {
+    CERTIFICATE_FORMAT: _certificate,
+    PLAN_FORMAT: _paper_plan,
+    TIMED_PLAN_FORMAT: _timeline,
+    PLACEMENT_FORMAT: _placement,
+    ORDERED_FORMAT: _placement,
+}

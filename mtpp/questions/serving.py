@@ -1,0 +1,80 @@
+"""The question of serving: a decoder cut into stages that hold caches of keys and values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from instances import InputError, Platform
+from instances.errors import WordError
+from instances.registry import find
+from mtpp.questions.partitioning import counts_of
+from mtpp.questions.platforms import bandwidth_of, memory_limits
+from mtpp.questions.reading import DecoderWords, ReadingWords, read_graph
+from mtpp.questions.words import GraphLike, Word, checked, pick
+from mtpp.text.parsing import Quantity
+
+if TYPE_CHECKING:
+    from instances.partitioning.serving import ServingInstance
+    from instances.runtimes import Runtime
+
+__all__ = ["ORDERS", "ServingWords", "layer_runtime", "serving_instance"]
+
+#: Which point of the front is the answer, by what counts first.
+ORDERS = {"bottleneck": 0, "capacity": -1}
+
+
+class ServingWords(DecoderWords, total=False):
+    """Words of `mtpp.serve`."""
+
+    bandwidth: Annotated[Quantity | None, Word("Between stages.  [default: 64GB/s]", metavar="RATE")]
+    runtime: Annotated[str, Word("Cuts that this runtime can express.", "vllm", "NAME")]
+    first: Annotated[str, Word("What counts first in the answer.", "bottleneck", "bottleneck|capacity")]
+
+
+def layer_runtime(name: str) -> Runtime:
+    """The runtime of this name, which takes layers.
+
+    Raises
+    ------
+    InputError
+        If there is none, or it takes the stage of each operator.
+    """
+    from instances.runtimes import RUNTIMES
+    from instances.runtimes.runtime import NodeRuntime
+
+    found = find(RUNTIMES, name, "runtime")
+    if isinstance(found, NodeRuntime):
+        raise WordError(
+            "runtime",
+            name,
+            "it takes the stage of each operator, and layers are cut here; name a runtime of layers.",
+        )
+    return found
+
+
+def serving_instance(graph: GraphLike, k: int | str, memory: Quantity, words: ServingWords) -> ServingInstance:
+    """The decoder as a chain of layers, and the devices.
+
+    Raises
+    ------
+    InputError
+        If a word or the graph is refused.
+    """
+    from instances.architectures import ARCHITECTURES
+    from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
+
+    count, *more = counts_of(k)
+    if more:
+        raise WordError("k", k, "give one number of stages.")
+    runtime = layer_runtime(words["runtime"])
+    find(ORDERS, words["first"], "order")
+    reading = pick(DecoderWords, words)
+    network = ARCHITECTURES.get(graph) if isinstance(graph, str) else None
+    if network is not None and network.served:
+        reading["dims"] = {"phase": "decode", **(words["dims"] or {})}
+    loaded = read_graph(graph, checked(ReadingWords, reading))
+    if memory is None:
+        raise InputError("memory is missing; give that of a device.")
+    limit, _ = memory_limits(memory, None)
+    rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
+    return serving_chain(loaded, Platform(count, rate, limit, fit=True), runtime)

@@ -1,0 +1,147 @@
+"""The question of stages: an ONNX model, how many stages or which ones, and their platform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Annotated
+
+from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
+from instances.architectures import ARCHITECTURES
+from instances.errors import word
+from instances.json_files import check_readable
+from instances.partitioning.answer_file import AnswerFile
+from instances.readers.onnx import recognises_onnx
+from mtpp.questions.answers import given_partition
+from mtpp.questions.partitioning import Rules, counts_of, rules_of
+from mtpp.questions.platforms import MemoryWords, PlatformWords, platform_of
+from mtpp.questions.reading import DeviceWords, ReadingWords, read_graph
+from mtpp.questions.solving import SolvingWords
+from mtpp.questions.words import Word, checked, chosen, pick, words_of
+from mtpp.text.parsing import Quantity
+
+__all__ = ["MEASURED", "SplitWords", "StagesWords", "check_model", "stages_question"]
+
+#: In place of a bandwidth: that of links between processes of this machine.
+MEASURED = "measured"
+
+_HEAD = 16
+
+
+class ModelWords(DeviceWords, total=False):
+    """How an ONNX model becomes a graph."""
+
+    dims: Annotated[Mapping[str, int | str] | None, words_of(ReadingWords)["dims"][1]]
+    cost: Annotated[str | None, words_of(ReadingWords)["cost"][1]]
+
+
+class StagesWords(MemoryWords, ModelWords, total=False):
+    """A question of stages, but for its model and k."""
+
+    bandwidth: Annotated[
+        Quantity | None,
+        Word("Between stages: 25GB/s, or what it is here.  [default: 25GB/s]", metavar="RATE|measured"),
+    ]
+    constraints: Annotated[
+        Rules,
+        Word(
+            "Nodes that stay together, windows of stages, outputs that are never cut (mtpp-constraints/1).",
+            metavar="FILE",
+        ),
+    ]
+
+
+class SplitWords(StagesWords, SolvingWords, total=False):
+    """Words of `mtpp.split`."""
+
+    samples: Annotated[bool, Word("Run the whole model once, to compare outputs with.", True, panel="Files")]
+    method: Annotated[
+        str | None,
+        Word("Search by this alone (mtpp list heuristics), and prove next to nothing.", None, "NAME", "The search"),
+    ]
+
+
+def stages_question(
+    model: Path, k: int | None, partition: Partition | Result | str | PathLike[str] | None, words: StagesWords
+) -> tuple[Instance, Partition | None]:
+    """The question, and the partition that is given.
+
+    Raises
+    ------
+    InputError
+        If a word, the model or the partition is refused.
+    """
+    if partition is None and k is None:
+        raise InputError(
+            f"say how many stages there are with {word('k')}, or which ones with {word('partition')}, a file."
+        )
+    if partition is None:
+        count, *more = counts_of(0 if k is None else k)
+        if more:
+            raise InputError(f"{word('k')}: give one number of stages.")
+        graph = _graph(model, words)
+        platform = platform_of(graph, count, pick(PlatformWords, words), {})
+        return Instance(graph, platform, constraints=rules_of(words["constraints"], graph)), None
+    if k is not None:
+        raise InputError(f"{word('k')}: {word('partition')} says which stages there are; leave it out.")
+    if not isinstance(partition, str | PathLike):
+        given = given_partition(partition)
+        assert given is not None
+        return _of_certificate(model, given, words, word("partition"), given.instance.graph.attributes.get("dims"))
+    answer = AnswerFile.read(fspath(partition))
+    if answer.holds_graph:
+        return _of_certificate(model, answer.certified()[0], words, fspath(partition), words["dims"])
+    graph, rules = _graph(model, words), words["constraints"]
+
+    def platform_for(count: int, stated: Mapping[str, float | None]) -> Platform:
+        return platform_of(graph, count, pick(PlatformWords, words), stated)
+
+    found = answer.partition(graph, platform_for, None if rules is None else rules_of(rules, graph))
+    return found.instance, found
+
+
+def _of_certificate(
+    model: Path, given: Partition, words: StagesWords, source: str, dims: Mapping[str, int | str] | None
+) -> tuple[Instance, Partition]:
+    if [name for name in chosen(StagesWords, words) if name not in chosen(ModelWords, words) or name == "cost"]:
+        raise InputError(f"{source}: a certificate holds its question; leave out what says another.")
+    reading = pick(ModelWords, words)
+    reading["dims"] = dims
+    _check_same(read_graph(model, checked(ReadingWords, reading)), given.instance.graph, source)
+    return given.instance, given
+
+
+def _graph(model: Path, words: StagesWords) -> ComputationGraph:
+    return read_graph(model, checked(ReadingWords, pick(ModelWords, words)))
+
+
+def check_model(path: Path) -> None:
+    """Refuse a file that is no ONNX model before it is read.
+
+    Raises
+    ------
+    InputError
+        If it is none.
+    """
+    if path.suffix == ".pt2":
+        raise InputError(
+            f"{path}: the weights of a .pt2 are read by code that may run what is in it; split a program that you "
+            "trust from Python: instances.readers.pytorch.stages.split."
+        )
+    if not path.exists() and str(path) in ARCHITECTURES:
+        raise InputError(f"{path}: an architecture has no weights; stages are made of an ONNX model.")
+    check_readable(path)
+    with path.open("rb") as file:
+        if path.suffix != ".onnx" and not recognises_onnx(file.read(_HEAD)):
+            raise InputError(f"{path}: this is no ONNX model, of which stages are made.")
+
+
+def _check_same(graph: ComputationGraph, other: ComputationGraph, source: str) -> None:
+    """Refuse a partition whose graph is another network; its times may come from elsewhere."""
+    same = graph.names == other.names and graph.edges.tolist() == other.edges.tolist()
+    if not same or graph.tensors.bytes.tolist() != other.tensors.bytes.tolist():
+        raise InputError(
+            f"{source}: the certificate is of another model or of other dimensions ('{other.name}', {other.n} nodes, "
+            f"not '{graph.name}', {graph.n}); give one of this model."
+        )

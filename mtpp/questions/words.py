@@ -1,0 +1,165 @@
+"""Typed words: keywords of Python and options of the command line, declared once.
+
+The words of a question are a `TypedDict`, whose members are annotated with a type and a `Word`: default, help, range.
+From it follow the signature and the checks of a function of `mtpp` (`takes_words`) and the options of a verb
+(`mtpp.cli.command`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, wraps
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from instances.errors import WordError
+from instances.registry import unknown
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    import networkx as nx
+
+    from instances import ComputationGraph, Instance
+
+__all__ = ["GraphLike", "PathText", "Word", "checked", "chosen", "pick", "takes_words", "types_of", "words_of"]
+
+#: An architecture or a file, a graph, or a whole question.
+GraphLike: TypeAlias = "str | PathLike[str] | ComputationGraph | nx.DiGraph[Any] | Instance"
+#: A path.
+PathText: TypeAlias = "str | PathLike[str]"
+
+W = TypeVar("W", bound=Mapping[str, Any])
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Word:
+    """Description of a word."""
+
+    help: str
+    default: Any = None
+    metavar: str | None = None  # its value in the help of the command line
+    panel: str = "The question"  # of that help
+    least: float = -math.inf
+    most: float = math.inf
+
+
+@cache
+def words_of(kind: type[Mapping[str, Any]]) -> dict[str, tuple[Any, Word]]:
+    """Type and description of each word of a `TypedDict`, in the order of their declaration."""
+    found = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        if get_origin(hint) is not Annotated:
+            raise TypeError(f"{kind.__name__}.{name} has no Word")
+        plain, word = get_args(hint)
+        found[name] = (plain, word)
+    return found
+
+
+def types_of(hint: Any) -> set[Any]:
+    """Types of a union, without None; classes for generic types."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return {get_origin(part) or part for part in parts} - {NoneType}
+
+
+def pick(kind: type[W], words: Mapping[str, Any]) -> W:
+    """The words of one kind among others."""
+    return cast(W, {name: words[name] for name in words_of(kind) if name in words})
+
+
+def chosen(kind: type[Mapping[str, Any]], words: Mapping[str, Any]) -> list[str]:
+    """Names of the words of a kind that differ from their defaults."""
+    return [name for name, (_, word) in words_of(kind).items() if name in words and words[name] != word.default]
+
+
+def checked(kind: type[W], given: Mapping[str, Any], others: tuple[str, ...] = ()) -> W:
+    """All words of a kind, with defaults for those that are not given.
+
+    Parameters
+    ----------
+    kind : type
+        A `TypedDict` whose members have a `Word`.
+    given : mapping
+    others : tuple of str
+        Further names to propose where one is misspelled.
+
+    Raises
+    ------
+    TypeError
+        If a name is none of them.
+    WordError
+        If a value has a wrong type, is not a number, or is out of its range.
+    """
+    known = words_of(kind)
+    for name in given:
+        if name not in known:
+            raise TypeError(unknown((*others, *known), name, "word"))
+    defaults = {name: word.default for name, (_, word) in known.items()}
+    return cast(W, defaults | {name: _checked(name, value, *known[name]) for name, value in given.items()})
+
+
+def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
+    if value is None:
+        if NoneType in get_args(hint):
+            return None
+        raise WordError(name, "None", "it needs a value.")
+    kinds = types_of(hint)
+    if kinds - {bool, int, float, str}:  # a record, a mapping or a file: whoever reads it knows more
+        return value
+    if isinstance(value, str) and str in kinds:
+        return value
+    if kinds == {bool}:
+        if not isinstance(value, bool | np.bool_):
+            raise WordError(name, value, "give True or False.")
+        return bool(value)
+    if kinds == {str}:
+        raise WordError(name, value, "give a text.")
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+        texts = ", or a text with a unit" if str in kinds else ""
+        raise WordError(name, value, f"give a number{texts}.")
+    if kinds == {int}:
+        try:
+            value = operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise WordError(name, value, "give a whole number.") from None
+    if not word.least <= value <= word.most:
+        most = "" if word.most == math.inf else f" and at most {word.most:g}"
+        raise WordError(name, value, f"it must be at least {word.least:g}{most}.")
+    return value
+
+
+def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:
+    """Decorate a function whose keyword arguments are ``**words: Unpack[kind]``.
+
+    The function receives all words, those that are not given by their defaults, and shows them in its signature.
+    """
+
+    def decorate(function: F) -> F:
+        own = [
+            parameter
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        names = tuple(parameter.name for parameter in own)
+
+        @wraps(function)
+        def run(*values: Any, **given: Any) -> Any:
+            named = {name: given.pop(name) for name in names if name in given}
+            return function(*values, **named, **checked(kind, given, names))
+
+        words = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=word.default, annotation=hint)
+            for name, (hint, word) in words_of(kind).items()
+        ]
+        run.__signature__ = inspect.Signature([*own, *words])  # type: ignore[attr-defined]
+        return cast(F, run)
+
+    return decorate
