@@ -160,7 +160,7 @@ def mark_warm(alone: bool = False) -> Path | None:
 
 
 def _stamp_of(folder: Path) -> list[str]:
-    """What the code in a folder was made for, and by whom; nothing where it is not complete."""
+    """Lines of a folder's stamp: what its machine code was compiled for; empty if the code is not complete."""
     try:
         return (folder / _STAMP).read_text().splitlines()
     except OSError:
@@ -168,7 +168,7 @@ def _stamp_of(folder: Path) -> list[str]:
 
 
 def _made_for() -> str:
-    """What makes numba compile anew although no source changed: another numba, processor, or time of writing."""
+    """Conditions under which stored machine code is valid: versions of numba, the processor, times of the sources."""
     written, _ = _first_look()
     processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
     return repr((numba.__version__, processor, sorted(written.values())))

@@ -67,7 +67,7 @@ CLOCK = WorkClock()
 
 
 class Stopwatch:
-    """What some work takes by `CLOCK`, and how long that stood still meanwhile."""
+    """Seconds since its creation by `CLOCK`, and seconds for which that clock stood still meanwhile."""
 
     def __init__(self) -> None:
         self._begin, self._still = CLOCK.now(), CLOCK.still

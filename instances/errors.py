@@ -19,7 +19,7 @@ def printable(text: str) -> str:
 
 
 class InputError(ValueError):
-    """What the caller gave cannot be used.
+    """Input of the caller that cannot be used.
 
     The message is one line that says what is wrong, where, and what to do. The command line prints it
     as it is and exits with code 2.
@@ -31,7 +31,7 @@ class InputError(ValueError):
 
 
 class InputWarning(UserWarning):
-    """What the caller gave can be used, but may not say what is meant.
+    """Input of the caller that can be used, but may not be meant as it is.
 
     The message is one line as that of `InputError`. The command line prints it once and goes on.
     """

@@ -1,4 +1,4 @@
-"""What a run may claim: an answer, a bound, and how far they are apart; the same for all problems."""
+"""Results of runs for all problems: an answer, a bound, and the gap between them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 
 
 class Question(Protocol):
-    """What all questions have, such as `Instance`."""
+    """Interface of all questions, such as `Instance`."""
 
     @property
     def key(self) -> str:
@@ -37,7 +37,7 @@ class Question(Protocol):
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Short name of the question, as messages and tables show it."""
 
     @property
     def time_unit(self) -> str:
@@ -45,7 +45,7 @@ class Question(Protocol):
 
 
 class Answer(Protocol):
-    """What all answers have, such as `Partition`."""
+    """Interface of all answers, such as `Partition`."""
 
     #: What people call the cost.
     cost_name: ClassVar[str]
@@ -56,7 +56,7 @@ class Answer(Protocol):
 
     @property
     def cost(self) -> float:
-        """What is minimised, in the time unit of the question."""
+        """Objective that is minimised, in the time unit of the question."""
 
 
 Q = TypeVar("Q", bound=Question, default=Instance)
@@ -64,7 +64,7 @@ A = TypeVar("A", bound=Answer, default=Partition)
 
 
 class Status(Enum):
-    """What is known after a run."""
+    """State of knowledge after a run."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -200,7 +200,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def status(self) -> Status:
-        """What is known."""
+        """State of knowledge: optimal, feasible, bound only, none found, or proved impossible."""
         if self.impossible is not None:
             return Status.IMPOSSIBLE
         if self.answer is None:

@@ -69,7 +69,9 @@ _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seco
 
 
 def recheck(method: str, problem: str = PARTITIONING) -> str | None:
-    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
+    """Name the way in which bounds of a method are checked again.
+
+    One of "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
 
     The problem is `PARTITIONING`, `PLANNING` or `PLACEMENT`; None where it has no such method.
     """
@@ -94,7 +96,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """What every certificate states about its answer, whatever the problem."""
+    """Statements that certificates of all problems share: question, cost of the answer, bounds."""
 
     file: str
     instance: Any  # the question
@@ -109,7 +111,7 @@ class Envelope:
 
     @property
     def label(self) -> str:
-        """What the question is called, and the hash of its graph."""
+        """Name of the question, and the hash of its graph."""
         return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
 
 

@@ -24,7 +24,7 @@ _MOST = 256
 
 @dataclass(frozen=True)
 class UnequalDevices:
-    """What each device can do.
+    """Speeds, memories and link rates of devices that differ.
 
     Parameters
     ----------

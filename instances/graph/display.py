@@ -34,11 +34,11 @@ class Displayed:
     """
 
     def _title(self) -> str:
-        """What this is called; empty if it has no name."""
+        """Heading of the table; empty if the object has no name."""
         return ""
 
     def _facts(self) -> Mapping[str, str]:
-        """What is worth a line, by label."""
+        """Rows of the table: texts by label."""
         raise NotImplementedError
 
     def _rows(self) -> Rows | None:

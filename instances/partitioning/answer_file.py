@@ -63,7 +63,7 @@ class AnswerFile:
 
     @property
     def graph_name(self) -> str | None:
-        """What the graph is called, if the file says that."""
+        """Name of the graph; None if the file does not state it."""
         name = self.document.open_members(()).get("graph")
         return None if name is None or name.data is None else name.text()
 

@@ -120,7 +120,7 @@ NO_CONSTRAINTS = Constraints()
 
 @dataclass(frozen=True, eq=False)
 class BlockRules:
-    """What the constraints come to for each node.
+    """Constraints of a question, resolved to arrays over the nodes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What nodes and blocks have to hold, and why nothing can fit."""
+"""Least memory of nodes and blocks, and proofs that no partition fits into the memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T", float, FloatArray)
 
 
 def room(instance: Instance) -> float:
-    """What a block that is not empty has for its parameters and, without a buffer, its peak [bytes]; maybe negative."""
+    """Memory of a block for its parameters and, without a buffer, its peak [bytes]; may be negative."""
     return instance.platform.memory - (instance.platform.activation_buffer or 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What constraints are written in: nodes by number, by name or by pattern, blocks, windows and counts."""
+"""Parsing of constraints: nodes by number, name or pattern; blocks, windows and counts."""
 
 from __future__ import annotations
 

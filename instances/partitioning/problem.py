@@ -95,7 +95,7 @@ class Instance(Displayed):
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Name of the graph and number of blocks, as messages and tables show them."""
         return f"{self.name}, k = {self.k}"
 
     @property
@@ -105,7 +105,7 @@ class Instance(Displayed):
 
     @cached_property
     def rules(self) -> BlockRules:
-        """What the constraints come to for each node."""
+        """Constraints, resolved to arrays over the nodes."""
         return BlockRules.of(self.graph, self.k, self.constraints)
 
     @cached_property

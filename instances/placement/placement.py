@@ -112,7 +112,7 @@ class Placement(Displayed):
 
     @property
     def penalised_time(self) -> float:
-        """What searches minimise: relative time, and `OVERFLOW_WEIGHT` for each memory's worth of overflow."""
+        """Objective of searches: relative time + `OVERFLOW_WEIGHT` · Σ_d max(0, peak_d / memory_d − 1)."""
         if np.isinf(self.instance.memories).all():
             return self.relative_time
         overflow = np.maximum(0.0, self.peak_memory / self.instance.memories - 1)

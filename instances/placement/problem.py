@@ -112,7 +112,7 @@ class PlacementInstance(Displayed):
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Name of the graph and number of devices, as messages and tables show them."""
         return f"{self.graph.name} on {self.devices} devices"
 
     @property

@@ -197,7 +197,7 @@ class TrainingInstance(Displayed):
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Names of chain and cluster and number of microbatches, as messages and tables show them."""
         return f"{self.chain.name} on {self.cluster.name}, {self.microbatches} microbatches"
 
     @property

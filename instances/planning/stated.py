@@ -52,7 +52,7 @@ class StatedStage:
 
 @dataclass(frozen=True, kw_only=True)
 class _StatedStages(Envelope):
-    """What all files of plans state: a question, stages, and claims that nobody has checked yet."""
+    """Statements that all files of plans share: a question, stages, and claims that are not checked yet."""
 
     instance: TrainingInstance
     cuts: tuple[int, ...]

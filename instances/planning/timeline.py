@@ -36,7 +36,7 @@ class Moments(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """What the devices of a group hold when they hold most."""
+    """Memory of each device of a group at its peak."""
 
     in_flight: int  # microbatches between the start of their forward and the end of their backward passes
     fixed: float  # parameters, gradients and the optimizer's state [bytes a device]

@@ -1,4 +1,4 @@
-"""What readers of text formats share: numbers, units, lines of large files, and edges that carry sizes."""
+"""Helpers of readers of text formats: numbers, units, lines of large files, and edges that carry sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all runtimes have: a name, the words that they take, and the constraints that make a cut legal for them."""
+"""Interface of all runtimes: a name, settings for an answer, and the constraints that make a cut legal for them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes, with a line break at its end.
+        """Settings that make the runtime execute the answer, with a line break at the end.
 
         Raises
         ------
@@ -66,7 +66,7 @@ class LayerRuntime(Runtime):
         return LayerStack.of(graph).whole_units(self.front_with_first, self.back_with_last, self.every_stage)
 
     def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes."""
+        """Settings that make the runtime execute the answer."""
         cut = LayerCut.of(answer)
         self._check(cut)
         return self.write(cut)
@@ -113,7 +113,7 @@ class NodeRuntime(Runtime):
         return NO_CONSTRAINTS
 
     def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes."""
+        """Settings that make the runtime execute the answer."""
         if not isinstance(answer, Partition):
             raise InputError(
                 f"{self.name} takes the stage of each operator, which a plan does not tell; give a partition."

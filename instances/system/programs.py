@@ -26,7 +26,7 @@ _RUNNING: set[int] = set()  # process groups
 
 
 class ProgramRun(NamedTuple):
-    """What a program did."""
+    """Outcome of a program that has ended."""
 
     code: int  # its exit code; minus a signal's number if that ended it
     text: str  # what it printed; what is no text is replaced

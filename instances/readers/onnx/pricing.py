@@ -1,4 +1,4 @@
-"""What a live node costs; control flow costs what its bodies do."""
+"""Cost of a live node; control flow costs as much as its bodies."""
 
 from __future__ import annotations
 

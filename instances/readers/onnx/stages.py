@@ -86,7 +86,7 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
 
 
 class _Cutter:
-    """What is known of the tensors of a model, to make its stages from."""
+    """Tensors, nodes and blocks of a model, from which its stages are cut."""
 
     def __init__(self, model: ModelProto, scope: Scope, partition: Partition, is_open: frozenset[str]) -> None:
         graph = model.graph
@@ -128,7 +128,7 @@ class _Cutter:
         )
 
     def _collect(self, block: int, results: Iterable[str]) -> _Part:
-        """What the nodes of a block need: nodes to copy, weights, and tensors from elsewhere."""
+        """Collect the part of a block: nodes to copy, weights, and tensors received from elsewhere."""
         part = _Part(set(self._blocks[block]), {}, [], {})
         open_names = [name for i in self._blocks[block] for name in _reads(self._nodes[i])] + list(results)
         seen: set[str] = set()
@@ -201,7 +201,7 @@ class _Cutter:
         return [name for name in names if name not in read][:1] or names[:1]
 
     def _shape(self, i: int) -> TensorProto | None:
-        """What a Shape or a Size gives; None for other nodes."""
+        """Constant result of a Shape or Size operator; None for other nodes."""
         node = self._nodes[i]
         if i in self._live or node.op_type not in ("Shape", "Size") or node.domain not in ("", "ai.onnx"):
             return None
@@ -229,7 +229,7 @@ class _Cutter:
 
 
 class _Part(NamedTuple):
-    """What a stage is made of."""
+    """Contents of a stage: nodes, tensors received, weights, constant shapes."""
 
     nodes: set[int]
     received: dict[str, int | None]  # tensor to the block that it comes from; None for an input of the model

@@ -188,7 +188,7 @@ _RULES: dict[str, Callable[[Value], None]] = {
 
 
 def _ranges(document: Mapping[str, Value]) -> dict[str, ValueRanges[Any]]:
-    """What torch knows about numbers that it does not know."""
+    """Value ranges of the program's symbolic sizes."""
     result: dict[str, ValueRanges[Any]] = {}
     if "range_constraints" not in document:
         return result

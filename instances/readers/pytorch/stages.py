@@ -187,7 +187,7 @@ class _Arrangement:
         return max(self._blocks) if root is None else self._blocks[self._home[root]]
 
     def _in(self, node: Node, block: int) -> Node:
-        """What stands for a node in a block: inputs and what is sent there, or a view that is made there."""
+        """Node that stands for a node of the model in a block: an input, a received tensor, or a view made there."""
         if node.op in _INPUTS:
             return self._copies[node, None]
         if node in self._home:
