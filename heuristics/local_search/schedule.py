@@ -153,7 +153,7 @@ class _Searches:
         return found
 
     def _walk(self, best: Partition, moves: int, heat: float) -> tuple[Partition, int]:
-        """What a walk finds, and the moves of the next one."""
+        """Run one walk from `best`; return its partition, and the number of moves for the next walk."""
         begin = self._budget.part
         found = self._walker.slice(self._walker.walk(best, moves, heat=heat))
         self._pool.add(found)

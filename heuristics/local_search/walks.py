@@ -38,7 +38,7 @@ _LARGEST_TABLE = 2**29
 
 
 class Budget:
-    """What several walks together may take: moves, and what the limits say.
+    """Budget that several walks share: a number of moves, and the limits of the search.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Budget:
 
     @property
     def clock(self) -> float:
-        """What was taken so far: seconds, or where evaluations or nothing are limited moves, which repeat."""
+        """Budget used so far: seconds; moves where evaluations or nothing are limited, so that runs can be repeated."""
         deadline = self.limits.deadline.end
         return CLOCK.now() if deadline < math.inf and self.limits.evaluations is None else float(self._taken)
 

@@ -191,5 +191,5 @@ class _Search:
 
 
 def _rank(lane: Lane) -> tuple[float, float]:
-    """What is minimised."""
+    """Sort key of a lane: its two objective values; smaller is better."""
     return float(lane.value[0]), float(lane.value[1])

@@ -14,7 +14,7 @@ __all__ = ["Log", "Orders", "PlanState", "Starts", "Times", "empty_log"]
 
 
 class Times(NamedTuple):
-    """What the operations of a plan take [s]."""
+    """Times of the operations of a plan [s]."""
 
     f: FloatArray  # (S,): forward pass of a microbatch in each stage
     b: FloatArray  # (S,): backward pass

@@ -111,7 +111,7 @@ def improved_on_ports(
 
 
 def on_ports(iteration: Iteration, instance: TrainingInstance) -> Iteration:
-    """What was planned for the paper's network, in the same order, on shared cards.
+    """Execute on shared cards, in the same order of passes, an iteration that was planned for the paper's network.
 
     Servers that run pipelines of their own do not share cards, except when they add up their gradients.
 

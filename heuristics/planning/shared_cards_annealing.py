@@ -19,7 +19,7 @@ __all__ = ["Scored", "anneal_on_ports", "score"]
 
 
 class Scored(NamedTuple):
-    """What plans are scored by, beside the arrays of the question."""
+    """Data needed to evaluate plans, beside the arrays of the question."""
 
     inputs: FloatArray  # as `TrainingInstance.input_sums`
     ports: Ports

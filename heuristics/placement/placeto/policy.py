@@ -54,7 +54,7 @@ _MOST_NODES = 2000
 
 
 class Policy(nn.Module):
-    """What a policy sees of an environment, and the logits that follow from it.
+    """Interface of policies: features observed from an environment, and logits computed from them.
 
     Attributes
     ----------
@@ -68,11 +68,11 @@ class Policy(nn.Module):
     batch: int = 1 << 20
 
     def context(self, question: PlacementArrays) -> Any:
-        """What stays the same during the episodes on a question."""
+        """Data of a question that do not change during its episodes."""
         raise NotImplementedError
 
     def observe(self, environment: Environment) -> Seen:
-        """What else the logits of this step depend on, copied."""
+        """Copy of the other data of the environment that the logits of this step depend on."""
         raise NotImplementedError
 
     def rows(self, context: Any, seen: Seen) -> Tensor:
@@ -299,7 +299,7 @@ def scorer(policy: Policy) -> Scorer:
 def observe_and_score(
     policy: Policy, contexts: Mapping[PlacementArrays, Any], environments: Sequence[Environment]
 ) -> tuple[list[Seen], list[FloatArray]]:
-    """What the policy sees of each environment, and its logits."""
+    """Return the policy's observation of each environment, and its logits."""
     seen = [policy.observe(environment) for environment in environments]
     logits = policy([contexts[environment.question] for environment in environments], seen)
     return seen, [rows.numpy() for rows in logits]
