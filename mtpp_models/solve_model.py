@@ -135,7 +135,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 
 def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
-    """What a bound rests on, in the nodes of the original instance."""
+    """Member of a witness, mapped to the nodes of the original instance."""
     if key == "nodes":
         return reduction.anchor[value].tolist()
     if key == "prices":

@@ -36,7 +36,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class ServingFront:
-    """What no cut beats in both.
+    """Pareto front of bottleneck and context.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ class BlockCuts:
         return cuts
 
     def cost(self, nodes: BoolArray) -> float:
-        """What the (n,) set costs here."""
+        """Cost of the (n,) set by this relaxation, in the time unit of the instance."""
         graph, inside = self.graph, nodes[self.graph.tensors.producer]
         reads = np.bincount(graph.edge_tensor, nodes[graph.tensors.consumers], len(inside))
         readers = np.bincount(graph.edge_tensor, minlength=len(inside))

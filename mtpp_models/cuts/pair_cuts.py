@@ -1,4 +1,4 @@
-r"""What two nodes in one block cost, for all pairs of nodes; compiled by numba.
+r"""Lower bounds on the cost of a block that holds two given nodes, for all pairs of nodes; compiled by numba.
 
 L({u, v}) is the minimum cut of `mtpp_models.cuts.block_cuts` around u, v and all between them. Most pairs need no cut
 of their own: a convex set S with f(S) ≤ T satisfies the arcs of every pair inside, so that L ≤ T for all of them at
@@ -90,7 +90,7 @@ def row_blocks(n: int, deadline: Deadline) -> Iterator[slice]:
 
 
 class Segments(NamedTuple):
-    """What costs of segments need, as plain arrays of whole numbers; compressed rows are pairs (start, values)."""
+    """Arrays for costs of segments, in whole numbers; compressed rows are pairs (start, values)."""
 
     work: IntArray  # of nodes
     time: IntArray  # of tensors

@@ -38,7 +38,7 @@ class BlockWindows(NamedTuple):
 
 
 def allowed_windows(instance: Instance, sizes: Sequence[int]) -> BlockWindows | None:
-    """What the constraints leave to each node, in superblocks of these sizes; None if that is everything."""
+    """Superblocks that the constraints allow each node, for superblocks of these sizes; None if all are allowed."""
     if not instance.constraints:
         return None
     home = np.repeat(np.arange(1, len(sizes) + 1), sizes)

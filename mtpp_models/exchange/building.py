@@ -87,7 +87,7 @@ def build(instance: Instance, model: str | Model = "exact", *, start: Partition 
 
 
 def builders(instance: Instance, model: str | Model, start: Partition | None = None) -> list[Callable[[], BuiltModel]]:
-    """What builds the cases of a model, whose bound is the smallest of theirs; at least one.
+    """Return a function for each case of a model, which builds it; the model's bound is the smallest of its cases'.
 
     Raises
     ------

@@ -28,7 +28,7 @@ _SLACK = 1e-3
 
 
 class Solution(NamedTuple):
-    """What a file of another program says, in the time unit of the instance."""
+    """Content of a solution file of another program, in the time unit of the instance."""
 
     partition: Partition
     solver: str  # whose format the file has

@@ -32,7 +32,7 @@ _LARGEST, _SHOWN = 2**26, 40
 
 @dataclass
 class SolutionFile:
-    """What a file says.
+    """Content of a solution file: values of variables, and statements on objective and bound.
 
     Parameters
     ----------

@@ -104,7 +104,7 @@ def _plain(line: str) -> str:
 
 
 def _names_document(built: BuiltModel) -> dict[str, Any]:
-    """What the names in a file stand for."""
+    """Document that explains the names in a written model."""
     labels, graph, instance = built.labels, built.data.instance.graph, built.instance
     tensors = {labels.tensors[t]: graph.names[graph.tensors.producer[t]] for t in built.data.tensors}
     parts = built.model.component_objects((pyo.Var, pyo.Constraint))

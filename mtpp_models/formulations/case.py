@@ -33,7 +33,7 @@ _INTEGRAL = 1e-4
 
 
 class CaseResult(NamedTuple):
-    """What one case proves, in the time unit of the instance, and its seconds in each phase."""
+    """Result of one case, in the time unit of the instance, and its seconds in each phase."""
 
     bound: float  # proved; infinite where the case is infeasible
     found: float  # no more can be proved: what the solver found when it ran to its end; infinite where it did not
@@ -115,7 +115,7 @@ class Case:
 
 
 def _row_seconds() -> float:
-    """What a row takes here and now, with whatever else is at work on the machine."""
+    """Measure the seconds that Pyomo takes for one row on this machine, under its present load."""
     watch, m = Stopwatch(), pyo.ConcreteModel()
     m.rows = pyo.RangeSet(1, _SAMPLE)
     m.x = pyo.Var(m.rows)

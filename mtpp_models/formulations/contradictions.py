@@ -1,4 +1,4 @@
-"""Who is wrong where a bound exceeds what a partition costs: the solver that states it, or the model."""
+"""Diagnosis of a bound above the cost of a known partition: the solver or the model is wrong."""
 
 from __future__ import annotations
 

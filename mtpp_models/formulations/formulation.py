@@ -1,4 +1,4 @@
-"""What a model is: one or more Pyomo cases, and how their bounds combine."""
+"""Formulations: one or more Pyomo cases, and the way in which their bounds combine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
 
 
 class PreparedModel(NamedTuple):
-    """What solvers shall do."""
+    """Cases for a solver, with the data that map their answers back."""
 
     data: ScaledInstance
     cases: Sequence[Case]  # none of them where all is proved
@@ -156,7 +156,7 @@ class Formulation:
 
 
 def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) -> list[CaseResult]:
-    """What the cases prove, as far as there is time; what one of them leaves over goes to those behind it."""
+    """Solve the cases in turn, as far as there is time; a case that ends early leaves its time to the later ones."""
     data, cases, deadline = prepared.data, prepared.cases, controls.deadline
     results: list[CaseResult] = []
     for number, case in enumerate(cases):

@@ -38,7 +38,7 @@ __all__ = ["Facts", "build", "collect_facts", "contract", "restrict"]
 
 
 class Facts(NamedTuple):
-    """What holds below the cutoff, for superblocks counted from 1."""
+    """Facts about all partitions below the cutoff, for superblocks counted from 1."""
 
     windows: BlockWindows
     successions: list[tuple[int, int, int]]  # u lies before v, and block b holds at most one of them

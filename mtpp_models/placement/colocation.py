@@ -37,7 +37,7 @@ _MOST_PASSES = 30
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """What holds of every placement whose step takes at most `horizon`."""
+    """Facts about every placement whose step takes at most `horizon`."""
 
     horizon: float
     heads: Heads  # as early as nodes can start then
@@ -97,7 +97,7 @@ def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
 
 
 def share_more(known: Shared, deadline: Deadline) -> Shared:
-    """What follows from what is known, which stays as it is."""
+    """Derive further facts from known ones, which are left unchanged."""
     limit, known = known.horizon * (1 + ROUNDING), known.copied()
     heads, device, passes = known.heads, known.device, known.passes
     head, tail = heads.head, heads.tail

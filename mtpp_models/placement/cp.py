@@ -81,7 +81,7 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
 
 
 class _Known(NamedTuple):
-    """What is known of a question."""
+    """Placement and bound of a question before CP-SAT runs."""
 
     best: OrderedPlacement
     low: float  # no step takes less
@@ -181,7 +181,10 @@ def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, 
 
 
 def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """What the process answers; Ctrl-C and the end of the time make it answer with what it has."""
+    """Run the solver in a process of its own and return its answer.
+
+    At Ctrl-C and at the deadline it is told to answer with the best so far.
+    """
     command, environment = module_command("mtpp_models.placement.cp_process")
     pipe, patience = subprocess.PIPE, None
     with tempfile.TemporaryFile("w+") as asked:

@@ -69,7 +69,7 @@ class Heads:
 
     @property
     def witness(self) -> dict[str, list[float]]:
-        """What lets others check heads and tails."""
+        """Heads and tails as lists, for a certificate."""
         return {"heads": self.head.tolist(), "tails": self.tail.tolist()}
 
 
@@ -116,7 +116,7 @@ class Way(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """What passes over the nodes need, in both directions."""
+    """Data for passes over the nodes, in both directions."""
 
     work: FloatArray  # (n,) least time of each node
     rest: FloatArray  # (n,) how long a device rests after it

@@ -26,7 +26,7 @@ __all__ = ["probe_sharing"]
 
 
 def probe_sharing(known: Shared, deadline: Deadline) -> Shared:
-    """What is known after all trials that there is time for."""
+    """Probe pairs of nodes, together and apart, while there is time; return all facts found."""
     known, changed = _settled(known, deadline), True
     while changed and not known.refuted:
         changed = False

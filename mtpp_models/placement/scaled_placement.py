@@ -33,7 +33,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScaledPlacement:
-    """What models of placements with an order know; times are multiples of `unit`, the step time of `start`."""
+    """Data for models of placements with an order; times are multiples of `unit`, the step time of `start`."""
 
     start: OrderedPlacement
     shared: Shared  # what holds of all that are no worse than the start
@@ -184,11 +184,11 @@ class ScaledPlacement:
         return [names[d] for d in place]
 
     def slack_on_device(self, u: int, v: int) -> float:
-        """What is left of the step if u runs before v on one device; negative if that takes too long."""
+        """Slack of the step if u runs before v on one device; negative if that takes too long."""
         return 1 + _ROUNDING - self.head(u) - self.least(u) - self.rest(u) - self.least(v) - self.tail(v)
 
     def slack_on_bus(self, b: Transfer, c: Transfer) -> float:
-        """What is left if transfer b moves before c on one bus; negative if that takes too long."""
+        """Slack if transfer b moves before c on one bus; negative if that takes too long."""
         moving = min(self._times(b)) + self.bus_rest + min(self._times(c))
         return self.last_start(c) + _ROUNDING - self.first_end(b) - moving
 
@@ -234,7 +234,7 @@ class ScaledPlacement:
         return float(self.heads.head[v]) / self.unit
 
     def tail(self, v: int) -> float:
-        """What is left at the end of node v."""
+        """Tail of node v: least time from its end to the end of the step."""
         return float(self.heads.tail[v]) / self.unit
 
     def least(self, v: int) -> float:

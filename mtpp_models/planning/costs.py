@@ -1,4 +1,4 @@
-"""What the replication models know: costs along an order of devices, and stages worth a variable."""
+"""Data of the replication models: costs along an order of devices, and stages worth a variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What the paper guarantees for its planner, as inequalities that can be checked, and a bound that says more.
+r"""Guarantees of the paper for its planner, as inequalities that can be checked, and a stronger bound.
 
 With :math:`\Gamma = \sum_l (p^f_l + p^b_l) / V`, the most work of a layer :math:`p_{max}`, the most bytes between two
 layers :math:`d_{max}` and the slowest and fastest links :math:`b_{min}, b_{max}`,

@@ -164,7 +164,7 @@ def _plan(instance: TrainingInstance, stages: list[Stage], places: list[int]) ->
 
 
 def _proved(outcome: SolverOutcome, solver: Solver) -> float:
-    """What the solver states as its dual bound, less its margin."""
+    """Dual bound of the solver, less its margin; 0 if it has none."""
     if outcome.termination is Termination.INFEASIBLE:
         raise SolverFaultError(solver.name, "says that there is no plan, against one that is known")
     return 0.0 if outcome.bound is None else outcome.bound - solver.margin * max(1.0, abs(outcome.bound))

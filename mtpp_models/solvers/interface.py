@@ -1,4 +1,4 @@
-"""What every solver is told, and what it answers."""
+"""Interface of all solvers: their controls, and their outcome."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Controls:
-    """What one run of a solver is told."""
+    """Controls of one run of a solver."""
 
     options: SolveOptions = SolveOptions()  # a solver takes gap, threads and seed from it; its time ends at `deadline`
     deadline: Deadline = field(default_factory=Deadline)

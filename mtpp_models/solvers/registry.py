@@ -67,7 +67,7 @@ class Solver:
 
 
 def _symptom(outcome: SolverOutcome, tolerance: float, *, had_time: bool) -> str | None:
-    """What is wrong with an answer; costs are never negative and near 1."""
+    """Fault in an answer of a solver; None if there is none. Costs are never negative and near 1."""
     bound, objective = outcome.bound, outcome.objective
     for label, value in (("bound", bound), ("objective", objective)):
         if value is not None and not math.isfinite(value):

@@ -180,7 +180,7 @@ def _flip(
 
 @compiled
 def _cost_of_joining(v: int, inside: BoolArray, reads: NDArray[np.int32], arrays: KernelArrays, counted: int) -> float:
-    """What the block costs more with v than without; `counted` is 1 where v is in `reads` already."""
+    """Change of the block's cost when v joins it; `counted` is 1 where v is in `reads` already."""
     cost = arrays.work[v]
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         t = arrays.input_tensor[e]

@@ -135,7 +135,7 @@ class BlockTree:
         self._flows.row[:] = -1
 
     def _reopen(self) -> None:
-        """What was done has to be done again, from the same leaves if none was lost; what stood aside comes first."""
+        """Reopen all leaves that are done; if any was lost, begin anew. Leaves set aside come first."""
         if self._lost:
             self._begin()
         for rows in self._leaves:
@@ -144,7 +144,7 @@ class BlockTree:
         self._put_back()
 
     def _put_back(self) -> None:
-        """What stood aside is open again, and comes first."""
+        """Reopen the leaves that were set aside, in front of the others."""
         self._flows.row[:], self._leaves.last[:] = -1, 0
         aside, self._aside = self._aside, []
         for decided, multiplier in aside:

@@ -1,4 +1,4 @@
-"""What follows from decisions on nodes, and what blocks that agree with them cost at least."""
+"""Consequences of decisions on nodes, and a lower bound on the cost of all blocks that agree with them."""
 
 from __future__ import annotations
 

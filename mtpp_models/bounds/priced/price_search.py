@@ -93,7 +93,7 @@ class PriceSearch:
 
     @property
     def worth(self) -> float:
-        """What the nodes are worth together, over k: 1 where no better prices are to be found at this ceiling."""
+        """Sum of all prices over k; 1 if no better prices exist at this ceiling."""
         return float(self.prices.sum()) / self._k
 
     def aim(self, ceiling: float) -> None:
@@ -120,7 +120,7 @@ class PriceSearch:
         return True
 
     def cost(self, inside: BoolArray) -> float:
-        """What a block costs, without overflow."""
+        """Cost of a block, without overflow."""
         graph = self.instance.graph
         tensor, producer = graph.edge_tensor, graph.tensors.producer
         reads = np.bincount(tensor, inside[graph.tensors.consumers], len(producer))

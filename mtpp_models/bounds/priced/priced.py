@@ -171,7 +171,7 @@ class _Climb:
         return max(self.value, search.ceiling)
 
     def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
-        """What the prices prove, close to a goal, and blocks that stand in the way of more.
+        """Try to prove a bound close to a goal by the current prices; return it, and blocks that refute a higher one.
 
         The first is None where time is up, or a block is much too cheap. Blocks that are worth too much become cheaper,
         as long as prices can be spared; then a block that costs nearly as much as the goal lowers it. Neither way

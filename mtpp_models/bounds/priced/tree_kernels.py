@@ -33,7 +33,7 @@ _LEAST = 0.1
 
 
 class Leaves(NamedTuple):
-    """What is left of the tree.
+    """Leaves of the tree of decisions.
 
     Open ones come first, the last of them next; those that are done stand at the end. Together they hold all sets.
     """
