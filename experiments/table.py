@@ -50,7 +50,7 @@ _Quick = Annotated[
 
 @dataclass(frozen=True)
 class _Questions:
-    """What methods are run on; the fields are the words of the command line."""
+    """Instances on which methods are run; the fields are the words of the command line."""
 
     targets: _Targets
     blocks: options.Blocks = "2,4,8,16,32,64"

@@ -1,4 +1,4 @@
-"""What a paper says, or one would like to hold, against what was measured here."""
+"""Statements of papers or expectations, compared with measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all studies share: a file of runs that a second call goes on with, and sections of text and pictures."""
+"""Parts of all studies: a resumable file of runs, and sections of text and pictures."""
 
 from __future__ import annotations
 

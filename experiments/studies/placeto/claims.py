@@ -1,4 +1,4 @@
-"""What the paper says of Placeto, and what one would like to hold, against what was measured here."""
+"""Statements of the paper on Placeto and expectations, compared with measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``mtpp table placement`` measures: policies trained on a family, what they do, and what their rivals do."""
+"""Jobs of ``mtpp table placement``: policies trained on a family, their placements, and those of rival methods."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class PlacementJob(Job):
 
 
 class RivalsJob(PlacementJob):
-    """What needs no training. A rival that cannot run here is left out."""
+    """Placements of all rivals that need no training. A rival that cannot run here is left out."""
 
     what = "rivals"
 

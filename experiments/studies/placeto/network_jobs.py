@@ -1,4 +1,4 @@
-"""What ``mtpp table placeto`` measures: the published network and its rivals on the networks of the paper."""
+"""Jobs of ``mtpp table placeto``: the published network and its rivals on the networks of the paper."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class RecurrentJob(NetworkJob):
 
 
 class SearchJob(NetworkJob):
-    """What does not learn; searches with as many simulations as the planner has placements."""
+    """Placements of all rivals that do not learn; searches get as many simulations as the planner has placements."""
 
     what = "search"
 
@@ -200,7 +200,7 @@ class DesignJob(NetworkJob):
     what = "design"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """What the likeliest devices of one sweep end with."""
+        """Train the design; return step times of the likeliest devices after one sweep, relative to one device."""
         from heuristics.placement.placeto import policy, training
 
         family = PLACEMENT_FAMILIES[self.name]

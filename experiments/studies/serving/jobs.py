@@ -1,4 +1,4 @@
-"""What ``mtpp table serving`` measures: each decoder in both phases, by the default rules and at its best."""
+"""Jobs of ``mtpp table serving``: each decoder in both phases, by the default rules and at its best."""
 
 from __future__ import annotations
 

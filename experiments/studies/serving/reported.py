@@ -32,7 +32,7 @@ _LAYERS, _PICTURE = 100, 5
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What was measured of two cuts, the tool's own and one by hand [tokens]."""
+    """Measured contexts of two cuts, the runtime's own and one by hand [tokens]."""
 
     source: str
     question: ServingInstance

@@ -1,4 +1,4 @@
-"""What the paper says of its planner and its experiments (SPP), against what was measured here."""
+"""Statements of the paper on its planner and its experiments (SPP), compared with measurements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MAXIMA = {"gpipe": 1.474, "pipedream": 1.574, "hetpipe": 0.807}
 
 
 def claims(frame: pd.DataFrame) -> list[Claim]:
-    """What the paper says, against `frame`, that of `training_frame`."""
+    """Compare the statements of the paper with `frame`, that of `training_frame`."""
     return [
         *_guarantees(frame),
         _polynomial(frame),
@@ -111,7 +111,7 @@ def _fastest(frame: pd.DataFrame, figure: str, text: str) -> Claim:
 
 
 def _with_both_sides(frame: pd.DataFrame, figure: str, label: str, rival: str) -> str:
-    """What a figure says where SPP also tries the larger side of each cut first, which the paper leaves open."""
+    """Words on SPP when it also tries the larger side of each cut first, which the paper leaves open; may be empty."""
     ours, other = (mean_times(frame, figure, method).get(label, math.nan) for method in (BOTH_SIDES, rival))
     return "" if math.isnan(ours) else f"; with both sides of each cut first {percent(other / ours)}"
 

@@ -1,4 +1,4 @@
-"""What ``mtpp table training`` measures: the questions of the paper, and each planner's answer."""
+"""Jobs of ``mtpp table training``: the questions of the paper, and each planner's answer."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _verdict(claim: Claim) -> str:
 
 
 def _notes(frame: pd.DataFrame) -> str:
-    """What is left out, how many clusters stand behind a point, and what annealing gains."""
+    """Notes below the tables: scope, number of clusters behind a point, and gain of annealing."""
     clusters = frame[frame["figure"] == "6"].groupby("label")["question"].nunique()
     return f"{_SCOPE}\nClusters a simulated setting: {clusters.min()}; no point is left out.\n{_gain(frame)}"
 
