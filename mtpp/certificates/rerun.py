@@ -101,7 +101,7 @@ def _solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
 
 
 def _stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
-    """What follows from other bounds is as good as these."""
+    """Return the check unchanged: the bound follows from others and is as good as these."""
     return check
 
 

@@ -56,7 +56,7 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
 
 
 def partition_answer(answer: Result) -> dict[str, Any]:
-    """What a search has found: the document of a partition, or why there is none."""
+    """Document of a search's partition, or of the reason why none exists."""
     if answer.partition is not None:
         return partition_document(answer.partition)
     return {"instance": answer.instance.label, "partition": None, "impossible": answer.impossible}

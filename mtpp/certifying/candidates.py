@@ -42,7 +42,7 @@ _NARROW = 14
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """What a turn of a method cost, and what was known behind it."""
+    """Record of one turn of a method: its time, and the best results after it."""
 
     method: str
     seconds: float  # by the clock of the time limit

@@ -35,7 +35,7 @@ def ignore(_: object) -> None:
 
 @dataclass
 class Ladder:
-    """What is known of a question, and methods that take turns at it."""
+    """State of a `certify` run: all answers so far, and methods that take turns."""
 
     instance: Instance
     options: SolveOptions
@@ -55,7 +55,7 @@ class Ladder:
 
     @property
     def best(self) -> Result:
-        """What is known."""
+        """Best partition and best bound so far, combined."""
         return combine(*self.answers) if self.answers else Result("nothing", self.instance)
 
     def steps(self, steps: Sequence[tuple[str, float]], *, timeless: bool = False) -> None:

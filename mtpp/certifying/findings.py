@@ -1,4 +1,4 @@
-"""What there is to say about a partition, one function a sentence; each number follows from the definitions."""
+"""Sentences that explain a partition, one function each; every number follows from the definitions."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def sentences(found: Findings) -> Iterator[str]:
 
 
 def memory_sentence(partition: Partition) -> str | None:
-    """What does not fit into memory and what that costs; None where everything fits."""
+    """Say what does not fit into memory, and the time that it costs; None if everything fits."""
     instance = partition.instance
     overflow = partition.costs.overflow
     over = np.flatnonzero(overflow)
@@ -124,7 +124,7 @@ def _impossible(found: Findings) -> str | None:
 
 
 def _better(found: Findings) -> str | None:
-    """What a search has found meanwhile."""
+    """Name the bottleneck of a better partition; None if none is known."""
     if found.better is None:
         return None
     if math.isinf(found.partition.bottleneck):
@@ -135,7 +135,7 @@ def _better(found: Findings) -> str | None:
 
 
 def _memory(found: Findings) -> str | None:
-    """What does not fit."""
+    """Say what does not fit into memory; None if everything fits."""
     sentence = memory_sentence(found.partition)
     return None if sentence is None else f"It {sentence}."
 
@@ -181,7 +181,7 @@ def _slack(found: Findings) -> str | None:
 
 
 def _largest_node(found: Findings) -> str | None:
-    """What the slowest stage takes at least, as its largest node does."""
+    """Lower bound on the slowest stage by its largest node."""
     graph, b = found.partition.instance.graph, found.slowest
     nodes = np.flatnonzero(found.partition.block == b)
     node = int(nodes[graph.work[nodes].argmax()])
@@ -192,7 +192,7 @@ def _largest_node(found: Findings) -> str | None:
 
 
 def _minimum_cut(found: Findings) -> str | None:
-    """What any stage takes that holds one of the slowest stage's nodes, with all that it sends and receives."""
+    """Lower bound by a minimum cut: any stage that holds a certain node of the slowest stage takes at least so long."""
     if found.cut is None or found.cut.value <= 0:
         return None
     node = found.name(int(found.cut.witness["nodes"][0]))
@@ -201,7 +201,7 @@ def _minimum_cut(found: Findings) -> str | None:
 
 
 def _even_work(found: Findings) -> str | None:
-    """What the slowest stage takes at least if the work is spread evenly."""
+    """Lower bound on the slowest stage by evenly spread work; None if there is no work."""
     work, k = float(found.partition.instance.graph.work.sum()), found.partition.instance.k
     if work == 0:
         return None

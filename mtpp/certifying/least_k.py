@@ -28,7 +28,7 @@ _FOR_SEARCH = 0.2
 
 @dataclass
 class LeastK:
-    """What is known of each number of blocks.
+    """Results for each number of blocks that was tried.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class LeastK:
             return None
 
     def sentence(self) -> str:
-        """What is the least, and why."""
+        """State the least k, and why no smaller one will do."""
         unit = self.question.time_unit
         reached = f"with a bottleneck of {self.enough:.6g} {unit} or less ({1 / self.enough:.6g} per {unit})"
         goal = "that fits" if math.isinf(self.enough) else reached

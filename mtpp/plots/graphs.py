@@ -1,4 +1,4 @@
-"""What pictures of graphs share: nodes in columns from left to right, edges, names of nodes."""
+"""Helpers to draw graphs: nodes in columns from left to right, edges, names of nodes."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class PartitionJob(Job):
 
     @cached_property
     def identity(self) -> Run:
-        """What tells this run from others: the fields that the key is made of, and the key."""
+        """Fields that identify this run, and the key, which is their hash."""
         platform, options = self.instance.platform, None if self.is_search else self.options
         fields = {
             "graph": self.instance.graph.content_hash,

@@ -1,4 +1,4 @@
-"""What it takes to pass bytes from one process to another on this machine."""
+"""Measurement of the time to pass bytes from one process to another on this machine."""
 
 from __future__ import annotations
 

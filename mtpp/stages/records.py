@@ -1,4 +1,4 @@
-"""What ``manifest.json`` says of a folder of stages, ``mtpp-stages/1``."""
+"""Records of ``manifest.json`` in a folder of stages, ``mtpp-stages/1``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TensorRecord:
 
 @dataclass(frozen=True)
 class Received:
-    """What a stage reads."""
+    """Input of a stage."""
 
     tensor: TensorRecord
     sender: int | None  # the stage that it comes from; None for an input of the whole model
@@ -83,7 +83,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a stage gives."""
+    """Output of a stage."""
 
     tensor: TensorRecord
     readers: tuple[int, ...]  # the stages that read it
@@ -126,7 +126,7 @@ class StageRecord:
 
 @dataclass(frozen=True)
 class Samples:
-    """What the whole model gives for some inputs, which a seed makes."""
+    """Recorded outputs of the whole model for some inputs, which a seed makes."""
 
     file: FileRecord
     count: int

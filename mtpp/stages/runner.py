@@ -43,7 +43,7 @@ class StageError(Exception):
 
 @dataclass(frozen=True)
 class StageJob:
-    """What a process is to do."""
+    """Task of the process of one stage."""
 
     label: str  # what it is called in messages
     inputs: tuple[Received, ...]
@@ -53,7 +53,7 @@ class StageJob:
     memory_limit: int | None = None  # bytes that it may take
 
     def document(self) -> dict[str, Any]:
-        """What the process is told of it."""
+        """Message about the job to its process."""
         return {
             "kind": "copy" if self.model is None else "session",
             "model": str(self.model),
@@ -236,14 +236,14 @@ class Pipeline:
                     raise StageError(self._hanging([key.data for key in selector.get_map().values()], events))
 
     def _heard(self, number: int) -> dict[str, Any]:
-        """What a stage says; nothing if it has ended."""
+        """Read one message of a stage; empty if it has ended."""
         stream = self._processes[number].stdout
         assert stream is not None
         line = stream.readline()
         return json.loads(line) if line else {}
 
     def _last_words(self, number: int) -> dict[str, Any]:
-        """What a stage that has ended said at last."""
+        """Last message of a stage that has ended; empty if it left none."""
         said: dict[str, Any] = {}
         while words := self._heard(number):
             said = words

@@ -1,4 +1,4 @@
-"""What comes before a folder of stages: a model that can be cut, a partition of it, and what is proved of that."""
+"""Preparation of a folder of stages: a model that can be cut, a partition of it, and bounds on that."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Ring:
     slots: int
 
     def document(self) -> dict[str, Any]:
-        """What a stage is told of it."""
+        """Message about the ring to the processes of its stages."""
         return asdict(self)
 
 
@@ -128,7 +128,7 @@ def _listen(orders: queue.SimpleQueue[Any]) -> None:
 
 
 class _Stage:
-    """What a job says, ready to run."""
+    """Stage of a job, ready to run."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         if job["core"] is not None:

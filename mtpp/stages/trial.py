@@ -170,7 +170,7 @@ def try_stages(
 
 
 def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:
-    """What the process of each stage is to do."""
+    """Make the job of each stage's process."""
     return [_job(manifest, number, folder) for number in range(len(manifest.stages))]
 
 

@@ -24,7 +24,7 @@ PLAIN_SECONDS = 10.0
 
 
 class LiveLine:
-    """What a search or a solver is doing, under a label, unless it is silent; a context manager."""
+    """Line that shows the state of a search or a solver, unless it is silent; a context manager."""
 
     def __init__(self, label: str, *, silent: bool = False, cost: str = "bottleneck") -> None:
         self._label, self._silent, self._cost = label, silent, cost

@@ -41,7 +41,10 @@ _SMALL = 1e6
 
 
 class _Kind(NamedTuple):
-    """What a bare number is in; what may follow a prefix, in lower case; what is proposed to follow it; examples."""
+    """Kind of quantity.
+
+    Fields: unit of a bare number; units allowed after a prefix, in lower case; units proposed in messages; examples.
+    """
 
     bare: str
     units: tuple[str, ...]
@@ -237,7 +240,7 @@ def _parse(text: str, option: str, kind: _Kind) -> _Quantity:
 
 
 def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
-    """What may have been meant by a number with a unit that there is not."""
+    """Advice for a number with an unknown unit."""
     if not prefix:
         return f"give for example {kind.examples}."
     shown = f"{prefix.upper()}i" if binary and kind is not _SPEED else prefix.upper().replace("K", "k")

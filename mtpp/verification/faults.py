@@ -16,7 +16,7 @@ ROUNDING = Fraction(1, 10**9)
 
 
 def faults_of_copies(claimed: Mapping[str, object], true: Mapping[str, object], place: str = "") -> Iterator[str]:
-    """What a file says once more of its question, against the question."""
+    """Yield a fault for each value that the file repeats of its question and that differs from it."""
     for name, value in claimed.items():
         if value != true[name]:
             yield unequal(f"{place}{name}", value, true[name])

@@ -1,4 +1,4 @@
-"""What checking a certificate came to: one check per bound, and the ratios that are left."""
+"""Verdict on a certificate: one check per bound, and the ratios that remain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Check", "Verdict", "check_claims"]
 
 
 class Check(NamedTuple):
-    """What came out for one bound."""
+    """Result of the check of one bound."""
 
     claim: Claim
     # What is proved here, at most the value of the claim; None if the claim is trusted or not checked.
@@ -30,7 +30,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is true about a certificate."""
+    """Verdict on a certificate: cost, checks of its bounds, faults."""
 
     certificate: Envelope
     cost: Fraction | None  # of the answer, computed here; None if there is none

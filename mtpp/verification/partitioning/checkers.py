@@ -28,7 +28,7 @@ _BY_NODES = ("pinned", "pigeonhole")
 
 @dataclass(frozen=True)
 class Task:
-    """What all checkers need."""
+    """Question and limits for all checkers."""
 
     exact: ExactInstance  # the question in whole numbers; nodes that have to share a block are one
     group: Sequence[int]  # node of `exact` that holds each node of the file

@@ -35,7 +35,7 @@ _REMEMBERED = 64
 
 
 class CutBound(NamedTuple):
-    """What minimum cuts prove, by how much more could be true, and how many they were."""
+    """Bound proved by minimum cuts, its possible loss, and the number of cuts."""
 
     least: Fraction
     lost: Fraction

@@ -122,7 +122,7 @@ class _Bits:
         return total + self.overflow(params + max((self.need[v] for v in members), default=0))
 
     def overflow(self, load: int) -> int:
-        """What a block costs for holding so much: nothing where it fits, and no less than the limit if it has to."""
+        """Cost of the overflow of a block with this load: 0 if it fits; the limit if the memory is a hard limit."""
         if self.room is None or load <= self.room:
             return 0
         return self.limit if self.fit else load - self.room

@@ -1,4 +1,4 @@
-"""What a partition says of its stages and of the tensors between them, computed again in exact numbers."""
+"""Check of the stages that a partition states and of the tensors between them, in exact numbers."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MOST_PASSES = 60
 
 @dataclass(frozen=True)
 class PlacementTask:
-    """What checkers need."""
+    """Question and limits for all checkers of placements."""
 
     instance: PlacementInstance
     step: Step  # in whole numbers
@@ -109,7 +109,7 @@ def _windows(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, 
 
 
 def _with_rests(task: PlacementTask, known: Known, inside: list[int]) -> Fraction:
-    """What nodes take on all devices with their rests, of which each device spares one."""
+    """Time of nodes on all devices with their rests, of which each device spares one."""
     slowest = Fraction(1)
     if task.instance.unequal is not None:
         speeds = [Fraction(speed) for speed in task.instance.unequal.speeds]
@@ -139,7 +139,7 @@ def _is_too_full(task: PlacementTask, known: Known, horizon: Fraction, interval:
 
 
 def _colocation(task: PlacementTask, claim: Claim, known: Known, ways: tuple[Way, Way]) -> Check:
-    """Who must share a device in a step that takes no longer than the horizon, until that is impossible."""
+    """Derive pairs that must share a device in a step no longer than the horizon, until these contradict each other."""
     fields = claim.parameters.members(("heads", "tails", "horizon"), ("interval",))
     horizon = fields["horizon"].number()
     interval = _pair(fields["interval"]) if "interval" in fields else None

@@ -85,14 +85,14 @@ def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
 
 
 def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:
-    """What each device needs [bytes]."""
+    """Memory of each device [bytes]."""
     instance = placement.instance
     fixed = held_bytes(instance, placement.device)
     return [held + peak for held, peak in zip(fixed, peaks(instance, run), strict=True)]
 
 
 def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str]:
-    """What keeps devices and an order from being a placement."""
+    """Yield all reasons why devices and an order are no placement."""
     n, k = placement.instance.graph.n, placement.instance.devices
     if len(placement.device) != n:
         yield f"there are {len(placement.device)} devices for {n} nodes"
@@ -140,7 +140,7 @@ def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock:
 
 
 def _faults_of_copies(placement: StatedPlacement) -> Iterator[str]:
-    """What the file says once more of its question and its devices."""
+    """Yield a fault for each value of question and devices that the file repeats wrongly."""
     instance = placement.instance
     true = {
         "graph": instance.graph.name,

@@ -19,7 +19,7 @@ _Moves = list[tuple[int, float, float]]
 
 
 def faults_of_sequences(stated: StatedPlacement, step: Step) -> Iterator[str]:
-    """What keeps sequences from being those of the devices; the devices are checked already."""
+    """Yield all reasons why sequences are not those of the devices; the devices are checked already."""
     k, device = stated.instance.devices, stated.device
     nodes: list[list[int]] = [[] for _ in range(k)]
     moves: list[list[tuple[int, ...]]] = [[] for _ in range(k)]

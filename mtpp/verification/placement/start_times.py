@@ -35,7 +35,7 @@ class Way:
 
 @dataclass
 class Known:
-    """What is proved so far of all steps, or of those that take at most `limit`."""
+    """Facts proved so far about all steps, or about those that take at most `limit`."""
 
     work: list[int]  # on the fastest device
     rest: list[int]  # after each node
@@ -127,7 +127,7 @@ class Known:
         return time - (way.spare - self.rest[v] if nodes and way.spare else 0)
 
     def _join(self, v: int, row: _Row, early: list[int], late: list[int]) -> None:
-        """Who would be too late for the limit on another device is on that of v."""
+        """Put into the group of v all nodes of the row that would be too late on another device."""
         if self.limit is None:
             return
         rest = self.work[v] + late[v]

@@ -30,7 +30,7 @@ class NoLinkError(Exception):
 
 @dataclass(frozen=True)
 class StageTimes:
-    """What each stage and each channel takes for a microbatch, and each AllReduce [s]."""
+    """Times of each stage and each channel for a microbatch, and of each AllReduce [s]."""
 
     forward: tuple[Fraction, ...]  # one a stage
     backward: tuple[Fraction, ...]  # one a stage

@@ -20,7 +20,7 @@ Order = Sequence[tuple[int, str, int]]
 
 
 def structure_faults(stated: StatedTimeline) -> Iterator[str]:
-    """What keeps stages, devices, orders and times from being a plan."""
+    """Yield all reasons why stages, devices, orders and times are no plan."""
     instance, cuts = stated.instance, stated.cuts
     layers, S = instance.chain.n, len(stated.devices)
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != layers or any(i >= j for i, j in pairwise(cuts)):
@@ -103,7 +103,7 @@ def _faults_of_shapes(stated: StatedTimeline) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class PlanPasses:
-    """What passes and transfers of a plan without fault take."""
+    """Passes and transfers of a plan without fault, with their times."""
 
     instance: TrainingInstance
     cuts: tuple[int, ...]

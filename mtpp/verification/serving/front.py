@@ -33,7 +33,7 @@ _ENDS = ("before", "after")
 
 
 class _Stage(NamedTuple):
-    """What an interval of nodes costs and holds."""
+    """Cost and memory of an interval of nodes."""
 
     cost: Fraction  # in the time unit of the work
     weights: Fraction  # bytes
@@ -52,7 +52,7 @@ class _FrontVerdict(Verdict):
         return False
 
     def headlines(self) -> list[tuple[str, str]]:
-        """What is asked, and what is known about it."""
+        """Rows of the verdict: the question, and the standing of the front."""
         stated = self.certificate
         lines = [("certificate", printable(stated.file)), ("instance", printable(stated.label))]
         if self.faults:
