@@ -1,4 +1,4 @@
-"""The errors that this project raises on purpose, its warning, and text from files as it may be shown."""
+"""Errors and warnings of this project, and escaping of text from files."""
 
 __all__ = ["FalseCertificateError", "InputError", "InputWarning", "NothingFoundError", "printable"]
 # Characters of a message.
@@ -6,7 +6,7 @@ _LONGEST = 1000
 
 
 def printable(text: str) -> str:
-    r"""Text of a file as one line that a terminal takes as text: what is not printable is escaped.
+    r"""Escape the characters of a text that a terminal cannot print; the result is one line.
 
     Examples
     --------
@@ -38,8 +38,8 @@ class InputWarning(UserWarning):
 
 
 class FalseCertificateError(AssertionError):
-    """A lower bound exceeds the cost of a feasible partition: a fault of this project, never of its user."""
+    """Fault of this project, never of its user: a lower bound exceeds the cost of a feasible partition."""
 
 
 class NothingFoundError(Exception):
-    """A search ended without an answer; there may be one."""
+    """End of a search without an answer; there may be one."""

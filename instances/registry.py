@@ -1,4 +1,4 @@
-"""Looking things up by name, with a suggestion where the name is misspelled."""
+"""Look-up by name, with a suggestion if the name is misspelled."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Question(Protocol):
 
     @property
     def time_unit(self) -> str:
-        """Of its costs."""
+        """Time unit of its costs."""
 
 
 class Answer(Protocol):
@@ -170,7 +170,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def cost(self) -> float | None:
-        """Of the answer."""
+        """Cost of the answer; None without one."""
         return None if self.answer is None else self.answer.cost
 
     @property
@@ -208,7 +208,7 @@ class Result(Displayed, Generic[Q, A]):
         return Status.OPTIMAL if self.proved else Status.FEASIBLE
 
     def summary(self) -> str:
-        """A few aligned lines for people."""
+        """Summarise in a few aligned lines."""
         lines = {"instance": self.instance.label, **self._facts()}
         return "\n".join(f"{label:<11} {text}" for label, text in lines.items())
 

@@ -1,4 +1,4 @@
-"""How a decoder runs: over a whole text at once, or served, with a cache of keys and values.
+"""Phases of a decoder: over a whole text at once, or served, with a cache of keys and values.
 
 In a served decoder each layer keeps the keys and values of every token that it has seen, so that they are computed
 once. *Prefill* computes the tokens of a prompt and fills the cache; *decode* computes one token after the other, of

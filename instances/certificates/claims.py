@@ -1,4 +1,4 @@
-"""Certificates as raw records: what a file states about its answer, and nothing that is believed.
+"""Certificates as raw records: statements of a file about its answer, none of them checked.
 
 Certificates of partitions are files of their own, ``mtpp-certificate/1``. Files of plans and of placements are
 certificates when they hold their question. `Envelope` is what all three have.
@@ -116,7 +116,7 @@ class Envelope:
 
 
 def check_question(document: Value, members: Iterable[str], verb: str) -> None:
-    """Refuse an answer that does not say which question it answers, as files of before do.
+    """Refuse an answer that does not state its question, as files of older versions do.
 
     Raises
     ------

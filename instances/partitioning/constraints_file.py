@@ -111,7 +111,7 @@ def _count(field: Value, names: NodeNames) -> tuple[int, tuple[int, ...]]:
 
 @contextmanager
 def _at(field: Value) -> Iterator[None]:
-    """Say where what is refused stands in the file."""
+    """Add the place in the file to errors."""
     try:
         yield
     except InputError as error:

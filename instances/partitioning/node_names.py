@@ -27,7 +27,7 @@ _SHOWN = 60
 
 
 class NodeNames:
-    """The nodes of a graph by word; what stands for too many nodes is refused."""
+    """Nodes of a graph by word; patterns with too many matches are refused."""
 
     def __init__(self, graph: ComputationGraph) -> None:
         self._graph = graph

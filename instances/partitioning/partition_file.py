@@ -50,7 +50,7 @@ def partition_document(partition: Partition) -> dict[str, Any]:
 
 
 def rules_document(instance: Instance) -> dict[str, Any]:
-    """The members ``fit`` and ``constraints`` of files; nothing where they ask for nothing."""
+    """Members ``fit`` and ``constraints`` of files; empty if neither is set."""
     rules: dict[str, Any] = {"fit": True} if instance.platform.fit else {}
     if instance.constraints:
         rules["constraints"] = constraints_document(instance.constraints)
@@ -58,7 +58,7 @@ def rules_document(instance: Instance) -> dict[str, Any]:
 
 
 def save_partition(partition: Partition, path: str | Path) -> None:
-    """Write a partition file; an `InputError` says why it cannot be written."""
+    """Write a partition file; raise `InputError` if it cannot be written."""
     write_json(path, partition_document(partition))
 
 

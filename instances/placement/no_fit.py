@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 
 def why_no_room(instance: PlacementInstance) -> str | None:
-    """Why no placement fits, in one line; None where that is not proved.
+    """Say in one line why no placement fits; None if that is not proved.
 
     Parameters and states are somewhere all the time, shared ones at least once. While a node runs that takes time, its
     device holds its parameters and state, and the tensors that it reads and makes.

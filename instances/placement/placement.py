@@ -1,4 +1,4 @@
-"""The answer of device placement: a device for every node, its step time and its peak memory."""
+"""Answer of device placement: a device for every node, its step time and its peak memory."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Placement(Displayed):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """When each node runs and each transfer moves."""
+        """Run times of nodes and transfers."""
         return run(self.instance, self.device)
 
     @property

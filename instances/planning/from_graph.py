@@ -1,4 +1,4 @@
-"""From a computation graph to a chain of layers."""
+"""Conversion of a computation graph to a chain of layers."""
 
 from __future__ import annotations
 

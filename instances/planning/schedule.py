@@ -1,4 +1,4 @@
-"""When each operation of an iteration starts, and whether that is possible."""
+"""Schedules: start times of all operations of an iteration, and a check that they are feasible."""
 
 from __future__ import annotations
 

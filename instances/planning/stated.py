@@ -1,4 +1,4 @@
-"""Plans in files, ``mtpp-plan/1`` and ``/2``, as raw records: what a file states, and nothing that is believed."""
+"""Plans in files, ``mtpp-plan/1`` and ``/2``, as raw records: statements that are not checked."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _StatedStages(Envelope):
 
     @property
     def label(self) -> str:
-        """Chain, cluster and setting."""
+        """Names of chain and cluster, and the key of the question."""
         return f"{self.instance.label}, key {self.instance.key}"
 
 

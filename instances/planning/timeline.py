@@ -1,4 +1,4 @@
-"""When each operation of an iteration starts and ends, in any order of passes and on shared network cards."""
+"""Start and end times of all operations of an iteration, in any order of passes and on shared network cards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-9
 
 
 class Moments(NamedTuple):
-    """When all operations start, or when they end [s]; nan where there is none."""
+    """Starts or ends of all operations [s]; nan where there is no operation."""
 
     forward: FloatArray  # (S, M): forward passes
     backward: FloatArray  # (S, M): backward passes, or their part for the gradients of inputs
@@ -44,7 +44,7 @@ class Peak(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Both together."""
+        """Sum of both parts [bytes a device]."""
         return self.fixed + self.activations
 
 

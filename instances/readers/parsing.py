@@ -92,7 +92,7 @@ def outputs_by_size(
 
 
 def seconds(time_unit: str) -> float:
-    """How many seconds a unit of time is.
+    """Length of a unit of time [s].
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The numbered layers of a network, found by the names of its nodes: ``decoder.7``, ``/model/layers.7/attn/MatMul``."""
+"""Numbered layers of a network, found by the names of its nodes: ``decoder.7``, ``/model/layers.7/attn/MatMul``."""
 
 from __future__ import annotations
 

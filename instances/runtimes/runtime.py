@@ -104,12 +104,12 @@ class LayerRuntime(Runtime):
 
 @dataclass(frozen=True)
 class NodeRuntime(Runtime):
-    """A runtime that may cut anywhere between operators, which it knows by their names."""
+    """Runtime that may cut anywhere between operators, which it identifies by their names."""
 
     write: Callable[[Partition], str]
 
     def rules(self, graph: ComputationGraph) -> Constraints:
-        """None: any cut is legal."""
+        """No constraints: any cut is legal."""
         return NO_CONSTRAINTS
 
     def words(self, answer: Partition | Plan) -> str:

@@ -1,4 +1,4 @@
-"""From a decoder to the serving question: a node for each layer, one before them and one after them."""
+"""Conversion of a decoder to the serving question: a node for each layer, one before them and one after them."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def end_programs() -> None:
 
 @contextmanager
 def _end_with_us() -> Iterator[None]:
-    """Where Ctrl-C or SIGTERM ends this process, let it end the programs first."""
+    """End running programs before Ctrl-C or SIGTERM ends this process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -29,7 +29,7 @@ class Count(NamedTuple):
 
 
 def count(operator: TypedNode) -> Count:
-    """Count what an operator does, any but If, Loop and Scan, whose bodies count.
+    """Count the operations of an operator; not of If, Loop and Scan, whose bodies are counted.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Hand the blocks of a partition back as ONNX models, one a stage.
+"""Stages of a partition as ONNX models.
 
 A stage holds the nodes of its block. Views, such as Reshape, and what is computed from constants are copied into each
 stage that reads them, so that what is sent is the tensor itself, once to each reader: this is what the cost of a
@@ -184,7 +184,7 @@ class _Cutter:
         return self._home[i]
 
     def _block_of(self, name: str, first: int) -> int:
-        """The block whose nodes an output comes from, by way of views; the first if it comes from none."""
+        """Block of the nodes that an output comes from, through views; `first` if it comes from none."""
         open_names, found, seen = [name], first, set()
         while open_names:
             i = self._producer.get(open_names.pop())
@@ -214,7 +214,7 @@ class _Cutter:
         return onnx.numpy_helper.from_array(value, node.output[0])
 
     def _spec(self, name: str) -> TensorSpec:
-        """A tensor that is sent, or whose shape becomes a constant."""
+        """Type of a tensor that is sent, or whose shape becomes a constant."""
         if name in self._open:
             raise InputError(
                 f"the shape of tensor '{name}' depends on values, and stages need fixed ones; cut where it is not "

@@ -159,7 +159,7 @@ def _matching(pattern: str) -> Callable[[Value], None]:
 
 
 def _as_operator(value: Value) -> None:
-    """Only operators of ATen that give tensors, and of which torch knows the shapes without computing them."""
+    """Refuse all operators but control flow and those of ATen that torch can infer shapes of without computing."""
     match value.data.split("."):
         case ["torch", "ops", "higher_order", name] if name in _HIGHER_ORDER:
             return
