@@ -1,4 +1,4 @@
-"""When a search stops."""
+"""Limits of searches: time, evaluations, a target."""
 
 from __future__ import annotations
 

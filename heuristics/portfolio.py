@@ -1,4 +1,4 @@
-"""Searches one after another, as graph and time allow: what takes no time, then those that gain most."""
+"""Portfolio of searches: instant ones first, then those that gain most, as graph and time allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Multilevel search: cut a coarse copy of the graph, and refine the cut while the nodes come back.
+r"""Multilevel search: cut a coarse copy of the graph, then refine the cut while the graph is uncoarsened.
 
 Edges whose ends are dear to separate are joined one after another, unless that closes a cycle or makes a node that is
 too heavy for a block. The question that is left after a few levels has some dozens of nodes, and annealing solves it in
@@ -101,7 +101,7 @@ def cycle(
     best: Partition,
     others: Sequence[Partition] | None = None,
 ) -> Partition:
-    """One cycle.
+    """Run one cycle of coarsening, cutting and refinement.
 
     Parameters
     ----------

@@ -164,7 +164,7 @@ class Population:
 
     @property
     def best(self) -> FloatArray:
-        """(n,) the best keys seen."""
+        """Best keys so far, (n,)."""
         return np.asarray(self._keys[self.values.argmin()])
 
     def advance(self, most: int) -> int:

@@ -73,7 +73,7 @@ Tell = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Words:
-    """How hard to look, and for what."""
+    """Settings of the search: effort, orders, and progress."""
 
     effort: int = 2
     orders: str = "auto"
@@ -204,7 +204,7 @@ class _Search:
                 yield execute_orders(plan, orders, "interleaved")
 
     def _in_orders(self, one: _Candidate) -> Iterator[Timeline]:
-        """In the order that was scored, and in others where they may be chosen."""
+        """Execute in the order that was scored, and in others if orders are free."""
         kinds, (_, distance, behind) = self.words.orders, one.state.counts.tolist()
         plan = one.state.plan(self.instance)
         if kinds == "interleaved":
@@ -229,7 +229,7 @@ class _Search:
         return list(seen.values())
 
     def _even(self) -> Iterator[Plan]:
-        """About as many devices and layers for each stage, devices in their order."""
+        """Even plans: about equally many devices and layers for each stage, devices in their order."""
         layers, devices = self.instance.chain.n, self.instance.cluster.n
         for stages in sorted({1, len(self.instance.cluster.servers), devices}):
             if stages <= layers:
@@ -294,7 +294,7 @@ def _one_in_flight(stages: int, _microbatches: int) -> IntArray:
 
 
 def _fitted(plan: Plan, distance: int) -> Plan:
-    """The plan whose stages recompute that do not fit otherwise."""
+    """Set recomputation for the stages that do not fit without it."""
     M = plan.instance.microbatches
     ahead = [M] if plan.is_at_once else steady(plan.n_stages, M, distance)
     return replace(plan, recompute=tuple((plan.memory_needed(ahead) > plan.instance.memory).tolist()))

@@ -76,7 +76,7 @@ def anneal_on_ports(
 
 @compiled
 def _steady(warmup: IntArray, M: int) -> Orders:
-    """As `orders.warmed_up`."""
+    """Compiled twin of `orders.warmed_up`."""
     S, at = len(warmup), 0
     passes = np.empty(2 * S * M, dtype=np.int64)
     for n in range(S):

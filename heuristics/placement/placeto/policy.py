@@ -76,11 +76,11 @@ class Policy(nn.Module):
         raise NotImplementedError
 
     def rows(self, context: Any, seen: Seen) -> Tensor:
-        """(R, k) logits for R rows seen of episodes on one question."""
+        """Logits for R observations of episodes on one question, (R, k)."""
         raise NotImplementedError
 
     def forward(self, contexts: Sequence[Any], seen: Sequence[Seen]) -> list[Tensor]:
-        """(R, k) logits for the rows seen of each question."""
+        """Logits for the observations of each question, (R, k) each."""
         return [self.rows(context, rows) for context, rows in zip(contexts, seen, strict=True)]
 
 
@@ -96,7 +96,7 @@ class Fast(Policy):
         self.head = perceptron(2 * len(FEATURES), width, width, 1)
 
     def context(self, question: PlacementArrays) -> None:
-        """Nothing; the features say it all."""
+        """No data: the features contain everything."""
 
     def observe(self, environment: Environment) -> Seen:
         """(e, k, f) features."""
@@ -135,7 +135,7 @@ class DevicePool(Policy):
         return np.full(len(environment.place), environment.node), environment.place.copy()
 
     def rows(self, context: tuple[GraphTensors, Tensor, Tensor], seen: Seen) -> Tensor:
-        """Logits that know nothing of the simulator."""
+        """Logits of the design without features of the simulator."""
         (graph, h, added), (node, place) = context, map(torch.as_tensor, seen)
         on = (place.unsqueeze(2) == torch.arange(graph.devices)).float()  # (R, n, k)
         held = graph.sets[:, node].unsqueeze(3) * on  # (sets, R, n, k)
@@ -191,7 +191,7 @@ class Placeto(Policy):
         self.head = perceptron(seen, 2 * seen, seen, devices)
 
     def context(self, question: PlacementArrays) -> GraphTensors:
-        """The graph.
+        """Convert the graph to tensors.
 
         Raises
         ------
@@ -253,7 +253,7 @@ def create(name: str, seed: int, **options: Any) -> Policy:
 
 
 def capture(policy: Policy, **about: Any) -> Checkpoint:
-    """The weights of a policy as they are now, and free text on how they came about."""
+    """Copy the present weights of a policy into a checkpoint, with free text on their origin."""
     (name,) = (name for name, kind in POLICIES.items() if kind is type(policy))
     return Checkpoint(name, policy.options, {k: w.numpy().copy() for k, w in policy.state_dict().items()}, about)
 

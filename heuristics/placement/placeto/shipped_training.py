@@ -1,4 +1,4 @@
-"""How the policy that comes with the package was trained; needs PyTorch. To repeat it: ``retrain().save(path)``."""
+"""Training of the policy that the package contains; needs PyTorch. To repeat it: ``retrain().save(path)``."""
 
 from __future__ import annotations
 
