@@ -1,4 +1,4 @@
-r"""Minimum cuts around nodes: what a block that holds them must cost.
+r"""Minimum cuts around nodes: lower bounds on the cost of a block that holds them.
 
 :math:`L(A) = \min \{ f(S) : A \subseteq S \subseteq V \}`, overflow dropped. f without overflow is submodular, and L is
 a minimum cut: arcs ``v → sink`` of capacity work(v), and for each tensor t of u two nodes, ``u → out_t`` and ``in_t →
@@ -126,7 +126,7 @@ class BlockCuts:
         return self.scaled(cost + self.constant)
 
     def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
-        """L of the nodes and all between them, or the cutoff if that is smaller; see `cut`."""
+        """Lower bound L of the nodes and all between them, at most the cutoff; see `cut`."""
         return self.cut(nodes, without).cost
 
     def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
@@ -147,7 +147,7 @@ class BlockCuts:
         return not (before & behind & ~nodes).any()
 
     def _around(self, nodes: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Two (n,) booleans: which nodes lie before, and behind, some of these, or are one of them."""
+        """Nodes before, and nodes behind, any of these, themselves included: two (n,) booleans."""
         return reached_from(*self.graph.predecessors, nodes), reached_from(*self.graph.successors, nodes)
 
     def whole(self, values: FloatArray) -> IntArray:
@@ -161,7 +161,7 @@ class BlockCuts:
         return float(self.scaled(lost))
 
     def scaled(self, values: FloatArray | IntArray | int) -> FloatArray:
-        """Whole numbers as times."""
+        """Convert whole numbers to times."""
         return np.asarray(values) / UNIT * self._cutoff
 
     def _units(self, values: FloatArray) -> FloatArray:

@@ -61,7 +61,7 @@ class PairCuts:
 
     @property
     def cost(self) -> IntArray:
-        """(n, n) L of each pair where it is known to be above `most`, else 0; `UNIT` is the cutoff and all above."""
+        """Bound L of each pair, (n, n), if it is above `most`, else 0; `UNIT` stands for the cutoff and all above."""
         constant = self._cuts.constant
         if not constant.any():
             return self._flow
@@ -69,7 +69,7 @@ class PairCuts:
         return np.where((self._flow > 0) & (cost > 0), cost, 0)
 
     def resolve(self, u: int, deadline: Deadline) -> bool:
-        """Leave no pair of node u open, unless time is up; whether it came to the end."""
+        """Compute all open pairs of node u; return whether time sufficed."""
         cuts, v = self._cuts, 0
         while v < cuts.graph.n and self.open[u, v:].any():
             if deadline.passed:

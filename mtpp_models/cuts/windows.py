@@ -1,4 +1,4 @@
-r"""The blocks that a node can lie in.
+r"""Blocks that a node can be in.
 
 If node v lies in one of the first s blocks, these hold an ideal I, a set without edges into it, around v. Merging them
 saves tensors, so that in a partition with a bottleneck below T

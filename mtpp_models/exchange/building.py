@@ -1,4 +1,4 @@
-"""Models to work with: built for a question, for rows of one's own and any solver of Pyomo, and read back."""
+"""Models for use in Python: built for a question, for rows of one's own and any solver of Pyomo, and read back."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BuiltModel:
 
     @property
     def unit(self) -> float:
-        """The time that an objective of 1 stands for, in the time unit of the instance."""
+        """Time of an objective of 1, in the time unit of the instance."""
         return self.data.unit
 
     @cached_property
@@ -119,7 +119,7 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
 
 
 def read_partition(built: BuiltModel) -> Partition:
-    """The partition that the values of the variables say, its cost computed anew.
+    """Read the partition from the values of the variables; its cost is computed from the definition.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""One Pyomo model of a formulation, and what it proves once a solver has worked on it."""
+"""Cases of a formulation: one Pyomo model each, and the bound proved by a solver."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _proved(outcome: SolverOutcome, solver: Solver) -> float:
 
 
 def _found(outcome: SolverOutcome) -> float:
-    """Objective of the optimum; infinite where there is none or a gap is left, as the solver may have been told."""
+    """Objective of the optimum; infinite if there is none or a gap is left."""
     if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
         return math.inf
     closed = outcome.objective - outcome.bound <= PROOF_TOLERANCE * max(1.0, abs(outcome.objective))

@@ -182,7 +182,7 @@ def _combined(
 
 
 def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition | None:
-    """The partition of a solution, its cost computed anew; None if, by rounding or by its peak, it does not fit."""
+    """Partition of a solution, with its cost from the definition; None if rounding or its peak make it infeasible."""
     try:
         return as_answer(instance, Partition(instance, block))
     except InputError as error:

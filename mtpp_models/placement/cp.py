@@ -89,7 +89,7 @@ class _Known(NamedTuple):
 
 
 def _solve(known: _Known, heads: Heads, time: float, controls: Controls) -> _Known:
-    """Ask for the best step of at most `time`, and learn from the answer that there is none.
+    """Ask for the best step of at most `time`; an answer that there is none raises the bound.
 
     The shorter the time, the more nodes share a device.
     """
@@ -173,7 +173,7 @@ def _question(data: ScaledPlacement, unit: float, least: float, most: float, con
 
 
 def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, Any]) -> OrderedPlacement:
-    """The placement that the process says, whose times are multiples of the horizon for reading off."""
+    """Placement in an answer of the process; its times are divided by the horizon."""
     whole = float(question["horizon"])
     starts = {v: time / whole for v, time in enumerate(said["start"])}
     sent = {transfer: time / whole for transfer, time in zip(data.transfers, said["sent"], strict=True)}

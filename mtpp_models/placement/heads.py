@@ -1,4 +1,4 @@
-r"""How early a node can start and how long a step lasts after it, whatever its device and the orders.
+r"""Heads and tails: earliest start of a node and least time after it, on any device and in any order.
 
 For nodes u before v let :math:`P(u, v)` be the most work on a path between them, and :math:`L(u, v)` what passes at
 least from the end of u to the start of v if they are on different devices. Node p, the last before v on a path, is on
@@ -59,7 +59,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """When nodes can start and what is left after them, rounded down, in the time unit of the work."""
+    """Earliest starts of nodes and least times after them, rounded down, in the time unit of the work."""
 
     instance: PlacementInstance
     work: FloatArray  # (n,) least time of each node
@@ -81,7 +81,7 @@ def heads_bound(heads: Heads) -> Bound:
 
 
 def heads_of(instance: PlacementInstance) -> Heads:
-    """Heads and tails of all nodes; they take memory for two numbers a pair of nodes (see `MOST_NODES`).
+    """Heads and tails of all nodes; memory is two numbers for each pair of nodes (see `MOST_NODES`).
 
     Works count at the fastest device, transfers over the fastest link, and all devices as much as their speeds.
     """
@@ -110,7 +110,7 @@ class Way(NamedTuple):
     apart: FloatArray = np.zeros((0, 0))  # (n, n) L, by v and u
 
     def with_tables(self) -> Way:
-        """The same with room for P and L."""
+        """Add tables for P and L."""
         n = len(self.order)
         return self._replace(between=np.full((n, n), -np.inf), apart=np.full((n, n), -np.inf))
 
@@ -126,7 +126,7 @@ class Passes(NamedTuple):
 
     @classmethod
     def of(cls, instance: PlacementInstance) -> Passes:
-        """Those of a question."""
+        """Passes of a question."""
         n, gap, order = instance.graph.n, float(instance.node_gap), instance.graph.topological_order
         edges, time = _edges(instance)
         ways = []

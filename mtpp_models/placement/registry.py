@@ -86,7 +86,7 @@ PLACEMENT_MODELS = {model.name: model for model in _ALL}
 def bound_placement(
     start: Placement, model: str = COLOCATION, options: SolveOptions = SolveOptions()
 ) -> BoundedPlacement:
-    """Prove a step time that no placement of the question goes below, whatever its order; perhaps find a better one.
+    """Prove a lower bound on the step time, in any order; perhaps find a better placement.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class Stage(NamedTuple):
 
 
 class Channel(NamedTuple):
-    """After `k` layers and `i` devices, from a stage of `q` replicas to one of `r`."""
+    """Transfer after `k` layers and `i` devices, from a stage of `q` replicas to one of `r`."""
 
     k: int
     i: int

@@ -100,7 +100,7 @@ def _without_servers(instance: TrainingInstance, ceiling: float, *, split: bool)
 
 
 def _states(instance: TrainingInstance) -> int:
-    """About how many the program that knows servers has."""
+    """Estimate the number of states of the program with servers."""
     return int(instance.chain.n * instance.cluster.n**2 * (max(instance.cluster.servers) + 1))
 
 

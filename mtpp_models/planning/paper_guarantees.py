@@ -54,7 +54,7 @@ class Guarantee:
 
 
 def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceiling: float = math.inf) -> Bound:
-    """Time that no plan goes below that gives a device one stage, whatever devices these are, and however scheduled.
+    """Lower bound on the time of any plan with one stage a device, on any devices and in any schedule.
 
     Z-DP with links between any groups of devices as fast as they can be. The backward pass of a stage is one piece, and
     transfers over different links do not slow each other down. Not covered are devices with several stages, as in

@@ -104,7 +104,7 @@ def run_classic(
 
 
 def classic_solver(name: str, controls: Controls | None = None) -> Any:
-    """An interface of `pyomo.environ.SolverFactory` whose program ends in time, with all that it started.
+    """Interface of `pyomo.environ.SolverFactory` whose program, with all its children, ends in time.
 
     Its ``version`` and ``solve`` raise a `SolverFaultError` where the program hangs or dies.
     """

@@ -26,14 +26,14 @@ _MOST_THREADS = 64
 
 
 class SolverNotAvailableError(Exception):
-    """The solver cannot be used here; the message is one line that says what to install or to choose."""
+    """Solver that cannot be used here; the message is one line that says what to install or to choose."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))  # a solver may have printed anything
 
 
 class SolverFaultError(SolverNotAvailableError):
-    """The solver runs, and failed or contradicts itself: nothing that it says of this model counts.
+    """Solver that runs, but failed or contradicts itself: none of its answers for this model counts.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class SolverFaultError(SolverNotAvailableError):
 
 
 class Termination(Enum):
-    """Why a solver stopped."""
+    """Reason why a solver stopped."""
 
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
@@ -56,7 +56,7 @@ class Termination(Enum):
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """How a model is solved, as the user says it.
+    """Options for the solution of a model, as the user gives them.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Controls:
         return None if left is None else max(_SHORTEST, left)
 
     def of_case(self, case: str, unit: float) -> Controls:
-        """The same for one case, whose solver reports in multiples of `unit`."""
+        """Controls of one case, whose solver reports in multiples of `unit`."""
 
         def report(moment: Progress) -> None:
             incumbent, bound = (None if x is None else x * unit for x in (moment.incumbent, moment.bound))

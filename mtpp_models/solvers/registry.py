@@ -132,7 +132,7 @@ def available_solvers() -> dict[str, str]:
 def _classic(
     name: str, package: str, plugin: str, options: Callable[[Controls], Mapping[str, Any]] | None = None
 ) -> Solver:
-    """A solver behind Pyomo's classic interface, where it goes by `plugin`."""
+    """Solver behind Pyomo's classic interface, where its name is `plugin`."""
     run = partial(classic_solvers.run_classic, plugin, options)
     return Solver(name, package, partial(_classic_version, plugin), run, _MARGIN if options else _UNKNOWN_MARGIN)
 
@@ -159,7 +159,7 @@ def _package_version(package: str) -> str | None:
 
 
 def _scip_version() -> str | None:
-    """Of SCIP, which is not that of its Python package."""
+    """Version of SCIP, which is not that of its Python package."""
     try:
         from pyscipopt import Model
     except ImportError:

@@ -109,7 +109,7 @@ def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
 
 @compiled
 def constant_of(constant: IntArray, block: BoolArray) -> int:
-    """Of the (n,) constants, the most in a block; the least of all if nothing is known to be in it."""
+    """Largest of the (n,) constants in a block; the least of all if the block is empty."""
     most = constant.min()
     for v in range(len(block)):
         if block[v]:

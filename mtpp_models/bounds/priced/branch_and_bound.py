@@ -33,7 +33,7 @@ _MOST_DECISIONS = 2**27
 
 
 class BlockTree:
-    """The search for one block below a goal; for another goal it goes on with the leaves it has.
+    """Search for one block below a goal; for another goal it continues with the same leaves.
 
     The leaves are decisions on nodes, and nothing that follows from a goal, so together they hold all convex sets,
     whatever goal comes next.
@@ -119,17 +119,17 @@ class BlockTree:
         return not self._aside, None
 
     def pass_by(self) -> None:
-        """Look for other blocks than the one just found, whose leaf stays open until prices or goal change."""
+        """Set the block just found aside, to look for others; its leaf stays open until prices or goal change."""
         self._open -= 1
         self._aside.append((self._leaves.decided[self._open].copy(), float(self._leaves.multiplier[self._open])))
 
     def overflow(self, block: BoolArray) -> float:
-        """Time that the tree sees of what the parameters of an (n,) set of nodes exceed the memory by."""
+        """Time of the overflow of an (n,) set of nodes, as the tree computes it."""
         work = self._question.work[:, block].sum(axis=1)
         return max(0, int(work[-1] - work[0]) + constant_of(self._question.constant[-1], block)) / UNIT * self._goal
 
     def _begin(self) -> None:
-        """Nothing is decided; all sets are in one leaf."""
+        """Start the tree again with one leaf, in which nothing is decided."""
         self._leaves, self._lost, self._aside = Leaves.root(self._instance.graph.n), False, []
         self._open, self._done = 1, 0
         self._flows.row[:] = -1
@@ -153,7 +153,10 @@ class BlockTree:
             self._open += 1
 
     def _make_room(self) -> None:
-        """For more leaves, if there is none; of too many, those that are done are lost."""
+        """Make room for more leaves.
+
+        Beyond the largest size, leaves that are done are forgotten.
+        """
         if self._open + self._done + CHILDREN <= len(self._leaves.decided):
             return
         if self._leaves.decided.size < _MOST_DECISIONS:

@@ -28,7 +28,7 @@ def bound_of(
     many: BoolArray,
     patient: bool,
 ) -> tuple[int, float, float]:
-    """As `relax`, with all cases; what follows from the decisions is added to `state`.
+    """Bound the cost of sets as `relax` does, in all cases; add the consequences of the decisions to `state`.
 
     `before` and `behind` are set to the nodes with a path to the block and from it. The sets are those of the last
     case, with overflow if there is any.

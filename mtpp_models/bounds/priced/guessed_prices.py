@@ -56,14 +56,14 @@ def priced_quick(start: Partition, controls: Controls) -> Result:
 
 
 class QuickPrices:
-    """`priced_quick` that remembers: asked again about the same question, it goes on where it was."""
+    """Stateful `priced_quick`: called again for the same question, it continues."""
 
     def __init__(self) -> None:
         self._question: str | None = None
         self._climbs: list[_Climb] = []
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
-        """As `priced_quick`."""
+        """Run or continue, as `priced_quick`."""
         instance, floor, deadline = start.instance, simple(start.instance), controls.deadline
         # All nodes together are worth their share as well.
         most = min(start.bottleneck, one_block(instance).bottleneck)
@@ -90,7 +90,7 @@ class QuickPrices:
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
     def _best(self, count: int) -> list[_Climb]:
-        """Those that have proved most, by now; of equal ones the first."""
+        """Candidates with the highest bounds so far; of equal ones the first."""
         return sorted(self._climbs, key=lambda climb: -climb.value)[:count]
 
 
