@@ -39,7 +39,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Where the runs of a study are, and how and where its tables are shown.
+    """Output of a study: the file of its runs, and the form and folder of its tables.
 
     Raises
     ------
@@ -122,5 +122,5 @@ def _printed(section: Section, style: str) -> str:
 
 
 def _told(wanted: Mapping[str, Job], run: Run) -> Run:
-    """A run as the bar tells it: a refusal that counts as an answer is no failure."""
+    """Run for the progress bar: a refusal that counts as an answer is no failure."""
     return run if wanted[run["key"]].failed(run) else run | {"error": None}

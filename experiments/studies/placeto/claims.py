@@ -21,7 +21,7 @@ def claims(measured: Measured) -> list[Claim]:
 
 
 def _unseen(measured: Measured, family: str) -> list[Claim]:
-    """About graphs that a policy for the family has not seen."""
+    """Claims on graphs that a policy for the family has not seen."""
 
     def fast(name: str) -> float | None:
         return measured.value(family, "fast", name)
@@ -44,7 +44,7 @@ def _unseen(measured: Measured, family: str) -> list[Claim]:
 
 
 def _alone(measured: Measured, family: str) -> list[Claim]:
-    """About the graphs that policies and planners were also trained for one by one."""
+    """Claims on the graphs that policies and planners were also trained for one by one."""
     graphs = measured.graphs(family)
 
     def value(what: str, name: str) -> float | None:
@@ -75,7 +75,7 @@ def _alone(measured: Measured, family: str) -> list[Claim]:
 
 
 def _ablations(measured: Measured) -> list[Claim]:
-    """About designs after few updates: what their episodes end with, since most see a better placement in passing."""
+    """Claims on designs after few updates, by the ends of episodes, since most episodes pass a better placement."""
     greedy = measured.value(ABLATED, "fast", f"k = {ABLATED_DEVICES}: greedy")
     found = []
     for better, worse, text in (

@@ -92,18 +92,18 @@ class Curve:
         self.episodes, self.simulations = 0, 0
 
     def policy(self, batch: Sequence[Environment]) -> bool:
-        """Watch the training of a policy; it goes on."""
+        """Record the progress of a policy; never stop its training."""
         for environment in batch:
             best = float(environment.best.min())
             self._count(len(environment.place), environment.simulations, best)
         return False
 
     def planner(self, times: FloatArray) -> None:
-        """Watch the training of a planner."""
+        """Record the progress of a planner."""
         self._count(len(times), len(times), float(times.min()))
 
     def answer(self) -> dict[str, Any]:
-        """For the file of runs."""
+        """Members for the file of runs."""
         return {"curve": self.points, "episodes": self.episodes, "simulations": self.simulations}
 
     def _count(self, episodes: int, simulations: int, best: float) -> None:
@@ -119,7 +119,7 @@ class PublishedJob(NetworkJob):
     what = "published"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """The curve of its training."""
+        """Train; return the learning curve."""
         return _trained(self.instance(), self.options["episodes"], "topological", Curve())[1]
 
 
@@ -129,7 +129,7 @@ class FastJob(NetworkJob):
     what = "fast"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """The curve of its training."""
+        """Train; return the learning curve."""
         from heuristics.placement.placeto import policy, training
 
         curve, updates = Curve(), max(1, self.options["episodes"] // _EPISODES)
@@ -144,7 +144,7 @@ class RecurrentJob(NetworkJob):
     what = "recurrent"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """The curve of its training."""
+        """Train; return the learning curve."""
         return _planned(self.instance(), self.options["placements"], ())[1]
 
 
@@ -195,7 +195,7 @@ class OrdersJob(NetworkJob):
 
 
 class DesignJob(NetworkJob):
-    """An ablation: one design, trained on the graphs of a family, on graphs that it has not seen."""
+    """Ablation: one design, trained on the graphs of a family, applied to graphs that it has not seen."""
 
     what = "design"
 

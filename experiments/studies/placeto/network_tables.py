@@ -1,4 +1,4 @@
-"""``mtpp table placeto``: Placeto's Table 1, ablations and traversal orders, with the paper's figures beside ours."""
+"""``mtpp table placeto``: Placeto's Table 1, ablations and traversal orders, with the paper's figures next to ours."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ K80_MEMORY = 11e9
 
 @dataclass(frozen=True)
 class NetworkBudget:
-    """How long is trained and searched, in placements, so that runs repeat exactly: at most two hours on one core."""
+    """Lengths of training and searches, in placements, so that runs repeat exactly: at most two hours on one core."""
 
     groups: int = 100  # of operators, of each network
     published: int = 4_000  # episodes of the published network

@@ -58,7 +58,7 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
 
 
 def _guarantees(frame: pd.DataFrame) -> Iterator[Claim]:
-    """Left and right sides, each question once; a bound stands for the optimum, so nothing is refuted."""
+    """Left and right sides of the guarantees, once a question; a bound replaces the optimum, so nothing is refuted."""
     runs = frame[(frame["method"] == GUARANTEES) & frame["error"].isna()].drop_duplicates("question")
     sides = runs["guarantees"].to_list() if "guarantees" in runs else []
     for name, text in _PROVED.items():
