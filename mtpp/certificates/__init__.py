@@ -1,1 +1,1 @@
-"""How certificates are made: the ladder, other numbers of blocks, files."""
+"""Certificates: making, reading back, and running their solvers again."""

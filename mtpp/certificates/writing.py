@@ -1,4 +1,4 @@
-"""Certificates as documents: everything that others need to check an answer again."""
+"""Certificates as documents: all data that others need to check an answer again."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _claims(answers: Sequence[Result[Any, Any]], problem: str) -> dict[str, Any]
 
 
 def _check_names(answer: Result[Any, Any], problem: str) -> None:
-    """Refuse what a reader of the certificate could not look up."""
+    """Refuse methods and solvers that a reader of the certificate does not know by name."""
     solver = (answer.solver or "").partition(" ")[0]
     if answer.bound is None:
         return

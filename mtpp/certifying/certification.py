@@ -1,4 +1,4 @@
-"""Search, then prove, one method after the other, as long as a gap is left and there is time."""
+"""Certification of one question: methods take turns, first searches, then proofs, until gap or time is used up."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OPENING = (("pinned", 0.1), ("local-search", 0.02), ("pinned", 0.1))
 
 
 def ignore(_: object) -> None:
-    """Take what nobody asks for."""
+    """Do nothing; the default listener."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Ladder:
             self._run(method, None if method in HEURISTICS else find_model(method), self.deadline.share(share))
 
     def turns(self, arms: Sequence[Arm]) -> None:
-        """Give turns to methods as they gain, as long as one is worth it."""
+        """Give turns to methods by their gains, as long as one is worth it."""
         while not self.is_over() and (arm := choose(arms, self.deadline.left)) is not None:
             before, watch = _gap(self.best), Stopwatch()
             answer = self._run(arm.method, arm.model, arm.deadline(self.deadline))
@@ -105,7 +105,7 @@ class Ladder:
         return answer
 
     def drop_lies(self) -> None:
-        """Take away what `answers` contradict, and who said it is not asked again."""
+        """Remove solver bounds above a known cost, and use that solver no more."""
         for lie in _drop_lies(self.answers):
             self._sound = False
             self.on_fault(lie)
@@ -124,7 +124,7 @@ class Ladder:
         return solve(self.instance, model, told, start=best.partition, known=known, on_progress=report)
 
     def rung(self, method: str, seconds: float) -> Rung:
-        """A turn that ends now, with what is known behind it."""
+        """Record of a turn that ends now, with the best results after it."""
         best = self.best
         return Rung(
             method=method,
@@ -171,7 +171,7 @@ def _close_enough(known: Result, gap: float) -> bool:
 def _reporter(
     method: str, known: Result, watch: Stopwatch, on_progress: Callable[[Progress], None]
 ) -> Callable[[Progress | None], None]:
-    """Put what a solver says into the frame of what is known."""
+    """Make a listener that combines progress of a method with the best results so far."""
     bottleneck = None if known.partition is None else known.partition.bottleneck
     proved = None if known.bound is None else known.bound.value
     # What other models reach while they run bounds something else.

@@ -23,7 +23,7 @@ _TIE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """A partition and what is known about it.
+    """Partition with its bounds and other findings, which sentences report.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Findings:
 
 
 def sentences(found: Findings) -> Iterator[str]:
-    """How good a partition is, what makes it as slow as it is, and what would have to change to do better."""
+    """Yield sentences: how good a partition is, why it is as slow as it is, and which change would help."""
     if found.partition.bottleneck == 0:
         yield "No stage takes any time: no partition is faster."
         return
@@ -102,7 +102,7 @@ def memory_sentence(partition: Partition) -> str | None:
 
 
 def _ratio(found: Findings) -> str | None:
-    """How far it is from the bound."""
+    """State the ratio of cost to bound; None without a bound."""
     if found.bound is None:
         return None
     cost, bound, k = found.partition.bottleneck, found.bound, found.partition.instance.k
@@ -118,7 +118,7 @@ def _ratio(found: Findings) -> str | None:
 
 
 def _impossible(found: Findings) -> str | None:
-    """Why no other one fits."""
+    """State why no other partition fits; None if that is not proved."""
     reason = found.impossible
     return None if reason is None else f"No other fits either: {reason.removeprefix('does not fit: ')}."
 
@@ -141,7 +141,7 @@ def _memory(found: Findings) -> str | None:
 
 
 def _slowest(found: Findings) -> str:
-    """Which stage sets the pace, and by what."""
+    """State the slowest stage, and the parts of its time."""
     costs, b, bottleneck = found.partition.costs, found.slowest, found.partition.bottleneck
     names = {"work": "working", "receive": "receiving", "send": "sending", "overflow": "overflow"}
     times = {word: float(getattr(costs, name)[b]) for name, word in names.items()}
@@ -152,7 +152,7 @@ def _slowest(found: Findings) -> str:
 
 
 def _largest_tensor(found: Findings) -> str | None:
-    """Which tensor takes most of what the slowest stage sends and receives."""
+    """State the tensor with the largest part of the slowest stage's communication; None if there is none."""
     b = found.slowest
     moved = [tensor for tensor in crossings(found.partition) if b == tensor.source or b in tensor.readers]
     total = sum(tensor.time for tensor in moved)
@@ -166,7 +166,7 @@ def _largest_tensor(found: Findings) -> str | None:
 
 
 def _slack(found: Findings) -> str | None:
-    """Which stages could take more."""
+    """State the stages that could take more work; None for k = 1."""
     k, spare = found.partition.instance.k, sorted(stages(found.partition), key=lambda stage: stage.share)
     slack = [stage for stage in spare if stage.share < 1 - _LITTLE]
     empty = k - len(spare)

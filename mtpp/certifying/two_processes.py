@@ -1,4 +1,4 @@
-"""Search and proofs side by side: two processes that hear of each other's finds, and this one, which only listens."""
+"""Search and proofs in two processes that exchange results through this one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def can_split() -> bool:
 
 
 def climb_side_by_side(ladder: Ladder) -> None:
-    """Climb on with a process that searches and one that proves, until the time is up or nothing is left to do.
+    """Continue with one process that searches and one that proves, until the time is up or nothing is left to do.
 
     The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
     solver has the other threads.
@@ -61,12 +61,12 @@ def climb_side_by_side(ladder: Ladder) -> None:
 
 
 class _Question:
-    """Somebody asks what is known."""
+    """Request for the best results so far."""
 
 
 @dataclass
 class _Listener:
-    """Keeps what both find, and answers each when it asks."""
+    """Collector of the results of both processes, which also answers their requests."""
 
     ladder: Ladder
 
@@ -113,7 +113,7 @@ class _Listener:
                     return
 
     def _tell_of_death(self, process: BaseProcess) -> None:
-        """A process that ends by itself says so before, and has the exit code 0."""
+        """Report a process that died: one that ends by itself says so first, and has the exit code 0."""
         process.join(_GRACE)
         if process.exitcode:
             words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
@@ -145,7 +145,7 @@ def _work(
     others: Sequence[Connection],
     parent: int,
 ) -> None:
-    """Climb alone in a copy of the process, and tell of all that is found; the lines of others are not ours."""
+    """Run one part of the certification in a forked process; send all results. Close the other processes' pipes."""
     for other in others:
         other.close()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

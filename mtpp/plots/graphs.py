@@ -38,7 +38,7 @@ def heights(
 
 
 def stacked(columns: Sequence[IntArray], wish: FloatArray) -> FloatArray:
-    """(n,) rows, one apart in each column and centred, in the order of a wish."""
+    """Rows of the nodes, (n,): one apart in each column and centred, sorted by the rows wanted."""
     height = np.zeros(len(wish))
     for column in columns:
         by_wish = column[np.argsort(wish[column], kind="stable")]

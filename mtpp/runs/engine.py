@@ -1,4 +1,4 @@
-"""The loop of all studies: spread jobs over processes or a cluster, and write down each answer once.
+"""Engine of all studies: distributes jobs to processes or a cluster, and records each answer once.
 
 A job starts when those that it waits for are done, and gets their runs, so an answer does not depend on how many jobs
 run at the same time. This process alone writes.
@@ -84,7 +84,7 @@ class _Loop:
         self._release()
 
     def hand_over(self) -> None:
-        """Start jobs while there is room; beside a suspect there is none."""
+        """Start jobs while there is room; a job that may have killed a worker runs alone."""
         try:
             if self._suspects and not self._running:
                 self._tried = self._suspects[0]

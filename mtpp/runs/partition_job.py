@@ -1,4 +1,4 @@
-"""One run of one method on one instance: what it is called, what it starts from, and doing it."""
+"""One run of one method on one instance: its key, the runs that it starts from, and its execution."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PartitionJob(Job):
         return not self.is_search or None not in (run["bottleneck"], run["block"])
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """A partition, or a bound and what partition comes with it."""
+        """Compute a partition, or a bound and perhaps a partition."""
         if self.is_search:
             found = search(self.instance, self.method, np.random.default_rng(self.options.seed))
             if found.partition is None:

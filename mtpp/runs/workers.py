@@ -1,4 +1,4 @@
-"""Where jobs run: in processes of this machine, or on the workers of a cluster.
+"""Workers for jobs: processes of this machine, or a cluster.
 
 A worker uses one thread for matrices, however many workers there are: sums of several threads may round in another way.
 """
@@ -27,7 +27,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 @dataclass(frozen=True)
 class Workers:
-    """Where jobs run."""
+    """Executor of jobs."""
 
     executor: Callable[[], Executor]  # called again when a dying process has broken one
     width: int | None = None  # how many jobs to hand over at a time; all by default
@@ -108,7 +108,7 @@ def cluster_workers(address: str) -> Iterator[Workers]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Processes that start meanwhile inherit the wish for one thread."""
+    """Let processes that start meanwhile use one thread."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:
@@ -121,7 +121,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _prepare_worker() -> None:
-    """Leave at once at Ctrl-C, and when the parent is gone."""
+    """End a worker at once at Ctrl-C, and when its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 

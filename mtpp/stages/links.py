@@ -45,7 +45,7 @@ class LinkSpeed:
         return float(np.median(rates))
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Convert to a JSON object."""
         return {
             "bandwidth": self.bandwidth,
             "latency": self.latency,

@@ -47,7 +47,7 @@ class FileRecord:
     sha256: str
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {"file": self.file, "sha256": self.sha256}
 
 
@@ -65,7 +65,7 @@ class TensorRecord:
         return math.prod(self.shape) * ELEMENTS[self.type][1]
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {"name": self.name, "type": self.type, "shape": list(self.shape), "bytes": self.bytes}
 
 
@@ -77,7 +77,7 @@ class Received:
     sender: int | None  # the stage that it comes from; None for an input of the whole model
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {**self.tensor.document(), "from": self.sender}
 
 
@@ -89,7 +89,7 @@ class Sent:
     readers: tuple[int, ...]  # the stages that read it
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {**self.tensor.document(), "to": list(self.readers)}
 
 
@@ -109,7 +109,7 @@ class StageRecord:
     peak_bytes: float
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {
             "block": self.block,
             **self.file.document(),
@@ -133,7 +133,7 @@ class Samples:
     seed: int
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {**self.file.document(), "count": self.count, "seed": self.seed}
 
 

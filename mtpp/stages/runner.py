@@ -1,4 +1,4 @@
-"""Stages at work: a process each, pinned to a core, whose tensors pass through shared memory in bounded queues."""
+"""Pipelines of stages: a process each, pinned to a core; tensors pass through bounded queues in shared memory."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Pipeline:
             process.stdin.flush()
 
     def _await(self, word: str, timeout: float, events: Sequence[NDArray[np.float64]] = ()) -> None:
-        """Wait until every stage says a word, as long as they go on."""
+        """Wait until every stage sends a word; the time limit starts again whenever one makes progress."""
         with selectors.DefaultSelector() as selector:
             for number, process in enumerate(self._processes):
                 assert process.stdout is not None
@@ -250,7 +250,7 @@ class Pipeline:
         return said
 
     def _fail(self, number: int, said: dict[str, Any]) -> None:
-        """Raise what was wrong first: a stage whose neighbour has gone is not to blame."""
+        """Raise the error of the stage that failed first; stages that lost their neighbour fail later."""
         deadline = Deadline.after(_GRACE)
         if "error" not in said and self._code(number, deadline) == GONE:
             codes = {i: self._code(i, deadline) for i in range(len(self._processes))}

@@ -1,4 +1,4 @@
-"""Inputs to try stages with, and what the whole model gives for them."""
+"""Sample inputs for stages, and the outputs of the whole model for them."""
 
 from __future__ import annotations
 

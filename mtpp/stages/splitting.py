@@ -50,7 +50,7 @@ def check_model(path: Path) -> None:
 
 
 def check_same(graph: ComputationGraph, other: ComputationGraph, source: str) -> None:
-    """Refuse a partition whose graph is another network; its times may come from elsewhere.
+    """Refuse a partition whose graph is another network; its times may differ.
 
     Parameters
     ----------

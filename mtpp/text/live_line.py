@@ -69,7 +69,7 @@ class LiveLine:
 
 
 def stderr_console() -> Console:
-    """A console on stderr that still speaks while Pyomo redirects the descriptors to read a solver's log."""
+    """Console on stderr that works while Pyomo redirects the descriptors to read a solver's log."""
     try:
         stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
     except (OSError, ValueError):

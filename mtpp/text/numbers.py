@@ -1,4 +1,4 @@
-"""Times and sizes as people read them: in the unit that fits, with its name."""
+"""Times and sizes as text: in the unit that fits, with its name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of_times(cls, times: Iterable[float], time_unit: str) -> Scale:
-        """For times in the time unit of a graph: the largest has four digits.
+        """Scale for times in the time unit of a graph: the largest has four digits.
 
         Examples
         --------
@@ -48,7 +48,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of_bytes(cls, sizes: Iterable[float]) -> Scale:
-        """For sizes in bytes: the largest has four digits."""
+        """Scale for sizes in bytes: the largest has four digits."""
         return cls._fitting(sizes, _BYTES, ("B", 1.0))
 
     @classmethod

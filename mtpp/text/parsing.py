@@ -1,4 +1,4 @@
-"""Quantities as people write them: ``25GB/s``, ``200Gbps``, ``16GiB``, ``312TFLOP/s``, ``2,4,8``, ``batch=8``.
+"""Parsing of quantities: ``25GB/s``, ``200Gbps``, ``16GiB``, ``312TFLOP/s``, ``2,4,8``, ``batch=8``.
 
 Prefixes count in any case: k, M, G, T, P are powers of 1000, Ki, Mi, Gi, Ti, Pi powers of 1024. A size is in bytes. In
 a rate B is a byte and b is a bit, unless all its letters have one case, which says nothing: then ``gb/s`` is in bytes

@@ -18,7 +18,7 @@ class Limits:
 
 
 class OutOfTimeError(Exception):
-    """A check did not come to its end."""
+    """End of a check at its time limit."""
 
 
 class Clock:

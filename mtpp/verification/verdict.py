@@ -66,7 +66,7 @@ class Verdict:
         return self.stated_bound is not None and self.stated_bound > best * (1 + ROUNDING)
 
     def headlines(self) -> list[tuple[str, str]]:
-        """Labels and words: what is asked, and what is known about it."""
+        """Rows of the verdict, label and text: the question, the answer, and its ratios."""
         certificate = self.certificate
         lines = [("certificate", printable(certificate.file)), ("instance", printable(certificate.label))]
         if self.faults:
@@ -119,7 +119,7 @@ class Verdict:
 def check_claims(
     certificate: Envelope, check: Callable[[Claim], Check], time_limit: float
 ) -> tuple[tuple[Check, ...], list[str]]:
-    """Prove each bound again, if its method allows that; the faults of the bounds come with their places.
+    """Prove each bound again, if its method allows that; return also the faults of the bounds with their places.
 
     Where `check` raises an `OutOfTimeError`, people are told the time limit.
     """

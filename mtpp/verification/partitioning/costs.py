@@ -1,4 +1,4 @@
-"""Costs of a partition, written again from the equations of the paper: eq. (1) to (4)."""
+"""Costs of a partition, computed a second time from the equations of the paper: eq. (1) to (4)."""
 
 from __future__ import annotations
 

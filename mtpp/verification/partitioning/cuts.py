@@ -1,4 +1,4 @@
-r"""Minimum cuts around nodes, written again from their definition.
+r"""Minimum cuts around nodes, computed a second time from their definition.
 
 Arcs are ``v → sink`` of capacity work(v) and, for each tensor t that is read, ``producer → out_t → each reader`` and
 ``each reader → in_t → producer`` with capacity time(t) at the producer and without limit at the readers. A cut is a

@@ -29,7 +29,7 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactInstance:
-    """A question whose times are whole multiples of a unit; bytes count as the time to move them.
+    """Question whose times are whole multiples of a unit; bytes count as the time to move them.
 
     Where moving takes no time and the memory is a hard limit, bytes have a unit of their own.
     """

@@ -1,4 +1,4 @@
-"""Nodes that have to share a block, merged: together, uncut, and all that lies between them.
+"""Merging of nodes that must share a block: together, uncut, and all that lie between them.
 
 Written again from the words of the constraints. A node set that edges leave and come back to has to take what they pass
 along, as no edge points backwards; so, once the groups are merged, all nodes on a circle share a block.

@@ -1,4 +1,4 @@
-"""Bounds on placements, proved again from what they state: heads and tails, a window, or a time and what refutes it."""
+"""Bounds on placements, proved again from their witnesses: heads and tails, a window, or a refuted time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PlacementTask:
         return Fraction(time) / self.step.unit
 
     def _fault_of_heads(self, claim: Claim, known: Known) -> str:
-        """Which head or tail is later than what is proved here."""
+        """Describe a head or tail that is later than proved here; empty if there is none."""
         fields = claim.parameters.open_members(("heads", "tails"))
         for name, proved in (("heads", known.early), ("tails", known.late)):
             stated = fields[name].numbers()
@@ -119,7 +119,7 @@ def _with_rests(task: PlacementTask, known: Known, inside: list[int]) -> Fractio
 
 
 def _energetic(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Way]) -> Check:
-    """More must be done in the interval than devices can do, if a step takes no longer than the horizon."""
+    """Refute the horizon by an interval with more work than the devices can do."""
     fields = claim.parameters.open_members(("horizon", "interval"))
     horizon, interval = fields["horizon"].number(), _pair(fields["interval"])
     if not _is_too_full(task, known, task.units(horizon), interval):

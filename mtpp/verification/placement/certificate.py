@@ -47,7 +47,7 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
 
 
 def _run(placement: StatedPlacement, step: Step, clock: Clock) -> Run | str:
-    """By the sequences where there are any; or what waits for ever."""
+    """Run the step, by its sequences if it has any; return a message if it deadlocks."""
     if placement.device_order is None:
         run = step.run(placement.device, placement.sequence, clock)
         return "its devices wait for each other for ever in the order of the sequence" if run is None else run
@@ -106,7 +106,7 @@ def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str
 
 
 def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
-    """First ready, first served; of nodes that are ready at one time, up to rounding, either may come first.
+    """Yield faults of the order: first ready, first served; ties up to rounding are free.
 
     Where there are sequences, nodes come as they start.
     """
@@ -125,7 +125,7 @@ def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
 
 
 def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock: Clock) -> Iterator[str]:
-    """Peaks are computed without rounding; where that decides whether two tensors meet, as floats have it."""
+    """Yield faults of the peaks, computed exactly; near ties may also be as floats have them."""
     if len(placement.peak_memory) != len(needed):
         yield f"peak_memory: {len(placement.peak_memory)} devices are described, there are {len(needed)}"
         return

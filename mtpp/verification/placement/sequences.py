@@ -1,4 +1,4 @@
-"""A step in which each device runs its nodes, and each bus moves its transfers, in the sequence that a file states.
+"""Steps in which each device runs its nodes, and each bus moves its transfers, in a stated sequence.
 
 A node starts when the one before it on its device has ended and rested, and all tensors that it reads are there. A
 transfer starts when its tensor is made, and the one before it on its bus has ended and rested.
@@ -41,7 +41,7 @@ def faults_of_sequences(stated: StatedPlacement, step: Step) -> Iterator[str]:
 
 
 def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | str:
-    """Start all nodes and transfers as early as the sequences allow; or say what waits first if they wait for ever.
+    """Start all nodes and transfers as early as the sequences allow; return a message if they deadlock.
 
     Raises
     ------

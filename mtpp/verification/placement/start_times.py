@@ -1,4 +1,4 @@
-"""How early nodes can start in any placement, proved again in whole numbers and plain code.
+"""Earliest starts of nodes in any placement, proved again in whole numbers and plain code.
 
 If u comes before v and is on another device, something between them crosses: the node p that v reads last is with v,
 and then not with u, or it sends v what v reads. If u is with v, it runs before v, as do all others that are with v. So
@@ -26,7 +26,7 @@ _Row = dict[int, tuple[int, int | None]]
 
 @dataclass(frozen=True)
 class Way:
-    """A direction of time: who comes before whom, and what a transfer between them takes at least."""
+    """Direction of time: predecessors of each node, and the least time of a transfer from them."""
 
     order: Sequence[int]
     before: Sequence[Sequence[tuple[int, int]]]
@@ -47,7 +47,7 @@ class Known:
 
     @classmethod
     def of(cls, step: Step, instance: PlacementInstance) -> Known:
-        """Nothing, of a question."""
+        """Facts of a question before any deduction."""
         devices, n = range(instance.devices), len(step.outputs)
         speeds = [Fraction(1)] * len(devices)
         if instance.unequal is not None:
@@ -58,7 +58,7 @@ class Known:
         return cls(work, rest, sum(speeds) / max(speeds), [0] * n, [0] * n, group=groups)
 
     def raise_both(self, ways: tuple[Way, Way], clock: Clock) -> bool:
-        """Go over the nodes in both directions; whether something new is known.
+        """Go over the nodes in both directions; return whether any fact is new.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Known:
         early[v] = max(early[v], min(choices))
 
     def _through(self, way: Way, v: int, here: list[int], more: list[tuple[int, int]], early: list[int]) -> int:
-        """When one device can have run some nodes before v."""
+        """Earliest time at which one device can have run some nodes before v."""
         time, nodes = 0, sorted([*here, *(u for _, u in more)], key=lambda u: early[u])
         for u in nodes:
             time = max(time, early[u]) + self.work[u] + self.rest[u]

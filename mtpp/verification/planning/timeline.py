@@ -122,7 +122,7 @@ def _order_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, sla
 
 
 def _input_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, slack: Fraction) -> Iterator[str]:
-    """Nothing starts before what it needs has ended."""
+    """Yield faults of operations that start before their inputs are ready."""
     last, split = passes.stages - 1, {(n, m) for order in stated.orders for n, letter, m in order if letter == "W"}
     for (kind, n, m), (start, _) in spans.of.items():
         needs: list[tuple[str, int, int]] = []
