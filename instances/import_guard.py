@@ -25,7 +25,7 @@ _WRONG_USE = 2
 class _ForeignSiblingError(ImportError):
     """Error that notebooks show as one line, without a traceback."""
 
-    def _render_traceback_(self) -> list[str]:  # what notebooks ask for
+    def _render_traceback_(self) -> list[str]:  # called by notebooks
         return [f"ImportError: {self}"]
 
 

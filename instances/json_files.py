@@ -48,7 +48,7 @@ PLACEMENT_FORMAT = "mtpp-placement/1"
 PLAN_FORMAT = "mtpp-plan/1"
 TIMED_PLAN_FORMAT = "mtpp-plan/2"
 
-#: What files of this project hold, in words, by their formats up to the version.
+#: Contents of files of this project, in words, by their formats up to the version.
 _CONTENTS = {f"mtpp-{word}": f"a {word}" for word in ("certificate", "chain", "cluster", "graph", "partition", "plan")}
 _CONTENTS |= {"mtpp-placement": "a placement", "mtpp-constraints": "constraints", "mtpp-devices": "devices"}
 _CONTENTS |= {"mtpp-serving": "a serving front"}

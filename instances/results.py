@@ -47,7 +47,7 @@ class Question(Protocol):
 class Answer(Protocol):
     """Interface of all answers, such as `Partition`."""
 
-    #: What people call the cost.
+    #: Word for the cost.
     cost_name: ClassVar[str]
 
     @property

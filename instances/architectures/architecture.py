@@ -16,7 +16,7 @@ from instances.graph.graph import ComputationGraph
 
 __all__ = ["LEVELS", "Architecture"]
 
-#: What a node can be.
+#: Levels of nodes.
 LEVELS = ("operator", "layer")
 
 _LARGEST_DIM = 2**31 - 1

@@ -32,7 +32,7 @@ SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp
 #: The problems, whose bounds have methods of their own.
 PARTITIONING, PLANNING, PLACEMENT = "partitioning", "planning", "placement"
 
-#: What checks the bounds of a method again; those of solvers are trusted.
+#: Kind of check for the bounds of each method; those of solvers are trusted.
 _RECHECKS = {
     PARTITIONING: {
         "simple": "formula",
@@ -61,7 +61,7 @@ _OF_SOLVERS = re.compile(
     rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
 )
 
-#: What the parameters of a bound may hold, in partitioning and in placement.
+#: Parameters that a bound may have, in partitioning and in placement.
 _OPTIONS = ("time_limit", "gap", "threads", "seed")
 _PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "model", "by", *_OPTIONS)
 _PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
@@ -87,11 +87,11 @@ class Claim:
     place: str  # in the file, such as ``bounds[2]``
     method: str  # one that this project has
     value: float  # in the time unit of the work
-    parameters: Value  # what a check needs to know, such as the nodes that the bound rests on
+    parameters: Value  # data for its check, such as the nodes that the bound rests on
     solver: str | None  # one of `SOLVER_NAMES`
     version: str | None  # of the solver
-    recheck: str  # what is said to check it again
-    kind: str  # what does check it again
+    recheck: str  # stated kind of check
+    kind: str  # true kind of check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Envelope:
     ratio: float | None  # cost over bound
     claims: tuple[Claim, ...]  # one a bound
 
-    #: What the answer and its cost are called.
+    #: Words for the answer and its cost.
     answer_name: ClassVar[str]
     cost_name: ClassVar[str]
 

@@ -16,7 +16,7 @@ from instances.partitioning.node_names import NodeNames, Word, span_of, whole_nu
 
 __all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "stated_constraints"]
 
-#: What constraints are made of.
+#: Kinds of constraints.
 KINDS = ("together", "windows", "uncut", "at_least")
 _LISTS = ("together", "windows", "at_least")
 

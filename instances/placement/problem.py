@@ -32,7 +32,7 @@ MEASURED_GAPS = {"node_gap": 5.7e-6, "transfer_gap": 25e-6}
 
 _ROUNDING, _MOST_DEVICES = 1e-9, 4096
 
-#: What a device pays, in work of the whole graph, for needing twice its memory.
+#: Penalty of a device that needs twice its memory, in work of the whole graph.
 OVERFLOW_WEIGHT = 2.0
 
 

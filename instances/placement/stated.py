@@ -50,7 +50,7 @@ class StatedPlacement(Envelope):
     bus_order: tuple[tuple[tuple[int, ...], ...], ...] | None
     peak_memory: tuple[float, ...]
     nodes: tuple[tuple[str, ...], ...]  # names of the nodes on each device
-    copies: dict[str, object]  # what the file says once more of its question
+    copies: dict[str, object]  # values of its question that the file repeats
 
     answer_name: ClassVar[str] = "placement"
     cost_name: ClassVar[str] = "step time"

@@ -57,7 +57,7 @@ class _StatedStages(Envelope):
     instance: TrainingInstance
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
-    copies: dict[str, object]  # what the file says once more of its question
+    copies: dict[str, object]  # values of its question that the file repeats
 
     answer_name: ClassVar[str] = "plan"
     cost_name: ClassVar[str] = "time"

@@ -40,7 +40,7 @@ class Peak(NamedTuple):
 
     in_flight: int  # microbatches between the start of their forward and the end of their backward passes
     fixed: float  # parameters, gradients and the optimizer's state [bytes a device]
-    activations: float  # what is kept for backward passes [bytes a device]
+    activations: float  # activations kept for backward passes [bytes a device]
 
     @property
     def total(self) -> float:

@@ -24,7 +24,7 @@ class LayerCut:
     """Stages of consecutive layers."""
 
     network: str
-    stem: str  # what layers are called before their number
+    stem: str  # name of layers before their number
     k: int  # number of stages
     unit_stage: tuple[
         int, ...

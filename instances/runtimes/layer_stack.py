@@ -16,7 +16,7 @@ from instances.partitioning.constraints import Constraints
 __all__ = ["LayerStack", "numbered"]
 
 _NUMBER = re.compile(r"(?:^|[./])(?P<stem>[A-Za-z_]\w*)\.(?P<number>[0-9]{1,6})(?=[./]|$)")
-#: What may stand in a stem: it becomes part of programs and settings.
+#: Characters allowed in a stem: it becomes part of programs and settings.
 _PLAIN = re.compile(r"[\w./]+")
 _FEWEST = 2
 

@@ -17,7 +17,7 @@ from instances.runtimes.layer_stack import LayerStack
 
 __all__ = ["LAYER", "UNIT", "LayerRuntime", "NodeRuntime", "Runtime"]
 
-#: What every stage needs one of: a layer, or any of the layers, what comes before and what comes after them.
+#: Needs of every stage: a layer, or any unit, that is a layer, the nodes before them or the nodes after them.
 LAYER, UNIT = "layer", "unit"
 
 
@@ -28,7 +28,7 @@ class Runtime(ABC):
     name: str  # to ask for
     summary: str  # one line: what is handed over
     reference: str  # where the format is described
-    comment: str | None  # what begins a line that the runtime ignores, if there are such lines
+    comment: str | None  # begin of a line that the runtime ignores; None if there are no such lines
 
     @abstractmethod
     def rules(self, graph: ComputationGraph) -> Constraints:
@@ -56,7 +56,7 @@ class LayerRuntime(Runtime):
     """A runtime that cuts between layers."""
 
     write: Callable[[LayerCut], str]
-    every_stage: str | None = LAYER  # what each stage needs, if anything
+    every_stage: str | None = LAYER  # need of each stage, if any
     front_with_first: bool = True  # whether what comes before the layers is where the first one is
     back_with_last: bool = True  # whether what comes after the layers is where the last one is
     in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn

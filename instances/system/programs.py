@@ -29,7 +29,7 @@ class ProgramRun(NamedTuple):
     """Outcome of a program that has ended."""
 
     code: int  # its exit code; minus a signal's number if that ended it
-    text: str  # what it printed; what is no text is replaced
+    text: str  # its output; undecodable bytes are replaced
     stopped: bool  # whether it was told to stop, by Ctrl-C or by force
 
 

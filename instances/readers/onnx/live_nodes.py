@@ -17,9 +17,9 @@ from instances.readers.onnx.types import TensorType, TypedNode
 
 __all__ = ["LiveNode", "Scope", "tensor_type", "type_of"]
 
-# What they give is known before any input, whatever they read.
+# Their results are known before any input, whatever they read.
 _SHAPES = ("Shape", "Size")
-# What they make of constants is a constant of its own, not a part of what they read.
+# Their results from constants are constants of their own, not parts of what they read.
 _MAKERS = ("Constant", "ConstantOfShape", "EyeLike", "Expand", "Range", "Tile")
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 # Width of elements [bits]; texts have none.

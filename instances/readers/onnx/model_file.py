@@ -32,7 +32,7 @@ __all__ = [
 # Larger constants are neither shapes nor axes.
 _SMALL = 1024
 _LARGEST_DIM = 2**31 - 1
-# What functions become where they are called: nodes, and bytes with all constants in them.
+# Limits on functions expanded where they are called: nodes, and bytes with all constants in them.
 _MOST_INLINED = (2_000_000, 2**28)
 _Key = tuple[str, str]  # domain and name of an operator
 _DATA_FIELDS = (

@@ -43,8 +43,8 @@ class Stage:
 
     block: int
     model: ModelProto
-    received: tuple[tuple[TensorSpec, int | None], ...]  # what it reads, and from which block; None for an input
-    sent: tuple[TensorSpec, ...]  # what it gives: to other stages, or as outputs of the whole model
+    received: tuple[tuple[TensorSpec, int | None], ...]  # inputs, each with its block of origin; None for an input
+    sent: tuple[TensorSpec, ...]  # outputs: to other stages, or of the whole model
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Dataflow:
         self.home: dict[Node, int] = {}
         weight_of = _weights(program)
         self.weights = list(dict.fromkeys(weight_of.values()))
-        # What each node's value is made of: a weight, an output, or None (an input); a list has one for each item.
+        # Origin of each node's value: a weight, an output, or None (an input); a list has one for each item.
         self.origin: dict[Node, Any] = {}
         created: list[Output] = []
         returned: set[Any] = set()

@@ -174,7 +174,7 @@ def _as_operator(value: Value) -> None:
     value.fail(f"the operator '{value.data[:100]}' is not read; export the module in ATen operators alone.")
 
 
-#: What becomes a part of source text is an identifier, or nothing.
+#: Texts that become a part of source text: an identifier, or nothing.
 _as_name = _matching(r"(?:[A-Za-z_][A-Za-z0-9_]*)?")
 #: Modes, equations, and paths of parameters: no quotes, no line breaks.
 _as_words = _matching(r"[\w ,.>+/()-]{0,2000}")
