@@ -29,7 +29,7 @@ __all__ = ["search_by_gain"]
 _LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_SMALL_CYCLES, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5, 0.7
 #: Genetic search whose best bottleneck is so many times the best known has only this least part.
 _FAR, _LEAST_OF_FAR_ORDERS = 1.04, 0.05
-#: What gains and times count once their search has run again.
+#: Factor on older gains and times whenever their search runs again.
 _FADING = 0.5
 #: First walks have so many moves, each later one twice as many, until one takes more than this part of the time.
 _FIRST_WALK, _LONGEST = 250_000, 0.05

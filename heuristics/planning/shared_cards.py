@@ -34,7 +34,7 @@ from instances.planning.timeline import Timeline
 
 __all__ = ["EFFORTS", "ORDERS", "Words", "improved_on_ports", "on_ports"]
 
-#: What each effort adds: PRM along one order, Z-DP along several, annealing, annealing until time is up.
+#: Searches of each effort: PRM along one order, Z-DP along several, annealing, annealing until time is up.
 EFFORTS = (0, 1, 2, 3)
 #: Annealing: most changes of a start; plans to start from, and of each kind if there are two; temperatures from and to.
 _STEPS, _STARTS, _FEWER, _HOT, _COLD = 20_000, 5, 2, 0.005, 0.0002
@@ -60,7 +60,7 @@ _WAYS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "interleaved": ((None, 0),),
 }
 
-#: What orders ask for besides memory, by the beginning of their word.
+#: Requirements of orders besides memory, by the beginning of their word.
 _NEEDS = {
     "in": ": even groups, 2 or more, must divide {devices} devices and {microbatches} microbatches",
     "zb": ": stages that recompute do not split their backward passes",

@@ -19,7 +19,7 @@ from instances.placement.problem import PlacementInstance
 
 __all__ = ["ANCESTOR", "DESCENDANT", "FEATURES", "PARALLEL", "Surroundings", "candidate_features", "relations"]
 
-#: What a node can be to another one; also the columns of its work.
+#: Relations between two nodes; also the columns of its work.
 ANCESTOR, DESCENDANT, PARALLEL = 2, 3, 4
 
 #: Columns of `candidate_features`.

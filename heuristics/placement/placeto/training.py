@@ -151,7 +151,7 @@ def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
     return returns
 
 
-#: What was seen in each step of an environment, and the devices chosen.
+#: Observations of each step of an environment, and the devices chosen.
 _Record = tuple[list[Seen], list[IntArray]]
 
 
