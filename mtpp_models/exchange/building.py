@@ -33,7 +33,7 @@ class BuiltModel:
     model: pyo.ConcreteModel
     name: str  # of the formulation
     instance: Instance  # the question
-    data: ScaledInstance  # what the model is made of; its unit is the time that 1 stands for
+    data: ScaledInstance  # coefficients of the model; its unit is the time that 1 stands for
     node: IntArray  # (n,): the node of the model that holds each node of the graph
     cutoff: float  # in time: the model may lose partitions that are no faster; infinite if it keeps all
     exact: bool  # whether a solution is a partition

@@ -18,7 +18,7 @@ from instances import ComputationGraph
 
 __all__ = ["ONE", "Labels", "columns"]
 
-#: What Pyomo calls a variable of value 1 that stands for constants.
+#: Pyomo's name of a variable of value 1 that stands for constants.
 ONE = "ONE_VAR_CONSTANT"
 
 # Characters of a node in a name. CBC takes names of 100, and a row has at most two nodes.

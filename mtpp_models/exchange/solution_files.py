@@ -47,7 +47,7 @@ class SolutionFile:
     values: dict[str, float] = field(default_factory=dict)  # of the variables that it names
     by_number: list[float] = field(default_factory=list)  # of all variables, where it numbers them instead
     objective: float | None = None  # in multiples of the model's unit, as what follows
-    bound: float | None = None  # what it says no solution is below
+    bound: float | None = None  # stated lower bound
     optimal: bool = False  # whether it calls the solution optimal
     complete: bool = False  # whether it has to name all variables, those of value 0 too
 

@@ -32,7 +32,7 @@ class PreparedModel(NamedTuple):
     cases: Sequence[Case]  # none of them where all is proved
     start: Partition | None  # of the instance of `data`
     group: IntArray  # (n,): the node of that instance which holds each node of the original one
-    cutoff: float = np.inf  # what the cases prove is min(cutoff, their bounds); infinite if the models are as published
+    cutoff: float = np.inf  # the cases prove min(cutoff, their bounds); infinite if the models are as published
 
 
 @dataclass(frozen=True)

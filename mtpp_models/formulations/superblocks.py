@@ -44,7 +44,7 @@ class SuperblockFormulation(Formulation):
     """Formulation with one case: the model of superblocks of given sizes."""
 
     sizes: Callable[[int], tuple[int, ...]]  # maps the number of blocks to the sizes
-    parts: Strengthening | None = None  # what is added to the model; without it the model is as published
+    parts: Strengthening | None = None  # strengthening; without it the model is as published
 
     def strengthened(self, parts: Strengthening) -> SuperblockFormulation:
         """The same formulation with these parts, called "exact+all" or alike.

@@ -53,7 +53,7 @@ HEADS = "heads"
 #: With more nodes, P and L take more than a quarter of a gigabyte.
 MOST_NODES = 4000
 
-#: What rounding may add to a head, a tail or a bound, in parts of it.
+#: Largest relative error of a head, a tail or a bound by rounding.
 ROUNDING = 1e-9
 
 
@@ -65,7 +65,7 @@ class Heads:
     work: FloatArray  # (n,) least time of each node
     head: FloatArray  # (n,) no node starts earlier
     tail: FloatArray  # (n,) no step ends earlier after the end of a node
-    capacity: float  # what all devices do at a time, in devices as fast as the fastest
+    capacity: float  # work of all devices at a time, in devices as fast as the fastest
 
     @property
     def witness(self) -> dict[str, list[float]]:

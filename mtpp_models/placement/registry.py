@@ -32,7 +32,7 @@ _THIS = "this project, mtpp_models/placement"
 class PlacementModel:
     """A way to bound step times of placements, in any order."""
 
-    name: str  # what certificates call it
+    name: str  # name in certificates
     summary: str  # one line
     reference: str  # where it comes from
     # From the best placement known, which it may improve; with a bound that no placement goes below.

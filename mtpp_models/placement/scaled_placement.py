@@ -17,7 +17,7 @@ from mtpp_models.placement.heads import Heads
 
 __all__ = ["ScaledPlacement", "Transfer"]
 
-# What rounding may take of a step of time 1.
+# Rounding error of a step of time 1.
 _ROUNDING = 1e-7
 # Digits of a time that a solver means.
 _DIGITS = 6
@@ -36,7 +36,7 @@ class ScaledPlacement:
     """Data for models of placements with an order; times are multiples of `unit`, the step time of `start`."""
 
     start: OrderedPlacement
-    shared: Shared  # what holds of all that are no worse than the start
+    shared: Shared  # facts about all placements no worse than the start
 
     @property
     def heads(self) -> Heads:

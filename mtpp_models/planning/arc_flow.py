@@ -62,7 +62,7 @@ class ReplicationForm:
 
     name: str
     summary: str
-    cost: Callable[[Plan], float]  # what it minimises, W or Z of a plan [s]
+    cost: Callable[[Plan], float]  # objective, W or Z of a plan [s]
     build: Callable[[ScaledTraining], pyo.ConcreteModel]  # makes the model, whose objective is that cost in units
     # Sets the integer variables of a model to the stages of a plan.
     start: Callable[[pyo.ConcreteModel, list[Stage]], None]

@@ -24,7 +24,7 @@ from mtpp_models.planning.shared_cards_bound import least_z_on_servers
 
 __all__ = ["CLASSES", "bounds_by_coverage", "class_of", "port_bound"]
 
-#: What each class of plans is, the narrowest first.
+#: Descriptions of the classes of plans, the narrowest first.
 CLASSES = {
     "fixed": "any plan with one stage a device and backward passes in one piece",
     "split": "any plan with one stage a device, backward passes split or not",

@@ -151,4 +151,4 @@ class SolverOutcome:
     bound: float | None = None  # proved dual bound as the solver states it; None if it has none
     # Objective of the solution that is left in the variables of the model; None if there is none.
     objective: float | None = None
-    log: str = ""  # what the solver printed
+    log: str = ""  # output of the solver

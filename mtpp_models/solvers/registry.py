@@ -37,8 +37,8 @@ _MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
 class Solver:
     """A mixed-integer solver."""
 
-    name: str  # what ``--solver`` takes
-    package: str  # what to install
+    name: str  # name for ``--solver``
+    package: str  # package to install
     version: Callable[[], str | None]  # its version, or None where it cannot run
     run: Callable[[pyo.ConcreteModel, Controls], SolverOutcome]  # solves a Pyomo model
     # Relative amount by which its dual bound may be too high; it is subtracted. The tolerances that the solver prunes
