@@ -10,7 +10,7 @@ __all__ = ["claims"]
 
 _PAPER, _OURS = "the paper", "this project"
 
-#: What annealing reaches on the same graphs with as many simulations as the policy took, and what *greedy* does.
+#: Results of annealing on the same graphs with the simulations of the policy, and of *greedy*.
 _Beside = tuple[float | None, float | None]
 
 

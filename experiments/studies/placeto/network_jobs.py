@@ -54,7 +54,7 @@ class NetworkJob(Job):
 
     name: str  # network or family
     devices: int
-    options: dict[str, Any] = field(default_factory=dict)  # what distinguishes it; part of the key
+    options: dict[str, Any] = field(default_factory=dict)  # parameters that distinguish it; part of the key
     #: The kind, as runs call it.
     what: ClassVar[str]
 

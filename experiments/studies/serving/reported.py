@@ -108,7 +108,7 @@ def ollama_12010() -> Report:
     )
 
 
-#: What makes each report.
+#: Makers of the reports.
 REPORTS = (vllm_6920, ollama_12010)
 
 

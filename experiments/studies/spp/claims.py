@@ -31,7 +31,7 @@ _PROVED = {
 _CYCLES = (2, 6, 10)
 #: From how many stages on W is flat, and the stages of SPP's choice.
 _FLAT, _STAGES = 4, 6
-#: What the paper's maxima are: planner, speed-up.
+#: Maxima of the paper: planner, speed-up.
 _MAXIMA = {"gpipe": 1.474, "pipedream": 1.574, "hetpipe": 0.807}
 
 
