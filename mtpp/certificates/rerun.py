@@ -35,7 +35,7 @@ __all__ = ["RERUNS", "rerun"]
 
 #: Two runs of a solver to the end may prove bounds that differ by this part: 1e-6 is its tolerance, 1e-6 our margin.
 _SOLVER = 4e-6
-#: What a stated number may be above a cost that is known here.
+#: Largest relative excess of a stated number over a cost that is known here.
 _ROUNDING = 1e-9
 # Seconds that are worth another run.
 _SHORTEST = 0.05

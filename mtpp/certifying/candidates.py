@@ -34,7 +34,7 @@ _MANY_NODES = 250
 _MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.4, 70, 200
 # Of more, prices of a program do not come to their first bound.
 _MOST_PRICED_NODES = 2_000
-# What a model takes to be built, for each block and each of its rows.
+# Time to build a model, for each block and each of its rows [s].
 _ROW_SECONDS = 6e-5
 # Where no more nodes stand side by side there may be few enough ideals.
 _NARROW = 14
@@ -77,7 +77,7 @@ class Arm:
         """Record the gain of a turn: the logarithm of the ratio before and after it."""
         self.gain = (before - behind) / max(seconds, _SHORTEST) if before < math.inf else 0.0
         early = seconds < self.turn / 2
-        # Who stops early and has found nothing has nothing more to say.
+        # A method that stops early and has found nothing will not find more.
         self.over = at_its_end or (early and self.spent > 0 and not self.gain > 0)
         self.spent += max(seconds, _SHORTEST)
         self.turn *= _GROWTH

@@ -117,7 +117,7 @@ class Ladder:
             target = None if best.bound is None else best.bound.value
             return search(self.instance, method, self._rng, Limits(deadline, target=target), start=best.partition)
         if best.partition is None and isinstance(model, Formulation):
-            model = find_model(method.partition("+")[0])  # what strengthens a model is a known partition
+            model = find_model(method.partition("+")[0])  # strengthening needs a known partition
         left = deadline.time_limit
         told = replace(self.options, time_limit=None if left is None else max(left, _LEAST))
         known = 0.0 if best.bound is None else best.bound.value
@@ -174,7 +174,7 @@ def _reporter(
     """Make a listener that combines progress of a method with the best results so far."""
     bottleneck = None if known.partition is None else known.partition.bottleneck
     proved = None if known.bound is None else known.bound.value
-    # What other models reach while they run bounds something else.
+    # Values of other models during their run bound something else.
     telling = method not in HEURISTICS and (find_model(method).exact or method in (PRICED, PRICED_QUICK))
 
     def report(moment: Progress | None) -> None:

@@ -18,7 +18,7 @@ from mtpp_models.solvers.registry import find_solver
 
 __all__ = ["certify", "gather"]
 
-# What `certify` takes if nobody says how long.
+# Default time limit of `certify`.
 _A_MINUTE = SolveOptions(time_limit=60.0)
 
 

@@ -84,7 +84,7 @@ class _Listener:
             self._listen(processes)
         finally:
             for line, process in processes.items():
-                line.close()  # who waits for an answer hears that there is none
+                line.close()  # a process that waits for an answer gets an error
                 process.terminate()
             until = time.monotonic() + _GRACE
             for process in processes.values():

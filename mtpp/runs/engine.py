@@ -117,7 +117,7 @@ class _Loop:
         """Start nothing more."""
         for future in self._running:
             future.cancel()
-        self._pool.shutdown(wait=not self._running)  # who has nothing to do ends by itself, and tidies up
+        self._pool.shutdown(wait=not self._running)  # an idle worker ends by itself, and tidies up
 
     def _has_room(self) -> bool:
         return self._workers.width is None or len(self._running) < self._workers.width

@@ -21,7 +21,7 @@ from instances.system.programs import end_programs
 __all__ = ["Workers", "cluster_workers", "local_workers", "this_process", "workers_at"]
 
 _MOST_JOBS = 256
-#: What NumPy and PyTorch read when they start; a worker of dask has them already.
+#: Variables that NumPy and PyTorch read when they start; a worker of dask has them already.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 

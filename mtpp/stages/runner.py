@@ -45,7 +45,7 @@ class StageError(Exception):
 class StageJob:
     """Task of the process of one stage."""
 
-    label: str  # what it is called in messages
+    label: str  # name in messages
     inputs: tuple[Received, ...]
     outputs: tuple[Sent, ...]
     model: Path | None = None  # the ONNX file to run; None copies tensors, to measure links

@@ -20,7 +20,7 @@ from mtpp.stages.runner import Pipeline, StageError, StageJob
 __all__ = ["difference", "example", "fill", "record_samples", "tolerance"]
 
 _COUNT = 3
-# What the process of the whole model may take: this [bytes], and some copies of the model.
+# Memory limit of the process of the whole model: this [bytes], and some copies of the model.
 _PROCESS = 2**32
 _COPIES = 4
 # Bytes of outputs that are kept.

@@ -33,7 +33,7 @@ __all__ = ["EVENT_BYTES", "GONE", "Ring", "SharedMemory", "main", "open_session"
 
 #: Exit code when a neighbour has gone.
 GONE = 3
-#: What a stage notes of a request: when it began and ended, and the processor's seconds in between.
+#: Record of a request: when it began and ended, and the processor's seconds in between.
 EVENT_BYTES = 24
 
 Call = Callable[[], None]

@@ -21,7 +21,7 @@ class Check(NamedTuple):
     """Result of the check of one bound."""
 
     claim: Claim
-    # What is proved here, at most the value of the claim; None if the claim is trusted or not checked.
+    # Bound proved here, at most the value of the claim; None if the claim is trusted or not checked.
     proved: Fraction | None
     how: str  # in words
     fault: str = ""  # why the claim cannot be true; empty if none was found

@@ -32,7 +32,7 @@ class Task:
 
     exact: ExactInstance  # the question in whole numbers; nodes that have to share a block are one
     group: Sequence[int]  # node of `exact` that holds each node of the file
-    one_block: Fraction | None  # what all nodes in one block cost: no bound for any k is above it; None if forbidden
+    one_block: Fraction | None  # cost of all nodes in one block: no bound for any k is above it; None if forbidden
     rules: Constraints  # those of the file
     clock: Clock
     pairs: int | None  # most pairs of ideals to look at; None if the program over ideals shall not run

@@ -42,9 +42,9 @@ class ExactInstance:
     held: Sequence[int]  # parameters and state of each node
     shared: Sequence[tuple[frozenset[int], int]]  # users and size of each parameter with several users
     memory: int | None  # None if there is no limit that matters
-    buffer: int | None  # what is kept for activations; None if the peak of the order counts
+    buffer: int | None  # memory kept for activations; None if the peak of the order counts
     fit: bool  # whether the memory is a hard limit
-    need: Sequence[int]  # what each node reads and writes, which is live when it runs; 0 where no peak counts
+    need: Sequence[int]  # memory of each node's inputs and outputs, live when it runs; 0 where no peak counts
 
     @classmethod
     def of(cls, instance: Instance) -> ExactInstance:

@@ -41,7 +41,7 @@ class Known:
     rest: list[int]  # after each node
     capacity: Fraction  # of all devices, in fastest ones
     early: list[int]  # when nodes can start
-    late: list[int]  # what is left after their end
+    late: list[int]  # least times after the end of nodes
     limit: Fraction | None = None
     group: list[int] = field(default_factory=list)  # nodes of one group are on one device
 
@@ -96,7 +96,7 @@ class Known:
         shares = accumulate(self.work[u] for u in reversed(by_start))
         for u, share in zip(reversed(by_start), shares, strict=True):
             early[v] = max(early[v], early[u] + math.ceil(share / self.capacity))
-        here: list[int] = []  # who must be with v
+        here: list[int] = []  # nodes that must be with v
         arrivals = []
         for u, (near, far) in row.items():
             if far is None or self.group[u] == self.group[v]:
