@@ -1,6 +1,6 @@
 """``import mtpp``: load a graph, cut it, prove how good the cut is, run the stages; plan training, place a step.
 
-The words and their defaults are those of the command line. Each name is loaded when it is asked for.
+The words and their defaults are those of the command line. Each name is loaded at its first use.
 """
 
 from importlib import import_module

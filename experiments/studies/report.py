@@ -64,7 +64,7 @@ class Report:
         InputError, OSError
             If the folder cannot be made or the file cannot be written, before any run is made.
         KeyboardInterrupt
-            After Ctrl-C, when it is told where the runs are.
+            After Ctrl-C, with a message that names the file of the runs.
         """
         wanted = {job.key: job for job in jobs}
         if self.folder is not None:

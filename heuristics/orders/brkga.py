@@ -33,7 +33,7 @@ class BRKGAParameters:
     population, generations : int
         Chromosomes a generation, and number of generations, the random first one included.
     elite, mutants : float
-        Fractions of the population that survive, and that are drawn anew.
+        Fractions of the population that survive, and that are new random draws.
     inheritance : float
         Probability that a child takes a key from its elite parent.
 

@@ -99,7 +99,7 @@ def improved_on_ports(
     Raises
     ------
     InputError
-        If no plan fits into memory, or none can take the orders that were asked for.
+        If no plan fits into memory, or none can take the given orders.
     """
     search = _Search(instance, rng, limits or Limits(), words)
     search.start()

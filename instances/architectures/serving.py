@@ -42,7 +42,7 @@ def served_dims(defaults: Mapping[str, Dim], given: Mapping[str, Dim]) -> dict[s
     defaults : mapping
         For batch, sequence and element_bytes.
     given : mapping
-        Those that were asked for: also ``phase``, ``context`` (tokens that the cache holds of each sequence, those that
+        Those given by the caller: also ``phase``, ``context`` (tokens that the cache holds of each sequence, those that
         are being computed included) and ``kv_bytes`` (width of an element of the cache).
 
     Returns

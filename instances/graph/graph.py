@@ -57,7 +57,7 @@ class ComputationGraph(Displayed):
     param_bytes : (n,) floats
         Parameters that belong to one node alone [bytes].
     tensors : Tensors
-        What the nodes produce and who reads it.
+        Outputs of the nodes, with their readers.
     names : tuple of str, optional
         One name a node; by default their indices.
     parameters : tuple of SharedParameter

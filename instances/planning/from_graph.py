@@ -98,7 +98,7 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
 def by_block(chain: LayerChain) -> LayerChain:
     """Merge the layers of a block, such as ``encoder.3``; what has no parameters, like pooling, joins what is before.
 
-    Blocks are told from names with dots: the first word, with a number that follows it.
+    Blocks are recognised by names with dots: the first word, with a number that follows it.
     """
     blocks = [_block(name) for name in chain.names]
     params = chain.param_bytes > 0

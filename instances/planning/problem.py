@@ -57,9 +57,9 @@ class TrainingInstance(Displayed):
         Whether a stage that does not fit otherwise may keep its input alone and run forward again before its backward
         pass.
     dtype : str, optional
-        What the bytes of the chain are counted in, one of `ELEMENT_BYTES`; for people and for parameters in numbers.
+        Element type of the chain's bytes, one of `ELEMENT_BYTES`; for display and for parameters in numbers.
     sequence : int, optional
-        Tokens of a sample that the chain is priced for; for people.
+        Tokens of a sample that the chain is priced for; for display.
 
     Raises
     ------

@@ -86,7 +86,7 @@ class Timeline(Displayed):
         Passes of each group of `Plan.groups`, in the order in which it takes them.
     start, end : Moments
     order_name : str
-        What people call this order.
+        Name of this order.
 
     Raises
     ------

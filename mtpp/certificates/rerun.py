@@ -1,6 +1,6 @@
 """Rerun of the methods behind bounds that a certificate only trusts, with the caller's limits.
 
-This is no second opinion: the models and solvers of this machine speak once more. It finds bounds that no longer hold.
+This is no independent check: the same models and solvers run once more. It finds bounds that no longer hold.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If a bound comes from a method or a solver that nobody who reads the certificate can look up.
+        If a bound comes from a method or a solver that readers of the certificate do not know.
     """
     best = combine(*answers)
     graph, platform = best.instance.graph, best.instance.platform

@@ -75,7 +75,7 @@ class Ladder:
             arms = [arm for arm in arms if not arm.over and (self._sound or not isinstance(arm.model, Formulation))]
 
     def is_over(self, *, timeless: bool = False) -> bool:
-        """Whether nothing more is asked for, or there is no time for what needs some."""
+        """Whether the goal is reached, or the time is too short for methods that need time."""
         self.hear()
         self.drop_lies()
         no_time = self.deadline.interrupted.is_set() or self.best.interrupted or self.deadline.left < _SHORTEST
@@ -83,13 +83,13 @@ class Ladder:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is asked for."""
+        """Whether the goal is reached: proved, decided, or within the gap."""
         best, enough = self.best, self.enough
         decided = enough is not None and (reaches(best, enough) or rules_out(best, enough))
         return best.impossible is not None or decided or _close_enough(best, self.options.gap)
 
     def _run(self, method: str, model: Model | None, deadline: Deadline) -> Result | None:
-        """Run a search or a model until its deadline; what it found, or None if its solver failed."""
+        """Run a search or a model until its deadline; return its answer, None if its solver failed."""
         best, watch, answer = self.best, Stopwatch(), None
         report = _reporter(method, best, self.watch, self.on_progress)
         report(None)

@@ -161,7 +161,7 @@ def find_least_k(
 
 
 def _starts(least: LeastK, interrupted: Event) -> bool:
-    """Exclude what sums exclude, from below; whether something is left."""
+    """Exclude k from below by sums of bytes; return whether any k is left."""
     if least.by_itself:
         return any(_may_do(least, k) for k in range(1, least.most + 1) if not interrupted.is_set())
     low, high = 0, least.most

@@ -177,7 +177,7 @@ def _work(
 
 
 def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
-    """Take over what the other process found."""
+    """Add the results of the other process, if they are better."""
     line.send(_Question())
     best: Result = line.recv()
     known = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
@@ -189,7 +189,7 @@ def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
 
 
 def _ours(said: Result, instance: Instance) -> Result:
-    """The same of our own question: each answer that arrives brings a copy of the whole graph along."""
+    """Rebind a received result to the local instance; it came with a copy of the whole graph."""
     theirs = said.partition
     ours = None if theirs is None else Partition(instance, theirs.block, theirs.order)
     return replace(said, instance=instance, answer=ours)

@@ -25,7 +25,7 @@ def heights(
 ) -> FloatArray:
     """(n,) rows of the nodes: neighbours come near each other by repeated averaging within the columns.
 
-    The rows at first are `start`, (n,). Inertia is how much a node wishes to stay, from 0 to 1, against being near its
+    The rows at first are `start`, (n,). Inertia is the weight, from 0 to 1, of a node's own row against those of its
     neighbours.
     """
     height = start

@@ -64,8 +64,8 @@ def run_jobs(
 class _Loop:
     """Jobs on their way from waiting over ready and running to done.
 
-    Jobs that run when a process dies are suspects. They then run one at a time: whose process dies again is guilty, and
-    its run is recorded as failed.
+    Jobs that run when a process dies are suspects. They then run one at a time. A job whose process dies again is
+    recorded as failed.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class _Loop:
         self._waiting = still
 
     def _renew(self) -> None:
-        """Take a new pool for a broken one; what ran in that is suspect."""
+        """Replace a broken process pool; its running jobs become suspects, which run one at a time."""
         self._suspects += self._running.values()
         self._running.clear()
         self._tried = None

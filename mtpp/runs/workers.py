@@ -85,7 +85,7 @@ def cluster_workers(address: str) -> Iterator[Workers]:
     Raises
     ------
     InputError
-        If dask is not installed, nobody answers at `address`, or a worker runs several jobs in one process,
+        If dask is not installed, there is no scheduler at `address`, or a worker runs several jobs in one process,
         which solvers do not survive.
     """
     try:

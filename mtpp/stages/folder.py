@@ -50,7 +50,7 @@ def write_stages(
     samples : bool
         Whether the whole model is run once, so that the outputs of the stages can be compared.
     on_fault : callable, optional
-        Is told why there are no samples, if the model does not run.
+        Called with the reason why there are no samples, if the model does not run.
 
     Returns
     -------

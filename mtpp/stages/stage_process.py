@@ -1,6 +1,6 @@
 """Program of one stage, a process of its own: it waits for its inputs, computes, and notifies its readers.
 
-It hears on stdin, a line of JSON each: first what it is to be (`StageJob.document`), then how many requests to run. It
+It reads from stdin, a line of JSON each: first its job (`StageJob.document`), then numbers of requests to run. It
 answers on stdout in the same way: that it is ready, that it is done, or what is wrong. When stdin ends, it ends.
 Tensors lie in shared memory. A byte in a pipe says that one is there, or that its room is free again; a closed pipe
 says that the process at its other end has gone. Of the files of a stage nothing runs but operators of onnxruntime.

@@ -121,7 +121,7 @@ def check_claims(
 ) -> tuple[tuple[Check, ...], list[str]]:
     """Prove each bound again, if its method allows that; return also the faults of the bounds with their places.
 
-    Where `check` raises an `OutOfTimeError`, people are told the time limit.
+    Where `check` raises an `OutOfTimeError`, the check reports the time limit.
     """
     checks = tuple(_check(claim, check, time_limit) for claim in certificate.claims)
     return checks, [f"{found.claim.place} ({found.claim.method}): {found.fault}" for found in checks if found.fault]

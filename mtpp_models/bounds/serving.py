@@ -41,7 +41,7 @@ class ServingFront:
     Parameters
     ----------
     points : tuple of ServedPartition
-        From the fastest to the one with the largest context, both rising; none if no cut holds the context asked for.
+        From the fastest to the one with the largest context, both rising; none if no cut holds the required context.
     largest : float
         The largest context of any legal cut [tokens of each sequence]; -1 if not even weights and activations fit.
     """

@@ -74,7 +74,7 @@ class BlockCuts:
     def reach(self) -> BoolArray:
         """(n, n) booleans: whether a path, maybe of no edge, leads from the row to the column.
 
-        It is made when it is asked for: large graphs have no room for it.
+        Made at its first use: for large graphs it takes too much memory.
         """
         return reachability(*self.graph.successors, self.graph.topological_order)
 

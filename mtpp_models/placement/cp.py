@@ -2,7 +2,7 @@
 
 Times are rounded down to whole multiples of a unit: the whole parts of all times of a placement, starts and step time
 included, are those of a placement with whole times, so that no bound gets too high. Devices, starts and transfers of
-the answer are read off as sequences, whose step time is computed anew.
+the answer are read off as sequences, whose step time is computed from the definition.
 
 Where CP-SAT does not close the question soon, it is asked whether a step can take some shorter time: then more nodes
 have to share a device (see `colocation`), so that refuting it takes less than raising the bound to it.

@@ -197,7 +197,7 @@ class ScaledPlacement:
         return self.bus_rest == 0 and (self._arrives_before(b, c) or self._arrives_before(c, b))
 
     def _arrives_before(self, b: Transfer, c: Transfer) -> bool:
-        """Whether all whom transfer b is for are before the producer of transfer c, or it."""
+        """Whether all readers of transfer b come before the producer of transfer c, or are it."""
         u = self.producer[c.tensor]
         return all(v == u or self.is_before[v, u] for v in b.readers)
 

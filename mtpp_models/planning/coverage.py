@@ -49,7 +49,7 @@ def bounds_by_coverage(
     ceiling : float
         Bounds of the classes are at most that; a time of the class makes it faster [s].
     hurried : bool
-        Whether a large question gets one program that knows no servers, for split backward passes; its bound holds for
+        Whether a large question gets one program without servers, for split backward passes; its bound holds for
         unsplit ones as well.
 
     Raises

@@ -51,7 +51,7 @@ def run_classic(
     Parameters
     ----------
     name : str
-        As Pyomo knows it.
+        Name in Pyomo.
     option_names : callable, optional
         Solver options for the controls. Without it only the time limit is passed on, as Pyomo's keyword.
     model : pyomo.environ.ConcreteModel

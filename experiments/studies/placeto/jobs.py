@@ -264,7 +264,7 @@ def _hashes(family: str) -> list[str]:
 def _schedule(family: str) -> dict[str, Any]:
     """Parameters of training on a family, besides the budget; placements start from each of `start` in turn, too.
 
-    Where moving data is dear, random starts are bad ones, and so is nearly every move away from one device: less
+    Where moving data is expensive, random starts are bad ones, and so is nearly every move away from one device: less
     entropy ends in a policy that moves nothing.
     """
     if family == "cifar10":

@@ -1,6 +1,6 @@
 """Cuts whose capacity users measured, as questions.
 
-What nobody published is calibrated on the first measurement; the second one is then a prediction.
+Unpublished parameters are calibrated on the first measurement; the second one is then a prediction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Three policies for the decision process, in PyTorch.
 
-- `Placeto`: the published network, complete. It embeds the whole graph anew in every step.
+- `Placeto`: the published network, complete. It embeds the whole graph again in every step.
 - `DevicePool`: embeds the graph once; the placement enters by pooling over the nodes of each device. It never looks at
   the simulator, and works for any number of devices.
 - `Fast`: scores each device by `features.candidate_features`. It is no graph network: no messages pass between nodes.
@@ -164,7 +164,7 @@ class Placeto(Policy):
     outer : bool
         Whether sums pass the functions h; otherwise, they are used as they are.
     timed : bool
-        Whether nodes know when they start, as in the released code, but not in the text of the paper.
+        Whether features of nodes contain their starts, as in the released code, but not in the text of the paper.
     """
 
     def __init__(

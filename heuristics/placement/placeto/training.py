@@ -171,7 +171,7 @@ def _environment(question: PlacementArrays, training: Training, rng: np.random.G
 def _record(
     policy: Policy, batch: Sequence[Environment], rng: np.random.Generator, deadline: Deadline
 ) -> list[_Record]:
-    """Play the episodes of an update, and remember what happened."""
+    """Run the episodes of an update, and record their steps."""
     records: dict[Environment, _Record] = {environment: ([], []) for environment in batch}
 
     def choose(active: Sequence[Environment]) -> list[IntArray]:

@@ -53,7 +53,7 @@ def recognises_torch(head: bytes) -> bool:
 def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> ComputationGraph:
     """Graph of a file that `torch.export.save` has written, as `from_exported_program` makes it.
 
-    The file may come from a stranger: nothing in it is run, see `instances.readers.pytorch.files`, and a process of its
+    The file may be untrusted: nothing in it is run, see `instances.readers.pytorch.files`, and a process of its
     own with limited time and memory reads it.
 
     Parameters

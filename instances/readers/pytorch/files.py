@@ -1,6 +1,6 @@
 """Files of `torch.export.save`, read as data alone: nothing in them is unpickled, compiled, imported or called.
 
-`torch.export.load` is not for files of strangers. It unpickles sample inputs, custom objects and weights, runs compiled
+`torch.export.load` is not for untrusted files. It unpickles sample inputs, custom objects and weights, runs compiled
 code that a file brings along, evaluates symbolic sizes as Python, imports modules that a file names, takes any function
 below `torch` as an operator, and pastes names into source text. Here only the JSON text of the graph is read. Its
 weights are known by their shapes. Each string in it is checked before torch sees it: operators must be ATen operators

@@ -1,7 +1,7 @@
 """Stages of a partition as PyTorch modules, or as stages of `torch.distributed.pipelining`.
 
 Both put the calls of the program in the partition's order, block after block. A view of a tensor that crosses a cut is
-made anew in each block that reads it, so that what is sent is the tensor itself, once; a slice stays with the operator
+made again in each block that reads it, so that what is sent is the tensor itself, once; a slice stays with the operator
 that produced the whole, and the slice is sent. This is what the cost of a partition counts.
 """
 

@@ -45,7 +45,7 @@ class CutBound(NamedTuple):
 class Network:
     """Least costs of blocks that hold given nodes.
 
-    The ceiling is positive, in the time unit of the work; costs above it are not told apart. With `loaded` parameters
+    The ceiling is positive, in the time unit of the work; costs above it count as equal. With `loaded` parameters
     and peak count, less the memory.
     """
 

@@ -83,7 +83,7 @@ class Step:
 
     @classmethod
     def rounded(cls, instance: PlacementInstance) -> Step:
-        """Floats, as whoever makes a placement computes with them."""
+        """Times in floats, as placements are computed with them."""
         work, sizes = instance.graph.work.tolist(), instance.graph.tensors.bytes.tolist()
         speeds, rates = _speeds_and_rates(instance)
         return cls._of(

@@ -28,7 +28,7 @@ def stages_of_layers(runtime: str, words: str, layers: int) -> list[int]:
     runtime : str
         Name of a runtime.
     words : str
-        What it is told.
+        Settings of the runtime.
     layers : int
         Number of layers.
 

@@ -135,7 +135,7 @@ class BlockTree:
         self._flows.row[:] = -1
 
     def _reopen(self) -> None:
-        """Reopen all leaves that are done; if any was lost, begin anew. Leaves set aside come first."""
+        """Reopen all leaves that are done; if any was forgotten, start again. Leaves set aside come first."""
         if self._lost:
             self._begin()
         for rows in self._leaves:

@@ -6,9 +6,9 @@ moves,
 .. math:: \mathrm{price}(v) = \mathrm{work}(v) + \alpha\, h(v), \qquad
     h(v) = \sum_{t \text{ of } v} \tau_t + \sum_{t \text{ read by } v} \frac{\tau_t}{\mathrm{readers}_t},
 
-with :math:`\tau_t` the time of a tensor that somebody reads. Which :math:`\alpha` is best depends on the graph, so all
+with :math:`\tau_t` the time of a tensor that has readers. Which :math:`\alpha` is best depends on the graph, so all
 of a few are tried. A goal that is proved makes way for a higher one. A block that costs less than the goal is worth too
-much: its nodes become cheaper, and the tree begins anew. So graphs get a bound within seconds for which a search for
+much: its nodes become cheaper, and the tree starts again. So graphs get a bound within seconds for which a search for
 the best prices takes minutes.
 """
 

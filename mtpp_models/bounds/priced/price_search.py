@@ -144,7 +144,7 @@ class PriceSearch:
                 break
 
     def _search(self, deadline: Deadline) -> None:
-        """Add blocks that the prices make dear; of a small graph all that cost little and are worth more than 1."""
+        """Add blocks that the prices make heavy; of a small graph all that cost little and are worth more than 1."""
         if len(self._listed):
             little = self._listed_costs <= self.ceiling * (1 + _ROUNDING)
             for inside in self._listed[little & (self._listed @ self._tried > 1 + _ROUNDING)]:
