@@ -165,7 +165,7 @@ def merge(instance: Instance, group: IntArray, precedence: IntArray | None = Non
 
 
 def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Constraints:
-    """Windows and least numbers of merged nodes; what else was together is in one of them."""
+    """Windows and least numbers of merged nodes; nodes that must be together are already merged."""
     rules = instance.rules
     first, last = np.zeros(count, dtype=np.int64), np.full(count, instance.k - 1)
     np.maximum.at(first, group, rules.first)

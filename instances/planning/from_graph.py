@@ -96,7 +96,7 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
 
 
 def by_block(chain: LayerChain) -> LayerChain:
-    """Merge the layers of a block, such as ``encoder.3``; what has no parameters, like pooling, joins what is before.
+    """Merge the layers of a block, such as ``encoder.3``; layers without parameters, like pooling, join the one before.
 
     Blocks are recognised by names with dots: the first word, with a number that follows it.
     """

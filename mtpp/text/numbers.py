@@ -60,7 +60,7 @@ class Scale(NamedTuple):
         return cls(unit, size, 0 if unit == "B" else min(max(0, _DIGITS - 1 - power), _MOST_DECIMALS))
 
     def cell(self, value: float) -> str:
-        """The number without its unit; what would be rounded to 0 is below the last digit."""
+        """Format a number without its unit; one that would be rounded to 0 is shown as below the last digit."""
         number = value / self.size
         if value == 0:
             return "0"

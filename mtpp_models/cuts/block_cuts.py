@@ -151,7 +151,7 @@ class BlockCuts:
         return reached_from(*self.graph.predecessors, nodes), reached_from(*self.graph.successors, nodes)
 
     def whole(self, values: FloatArray) -> IntArray:
-        """Times as whole numbers, rounded down; what is larger counts as twice the cutoff."""
+        """Round times down to whole numbers; larger ones count as twice the cutoff."""
         return np.floor(self._units(values)).astype(np.int64)
 
     def lost(self) -> float:

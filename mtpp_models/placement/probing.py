@@ -95,7 +95,7 @@ def _keep_apart(device: IntArray, is_apart: NDArray[np.bool_], between: FloatArr
 def _keep_order(
     head: FloatArray, tail: FloatArray, work: FloatArray, rest: FloatArray, device: IntArray, limit: float
 ) -> bool:
-    """Raise heads and tails by orders that are the only ones; whether every pair that shares a device has one."""
+    """Raise heads and tails by orders that are the only ones; return whether every pair on one device has an order."""
     for u in range(len(head)):
         for v in range(len(head)):
             if u == v or device[u] != device[v]:

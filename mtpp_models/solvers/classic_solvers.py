@@ -147,7 +147,7 @@ def _program_version(name: str, executable: str) -> tuple[int, ...] | None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Pyomo's warnings; what matters of them is raised."""
+    """Silence Pyomo's warnings; errors are raised."""
     logger = logging.getLogger("pyomo")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -154,7 +154,7 @@ class SearchJob(NetworkJob):
     what = "search"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Time over that of one device and peak of memory by name; what cannot run here is left out."""
+        """Relative time and peak of memory by name of a placer; those that cannot run here are left out."""
         instance = self.instance()
         answer: dict[str, Any] = {"one device": instance.total_work}
         limits = Limits(evaluations=self.options["placements"])

@@ -93,7 +93,7 @@ def _document(path: str) -> Any:
 
 
 def _check_payloads(config: Value) -> None:
-    """Tensors are raw bytes, which are not read; what would have to be unpickled is refused."""
+    """Check that tensors are raw bytes, which are not read; refuse everything that would have to be unpickled."""
     for payload in config.open_members(["config"])["config"].open_members([]).values():
         fields = payload.open_members(["path_name", "use_pickle"])
         if fields["use_pickle"].data is not False:

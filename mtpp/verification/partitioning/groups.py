@@ -53,7 +53,7 @@ def shared_blocks(exact: ExactInstance, constraints: Constraints) -> list[int]:
 
 
 def merge_groups(exact: ExactInstance, group: Sequence[int]) -> ExactInstance:
-    """The question with each group as one node; what costs less in it costs less for every partition that keeps them.
+    """Merge each group into one node; a partition that keeps the groups costs no less than its merged form.
 
     A merged node reads and writes at once at least what one of its members does.
 

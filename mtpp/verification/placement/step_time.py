@@ -211,7 +211,7 @@ def _multiple(numbers: Iterable[float]) -> int:
 
 
 def peaks(instance: PlacementInstance, run: Run) -> list[Fraction]:
-    """Largest sum of the tensors on each device at one time [bytes]; what is freed makes room for what is allocated."""
+    """Largest sum of the tensors on each device at one time [bytes]; frees precede allocations of one instant."""
     sizes = [Fraction(size) for size in instance.graph.tensors.bytes.tolist()]
     changes: list[list[tuple[float, Fraction]]] = [[] for _ in range(instance.devices)]
     for t, place, begin, end in run.stays:

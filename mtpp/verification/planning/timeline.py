@@ -89,7 +89,7 @@ def _check(stated: StatedTimeline, claim: Claim) -> Check:
 
 
 def _least_work(stated: StatedTimeline) -> Fraction:
-    """Work of a device if all have the same; what replicas take in all is a layer's time or more."""
+    """Work of a device if all have the same, at the least share of each layer that any number of replicas allows."""
     instance, chain = stated.instance, stated.instance.chain
     V, total = instance.cluster.n, Fraction(0)
     for layer, times in enumerate(zip(chain.forward.tolist(), chain.backward.tolist(), strict=True)):

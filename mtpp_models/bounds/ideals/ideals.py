@@ -47,7 +47,7 @@ _STEP = 0.1
 
 
 def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None = None) -> Result:
-    """The best partition and the bound that proves it; what was found and proved by then where a limit is reached.
+    """Optimal partition with the bound that proves it; at a limit, the best partition and bound so far.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class BlockTree:
         return self._question.worth
 
     def relieve(self, block: BoolArray) -> bool:
-        """Lower the prices in a block that was found until it is worth less than its share; what is done stays so.
+        """Lower the prices in a found block until it is worth less than its share; leaves that are done stay so.
 
         Whether the nodes together are still worth k blocks; if not, the prices stay as they are.
         """
@@ -91,7 +91,7 @@ class BlockTree:
         self._begin()
 
     def aim(self, goal: float, deadline: Deadline | None = None) -> None:
-        """Search for a block below another goal next; what is done stays so below a lower one, as pairs do."""
+        """Set the goal for the next block; below a lower goal, finished leaves and pairs that are apart stay so."""
         apart = self._question.apart
         if goal > self._goal:
             self._reopen()

@@ -48,7 +48,7 @@ def bound_of(
 
 @compiled
 def _propagate(state: NDArray[np.int8], question: BlockQuestion, before: BoolArray, behind: BoolArray) -> bool:
-    """Decide what follows; whether that is free of contradictions.
+    """Decide all consequences; return whether they are free of contradictions.
 
     `before` and `behind` are set to the nodes with a path to the block and from it.
     """

@@ -112,7 +112,7 @@ class PriceSearch:
         self.aim(min(self.ceiling, start.bottleneck))
 
     def add(self, inside: BoolArray) -> bool:
-        """Respect one more block, a convex set given by (n,) booleans; whether it is new."""
+        """Add a block that the prices must respect, a convex set given by (n,) booleans; return whether it is new."""
         if inside.tobytes() in self._blocks:
             return False
         self._blocks[inside.tobytes()] = inside

@@ -112,7 +112,7 @@ class _Climb:
         self._lost, self._took = 0.0, 0.0  # seconds of trees since a goal was proved or fell, and of the last proof
 
     def go_on(self, start: Partition, controls: Controls) -> bool:
-        """Raise the bound until time is up; whether no better one is to be expected."""
+        """Raise the bound until time is up; return whether no better one is to be expected."""
         search, deadline, watch = self._search, controls.deadline, Stopwatch()
         search.learn(start)
         self._known = max(self._known, controls.known)
