@@ -200,7 +200,7 @@ def _written(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 def _folders() -> list[Path]:
     """Folders for machine code, best one first.
 
-    Nowhere if numba is switched off, or the sources are out of sight, as in an archive, or changed since the first
+    Empty if numba is switched off, or the sources are out of sight, as in an archive, or changed since the first
     look: then the code in memory may be of two generations.
     """
     written, key = _first_look()

@@ -88,7 +88,7 @@ def interleaved(groups: int, chunks: int, microbatches: int) -> PassLists:
 
 
 def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLists, str]:
-    """Split backward passes: F precedes I as in `steady`, and W by `behind` more, within memory.
+    """Split backward passes: F is ahead of I as in `steady`, and ahead of W by `behind` more, within memory.
 
     ``(1, 1)`` is ZB-H1; with M or more, W may come as late as memory allows. The name comes with the order.
     """

@@ -69,9 +69,7 @@ _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seco
 
 
 def recheck(method: str, problem: str = PARTITIONING) -> str | None:
-    """Name the way in which bounds of a method are checked again.
-
-    One of "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
+    """Kind of check for bounds of a method: "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
 
     The problem is `PARTITIONING`, `PLANNING` or `PLACEMENT`; None where it has no such method.
     """

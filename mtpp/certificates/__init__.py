@@ -1,1 +1,1 @@
-"""Certificates: making, reading back, and running their solvers again."""
+"""Certificates: writing them, reading solutions of other programs back, and running methods again."""

@@ -43,7 +43,7 @@ _SMALL = 1e6
 class _Kind(NamedTuple):
     """Kind of quantity.
 
-    Fields: unit of a bare number; units allowed after a prefix, in lower case; units proposed in messages; examples.
+    Fields: unit of a bare number; units allowed after a prefix, in lower case; proposed units and prefix; examples.
     """
 
     bare: str

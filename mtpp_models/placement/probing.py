@@ -1,4 +1,4 @@
-r"""Probing: assume that two nodes share a device, or do not, and derive which of both is impossible.
+r"""Probing: assume that two nodes share a device, or do not, and try to refute one of both.
 
 Suppose that nodes u and v share a device, or that they do not. Where one of the two is refuted, the other one holds.
 `mtpp_models.placement.colocation` refutes, and the order on a device: nodes that share one run in an order that leaves

@@ -73,7 +73,7 @@ class BlockTree:
     def relieve(self, block: BoolArray) -> bool:
         """Lower the prices in a found block until it is worth less than its share; leaves that are done stay so.
 
-        Whether the nodes together are still worth k blocks; if not, the prices stay as they are.
+        Return whether the nodes together are still worth k blocks; if not, the prices stay as they are.
         """
         worth, k = self._question.worth, min(self._instance.k, self._instance.graph.n)
         lower = np.where(block, worth * ((1.0 - _RELIEF) / worth[block].sum()), worth)
