@@ -51,7 +51,7 @@ _Quick = Annotated[
 
 @dataclass(frozen=True)
 class _Running:
-    """Where runs are made and what becomes of them; the fields are the words of the command line."""
+    """Workers that make the runs, and files and form of the tables; the fields are the words of the command line."""
 
     jobs: Annotated[
         int, typer.Option(metavar="N", help="Processes on this machine; the answers do not depend on it.")

@@ -1,4 +1,4 @@
-"""When a search stops."""
+"""Limits of searches: time, evaluations, a target."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Limits:
     Parameters
     ----------
     deadline : Deadline
-        When time is up, or somebody asks to stop; none by default.
+        End of the time, or an interrupt; none by default.
     evaluations : int, optional
         Number of partitions evaluated. The same seed and evaluations give the same answer.
     target : float, optional

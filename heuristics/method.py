@@ -27,7 +27,7 @@ class Method(Generic[Question, Answer]):
     """A search with its parameters fixed."""
 
     name: str  # unique in its registry
-    summary: str  # what it does, in one line
+    summary: str  # description in one line
     reference: str  # where it comes from
     # Maps an instance, a generator and limits to an answer. Without limits it does its own number of evaluations. It
     # raises `InputError` if it finds no answer, or needs something that is not installed.

@@ -1,4 +1,4 @@
-"""Searches one after another, as graph and time allow: what takes no time, then those that gain most."""
+"""Portfolio of searches: instant ones first, then those that gain most, as graph and time allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["portfolio"]
 def portfolio(
     instance: Instance, rng: np.random.Generator, limits: Limits | None = None, *, starts: Iterable[Partition] = ()
 ) -> Partition:
-    """What takes no time, then multilevel cycles, annealing and genetic search, as they gain.
+    """Run the instant heuristics, then multilevel cycles, annealing and genetic search, timed by their past gains.
 
     One block, two orders in pieces of equal work and, where that leaves most of the time, their exact slicings come
     first. See `heuristics.local_search.schedule` for what follows.

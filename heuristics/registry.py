@@ -127,7 +127,7 @@ _GOING_ON: dict[str, Callable[[Partition, np.random.Generator, Limits], Partitio
 
 
 def go_on(method: str, start: Partition, rng: np.random.Generator, limits: Limits) -> Partition | None:
-    """What a heuristic makes of a partition, no worse than that; None if it has to begin anew."""
+    """Improve a partition by a heuristic; the result is no worse. None if the method cannot start from a partition."""
     instance = start.instance
     if method not in _GOING_ON or instance.k > instance.graph.n:
         return None

@@ -37,7 +37,7 @@ def search(
     limits : Limits, optional
         None by default: the heuristic's own number of evaluations.
     start : Partition, optional
-        What `portfolio` and `local-search` begin from; the others begin anew.
+        Partition from which `portfolio` and `local-search` begin; the others ignore it.
 
     Returns
     -------

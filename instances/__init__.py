@@ -1,4 +1,4 @@
-"""What a problem is, what an answer is, and examples of both."""
+"""Problems and their answers as records, with files, readers and example networks."""
 
 from instances.import_guard import check_siblings
 

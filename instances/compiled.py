@@ -1,4 +1,4 @@
-"""The decorator of kernels: compiled by numba, and compiled anew when any kernel source changes.
+"""Decorator of kernels, which numba compiles, and compiles again when any kernel source changes.
 
 numba stores machine code on disk and looks at the file of the function alone, not at the files whose functions,
 constants and tuples went into it. So the code of all kernels lies in a folder named by a hash of all kernel sources.
@@ -130,18 +130,18 @@ def kernels() -> list[Any]:
 
 
 def is_warm() -> Path | None:
-    """The folder with the machine code of all kernels; None if some must be compiled, as `mark_warm` was not called."""
+    """Folder with the machine code of all kernels; None if some must be compiled, as `mark_warm` was not called."""
     return next((folder for folder in _folders() if _stamp_of(folder)[:1] == [_made_for()]), None)
 
 
 def warmed_alone() -> bool:
-    """Whether the code of all kernels is there, and nobody had stored any before warm-up began."""
+    """Whether the code of all kernels is there, and there was none before warm-up began."""
     folder = is_warm()
     return folder is not None and _stamp_of(folder)[1:] == [_ALONE]
 
 
 def has_code() -> bool:
-    """Whether machine code of any kernel is on disk, be it of use or not."""
+    """Whether machine code of any kernel is on disk, valid or not."""
     return any(path for folder in _folders() for path in folder.rglob("*.nbc"))
 
 
@@ -160,7 +160,7 @@ def mark_warm(alone: bool = False) -> Path | None:
 
 
 def _stamp_of(folder: Path) -> list[str]:
-    """What the code in a folder was made for, and by whom; nothing where it is not complete."""
+    """Lines of a folder's stamp: what its machine code was compiled for; empty if the code is not complete."""
     try:
         return (folder / _STAMP).read_text().splitlines()
     except OSError:
@@ -168,7 +168,7 @@ def _stamp_of(folder: Path) -> list[str]:
 
 
 def _made_for() -> str:
-    """What makes numba compile anew although no source changed: another numba, processor, or time of writing."""
+    """Conditions under which stored machine code is valid: versions of numba, the processor, times of the sources."""
     written, _ = _first_look()
     processor = llvmlite.binding.get_host_cpu_name(), llvmlite.binding.get_host_cpu_features().flatten()
     return repr((numba.__version__, processor, sorted(written.values())))
@@ -182,14 +182,14 @@ def kernel_sources() -> list[Path]:
 
 @cache
 def _first_look() -> tuple[dict[Path, tuple[int, int]], str]:
-    """When each kernel source was written, and a hash of them all."""
+    """Times of the last change of all kernel sources, and a hash of their content; read once."""
     written = _written(kernel_sources())
     texts = {path.relative_to(_ROOT).as_posix(): path.read_bytes() for path in written}
     return written, hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
 
 
 def _written(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
-    """Time of the last change and size of each file; nothing if one is gone."""
+    """Time of the last change and size of each file; empty if one does not exist any more."""
     try:
         states = {path: path.stat() for path in files}
     except FileNotFoundError:
@@ -198,9 +198,9 @@ def _written(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _folders() -> list[Path]:
-    """Where to store machine code, best place first.
+    """Folders for machine code, best one first.
 
-    Nowhere if numba is switched off, or the sources are out of sight, as in an archive, or changed since the first
+    Empty if numba is switched off, or the sources are out of sight, as in an archive, or changed since the first
     look: then the code in memory may be of two generations.
     """
     written, key = _first_look()
@@ -224,7 +224,7 @@ def _cache_in(folder: Path) -> Iterator[None]:
 
 
 class _Halt(event.Listener):
-    """Time spent with numba does not count."""
+    """Listener that halts `CLOCK` while numba compiles or loads."""
 
     def on_start(self, event: event.Event) -> None:
         CLOCK.halt()
@@ -234,7 +234,7 @@ class _Halt(event.Listener):
 
 
 class _Tell(event.Listener):
-    """Say once in a process that kernels are compiled."""
+    """Listener that logs, once in a process, that kernels are compiled."""
 
     told = False
 

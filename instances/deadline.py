@@ -1,4 +1,4 @@
-"""A moment at which work stops: when time is up, or somebody asks for it; and the clock that tells when."""
+"""Clock of all time limits, and deadlines: the end of the time, or an interrupt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPILE = "compile"
 
 
 class WorkClock:
-    """A monotonic clock that stands still while kernels are compiled or their machine code is loaded.
+    """Monotonic clock that does not advance while kernels are compiled or their machine code is loaded.
 
     Every time limit and every time that is reported is measured by `CLOCK`, so that the first run after an update does
     as much work in its time as all others. `instances.compiled` halts it.
@@ -37,25 +37,25 @@ class WorkClock:
         self._state: tuple[float | None, float] = (None, 0.0)
 
     def now(self) -> float:
-        """Seconds since some moment, without those of standing still."""
+        """Seconds since an arbitrary moment, without those of halts."""
         since, still = self._state
         return (time.monotonic() if since is None else since) - still
 
     @property
     def still(self) -> float:
-        """Seconds that it stood still so far."""
+        """Seconds of all halts so far."""
         since, still = self._state
         return still if since is None else still + time.monotonic() - since
 
     def halt(self) -> None:
-        """Stand still until `resume` is called as often, from whatever thread."""
+        """Halt the clock until `resume` is called as often, from any thread."""
         with self._lock:
             self._halts += 1
             since, still = self._state
             self._state = (time.monotonic() if since is None else since, still)
 
     def resume(self) -> None:
-        """Take back one `halt`."""
+        """Undo one `halt`."""
         with self._lock:
             self._halts -= 1
             if self._halts == 0:
@@ -67,25 +67,25 @@ CLOCK = WorkClock()
 
 
 class Stopwatch:
-    """What some work takes by `CLOCK`, and how long that stood still meanwhile."""
+    """Seconds since its creation by `CLOCK`, and seconds for which that clock stood still meanwhile."""
 
     def __init__(self) -> None:
         self._begin, self._still = CLOCK.now(), CLOCK.still
 
     @property
     def passed(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since its creation."""
         return CLOCK.now() - self._begin
 
     def seconds(self, **phases: float) -> dict[str, float]:
-        """The phases, and beside them `COMPILE` if the clock stood still meanwhile."""
+        """Return the phases, with `COMPILE` added if the clock was halted meanwhile."""
         still = CLOCK.still - self._still
         return phases | ({COMPILE: still} if still > 0 else {})
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment of `CLOCK`, or Ctrl-C, whichever comes first.
+    """Moment of `CLOCK`, or Ctrl-C, whichever comes first.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Deadline:
 
     @classmethod
     def after(cls, time_limit: float | None, interrupted: threading.Event | None = None) -> Deadline:
-        """The deadline in `time_limit` seconds from now; None means no limit.
+        """Deadline in `time_limit` seconds from now; None means no limit.
 
         Raises
         ------
@@ -119,12 +119,12 @@ class Deadline:
 
     @property
     def time_limit(self) -> float | None:
-        """Seconds that are left, as programs take them: None without a limit."""
+        """Seconds that are left, in the form that solvers take; None without a limit."""
         return None if self.end == math.inf else self.left
 
     @property
     def passed(self) -> bool:
-        """Whether to stop with what is known."""
+        """Whether work must end now."""
         return self.interrupted.is_set() or CLOCK.now() >= self.end
 
     def share(self, part: float) -> Deadline:

@@ -27,7 +27,7 @@ _LONGEST = 1000
 
 
 def printable(text: str) -> str:
-    r"""Text of a file as one line that a terminal takes as text: what is not printable is escaped.
+    r"""Escape the characters of a text that a terminal cannot print; the result is one line.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def printable(text: str) -> str:
 
 
 class InputError(ValueError):
-    """What the caller gave cannot be used.
+    """Input of the caller that cannot be used.
 
     The message is one line that says what is wrong, where, and what to do. The command line prints it
     as it is and exits with code 2.
@@ -91,15 +91,15 @@ class WordError(InputError):
 
 
 class InputWarning(UserWarning):
-    """What the caller gave can be used, but may not say what is meant.
+    """Input of the caller that can be used, but may not be meant as it is.
 
     The message is one line as that of `InputError`. The command line prints it once and goes on.
     """
 
 
 class FalseCertificateError(AssertionError):
-    """A lower bound exceeds the cost of a feasible partition: a fault of this project, never of its user."""
+    """Fault of this project, never of its user: a lower bound exceeds the cost of a feasible partition."""
 
 
 class NothingFoundError(Exception):
-    """A search ended without an answer; there may be one."""
+    """End of a search without an answer; there may be one."""

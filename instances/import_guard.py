@@ -1,4 +1,4 @@
-"""Check that all packages come from one folder: their import names are general, and others may have them too.
+"""Check that all packages come from one folder; their import names are general, and others may use them too.
 
 Each package runs this file first, by its path: a name could already lead to the wrong folder. Of ``import instances``
 beside a foreign `instances` nothing of ours runs; ``import mtpp`` and the program ``mtpp`` tell it.
@@ -23,14 +23,14 @@ _WRONG_USE = 2
 
 
 class _ForeignSiblingError(ImportError):
-    """Shown as one line: the frames in between tell nothing."""
+    """Error that notebooks show as one line, without a traceback."""
 
-    def _render_traceback_(self) -> list[str]:  # what notebooks ask for
+    def _render_traceback_(self) -> list[str]:  # called by notebooks
         return [f"ImportError: {self}"]
 
 
 def check_siblings() -> None:
-    """Check that the packages of this project come from the folder of this one; nothing is imported.
+    """Check that the packages of this project come from the folder of this one; import nothing.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Strict JSON files: every complaint names the file and the place, and writing is all or nothing."""
+"""Strict JSON files: every error names the file and the place, and a file is written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PLACEMENT_FORMAT = "mtpp-placement/1"
 PLAN_FORMAT = "mtpp-plan/1"
 TIMED_PLAN_FORMAT = "mtpp-plan/2"
 
-#: What files of this project hold, in words, by their formats up to the version.
+#: Contents of files of this project, in words, by their formats up to the version.
 _CONTENTS = {f"mtpp-{word}": f"a {word}" for word in ("certificate", "chain", "cluster", "graph", "partition", "plan")}
 _CONTENTS |= {"mtpp-placement": "a placement", "mtpp-constraints": "constraints", "mtpp-devices": "devices"}
 _CONTENTS |= {"mtpp-serving": "a serving front"}
@@ -61,7 +61,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A JSON value, the file it comes from and its path there, such as ``nodes[3].work``."""
+    """JSON value with its file and its path there, such as ``nodes[3].work``."""
 
     data: Any
     file: str
@@ -120,7 +120,7 @@ class Value:
         return number
 
     def optional_number(self) -> float | None:
-        """A finite number, or None where the file says null."""
+        """A finite number, or None if the value is null."""
         return None if self.data is None else self.number()
 
     def whole(self) -> int:
@@ -230,7 +230,7 @@ def read_text(path: str | Path) -> str:
 
 
 def read_json(path: str | Path) -> Value:
-    """Content of a JSON file; an `InputError` says what `read_text` or `parse_json` refuses."""
+    """Content of a JSON file; raise `InputError` as `read_text` and `parse_json` do."""
     return parse_json(read_text(path), str(path))
 
 

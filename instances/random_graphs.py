@@ -1,4 +1,4 @@
-"""Random graphs that anybody can make again, and toys whose optimum is known."""
+"""Random graphs that a seed reproduces, and small examples whose optimum is known."""
 
 from __future__ import annotations
 

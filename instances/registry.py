@@ -1,4 +1,4 @@
-"""Looking things up by name, with a suggestion where the name is misspelled."""
+"""Look-up by name, with a suggestion if the name is misspelled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def find(registry: Mapping[str, T], name: str, what: str) -> T:
 
 
 def unknown(names: Iterable[str], name: str, what: str) -> str:
-    """What is said of a name that is not among `names`."""
+    """Message about a name that is not among `names`, with the nearest of them or all."""
     known = list(names)
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}? There are" if near else "there are"

@@ -1,4 +1,4 @@
-"""``mtpp`` and ``python -m mtpp``: small, so that Ctrl-C is heard while all else is still loading."""
+"""``mtpp`` and ``python -m mtpp``: few imports, so that Ctrl-C works while everything else is still loading."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What to put into a report: versions of everything that can change an answer."""
+"""Versions of everything that can change an answer, for reports of faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The bound and the partition that need no work: eq. (13) of MTPP, Lemma 4.2, and all nodes in one block.
+r"""Bound and partition that need no search: eq. (13) of MTPP, Lemma 4.2, and all nodes in one block.
 
 With finite memory M and no fixed buffer, some block overflows by what a node holds and needs alone, and all blocks
 together by what their memory is too small by. With need(v) the bytes that are live while v runs,

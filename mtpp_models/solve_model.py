@@ -98,7 +98,7 @@ def solve(
 
 
 def _modelled(question: Instance, start: Partition) -> Partition | None:
-    """The start as an answer to the question that models speak of; without groups its cost is no higher there."""
+    """Start as an answer to the modelled question; None if it is none. Without groups its cost is no higher there."""
     return as_answer(question, Partition(question, start.block, start.order))
 
 
@@ -135,7 +135,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 
 def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
-    """What a bound rests on, in the nodes of the original instance."""
+    """Member of a witness, mapped to the nodes of the original instance."""
     if key == "nodes":
         return reduction.anchor[value].tolist()
     if key == "prices":

@@ -1,4 +1,4 @@
-"""What a paper says, or one would like to hold, against what was measured here."""
+"""Statements of papers or expectations, compared with measurements."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Claim"]
 class Claim:
     """A statement, and whether it holds here."""
 
-    source: str  # who says it, or of which figure
+    source: str  # paper or figure
     text: str
     holds: bool | None  # None if it is undecided, because a number is missing
     measured: str  # the numbers that decide
-    beside: Sequence[float | None] = ()  # what others reach in the same place; None where that was not measured
+    beside: Sequence[float | None] = ()  # values of others in the same place; None where that was not measured
 
     def verdict(self, yes: str, no: str) -> str:
         """One of two words, or a dash if the claim is undecided.

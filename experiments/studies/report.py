@@ -1,4 +1,4 @@
-"""What all studies share: a file of runs that a second call goes on with, and sections of text and pictures."""
+"""Parts of all studies: a resumable file of runs, and sections of text and pictures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """Where the runs of a study are, and how and where its tables are shown.
+    """Output of a study: the file of its runs, and the form and folder of its tables.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class Report:
         InputError, OSError
             If the folder cannot be made or the file cannot be written, before any run is made.
         KeyboardInterrupt
-            After Ctrl-C, when it is told where the runs are.
+            After Ctrl-C, with a message that names the file of the runs.
         """
         wanted = {job.key: job for job in jobs}
         if self.folder is not None:
@@ -122,5 +122,5 @@ def _printed(section: Section, style: str) -> str:
 
 
 def _told(wanted: Mapping[str, Job], run: Run) -> Run:
-    """A run as the bar tells it: a refusal that counts as an answer is no failure."""
+    """Run for the progress bar: a refusal that counts as an answer is no failure."""
     return run if wanted[run["key"]].failed(run) else run | {"error": None}

@@ -6,7 +6,7 @@ Two blocks that follow each other without an edge between them may change places
 moves.
 
 The search minimises the sum of the sixteenth powers of the weighted block costs over the best bottleneck, a smooth
-stand-in for their maximum. With weights of 1 blocks would stay unequal where transfers make it dear to keep them equal:
+stand-in for their maximum. With weights of 1 blocks would stay unequal where equal ones need more transfers:
 if one block can gain a second for five that another one loses, the sum is least where their costs differ by a tenth. So
 blocks that cost more than the mean count more from then on.
 

@@ -116,7 +116,7 @@ def _reach(source: IntArray, reader: IntArray, order: IntArray) -> tuple[_Words,
 
 @compiled(allocates=False)
 def _join(a: int, b: int, after: _Words, before: _Words) -> None:
-    """Let `a` stand for both, and nothing for `b`."""
+    """Merge node `b` into `a` in the tables of reachable nodes; `b` becomes empty."""
     _unite(after[a], after[b])
     _unite(before[a], before[b])
     for rows, others in ((after, before), (before, after)):

@@ -25,8 +25,8 @@ def local_search(
 ) -> Partition:
     """Move nodes between blocks, and swap them, under simulated annealing.
 
-    Each round begins hot, so it forgets where it started, and is twice as long as the one before; its best
-    partition is sliced anew along orders that list its blocks, which never makes it worse (Theorem 3.4).
+    Each round begins hot, so that it hardly depends on its start, and is twice as long as the one before; its best
+    partition is sliced again along orders that list its blocks, which never makes it worse (Theorem 3.4).
     The temperature follows what a node is worth in its block: where blocks have many nodes it is lower.
 
     Parameters

@@ -1,7 +1,7 @@
-r"""Multilevel search: cut a coarse copy of the graph, and refine the cut while the nodes come back.
+r"""Multilevel search: cut a coarse copy of the graph, then refine the cut while the graph is uncoarsened.
 
-Edges whose ends are dear to separate are joined one after another, unless that closes a cycle or makes a node that is
-too heavy for a block. The question that is left after a few levels has some dozens of nodes, and annealing solves it in
+Edges that are expensive to cut are contracted one after another, unless that closes a cycle or makes a node that is too
+heavy for a block. The question that is left after a few levels has some dozens of nodes, and annealing solves it in
 milliseconds. Back in the finer questions a short walk at low temperature is enough. A move on a coarse level takes a
 whole part of the graph to another block, which single moves do not reach: every step of the way would cost more.
 
@@ -101,7 +101,7 @@ def cycle(
     best: Partition,
     others: Sequence[Partition] | None = None,
 ) -> Partition:
-    """One cycle.
+    """Run one cycle of coarsening, cutting and refinement.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def clusters(
     target: int,
     reach_nodes: int = _REACH_NODES,
 ) -> IntArray:
-    """Join the ends of edges, dear ones first.
+    """Join the ends of edges, expensive ones first.
 
     Parameters
     ----------

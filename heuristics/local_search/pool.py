@@ -1,4 +1,4 @@
-"""A pool of partitions that are crossed with each other, so that what is good in several of them comes together.
+"""Pool of partitions for crossover, which combines parts on which several of them agree.
 
 A cycle that joins only nodes that share a block in both parents keeps what they have in common, and walks decide the
 rest. Its result takes the place of the partition most like it among those that are no better, so the pool stays varied

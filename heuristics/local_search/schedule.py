@@ -1,4 +1,4 @@
-"""Which search when: each is tried, and the one that gained most for its time lately goes on.
+"""Schedule of several searches: each is tried, then the one of largest recent gain per second goes on.
 
 The searches share the best partition and a pool of good ones. None is left without a least share of the time, as what
 gains nothing at first may be what gains at the end.
@@ -29,7 +29,7 @@ __all__ = ["search_by_gain"]
 _LEAST_OF_WALKS, _LEAST_OF_ORDERS, _LEAST_OF_SMALL_CYCLES, _LEAST_OF_CYCLES = 0.1, 0.25, 0.5, 0.7
 #: Genetic search whose best bottleneck is so many times the best known has only this least part.
 _FAR, _LEAST_OF_FAR_ORDERS = 1.04, 0.05
-#: What gains and times count once their search has run again.
+#: Factor on older gains and times whenever their search runs again.
 _FADING = 0.5
 #: First walks have so many moves, each later one twice as many, until one takes more than this part of the time.
 _FIRST_WALK, _LONGEST = 250_000, 0.05
@@ -91,7 +91,7 @@ class _Arm:
     _lately: float = 0.0  # the time that the rate is about
 
     def note(self, gain: float, spent: float) -> None:
-        """It took so much and gained so much."""
+        """Record the seconds and the gain of a turn."""
         before, spent = _FADING * self._lately, max(spent, 1e-9)
         self.spent, self._lately = self.spent + spent, before + spent
         self.rate = ((self.rate or 0.0) * before + gain) / self._lately
@@ -108,7 +108,7 @@ def _next(arms: list[_Arm]) -> _Arm:
 
 
 def _gain(before: Partition, after: Partition) -> float:
-    """How much smaller the logarithm of the bottleneck is."""
+    """Decrease of the logarithm of the bottleneck."""
     if after.preference >= before.preference:
         return 0.0
     if after.bottleneck <= 0 or before.bottleneck == math.inf:  # all that there is to gain, or the first that fits
@@ -131,7 +131,7 @@ class _Searches:
         self._orders = _Arm(self._genetic, _LEAST_OF_ORDERS)
 
     def arms(self) -> list[_Arm]:
-        """Those that suit the instance and the time."""
+        """Searches that suit the instance and the time."""
         n, left = self._instance.graph.n, self._budget.limits.deadline.left
         found = [_Arm(self._cool, _LEAST_OF_WALKS), _Arm(self._hot, _LEAST_OF_WALKS)]
         if n * _LEVEL_SECONDS <= left / 4:
@@ -148,19 +148,19 @@ class _Searches:
         return found
 
     def _hot(self, best: Partition) -> Partition:
-        """A walk that forgets where it started."""
+        """Run a walk at full temperature, which depends little on its start."""
         found, self._hot_moves = self._walk(best, self._hot_moves, 1.0)
         return found
 
     def _walk(self, best: Partition, moves: int, heat: float) -> tuple[Partition, int]:
-        """What a walk finds, and the moves of the next one."""
+        """Run one walk from `best`; return its partition, and the number of moves for the next walk."""
         begin = self._budget.part
         found = self._walker.slice(self._walker.walk(best, moves, heat=heat))
         self._pool.add(found)
         return found, moves if self._budget.part - begin > _LONGEST else 2 * moves
 
     def _genetic(self, best: Partition) -> Partition:
-        """A generation of orders."""
+        """Advance the genetic search by one generation; return its best order, sliced."""
         n, parameters = self._instance.graph.n, BRKGAParameters()
         if self._population is None:
             count = parameters.population

@@ -72,7 +72,7 @@ class PartitionState(NamedTuple):
 
 @compiled
 def start_state(block: IntArray, order: IntArray, k: int, arrays: KernelArrays) -> PartitionState:
-    """Count what `block` says; each block runs its nodes in `order`."""
+    """State of a partition given by `block`; each block runs its nodes in `order`."""
     n = len(block)
     time, held = np.zeros(k), np.zeros(k)
     reads = np.zeros((len(arrays.tensor_time), k), dtype=np.int32)

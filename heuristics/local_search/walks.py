@@ -38,7 +38,7 @@ _LARGEST_TABLE = 2**29
 
 
 class Budget:
-    """What several walks together may take: moves, and what the limits say.
+    """Budget that several walks share: a number of moves, and the limits of the search.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Budget:
 
     @property
     def clock(self) -> float:
-        """What was taken so far: seconds, or where evaluations or nothing are limited moves, which repeat."""
+        """Budget used so far: seconds; moves where evaluations or nothing are limited, so that runs can be repeated."""
         deadline = self.limits.deadline.end
         return CLOCK.now() if deadline < math.inf and self.limits.evaluations is None else float(self._taken)
 
@@ -106,7 +106,7 @@ class Walker:
         return len(instance.graph.tensors.bytes) * instance.k <= _LARGEST_TABLE
 
     def walk(self, start: Partition, planned: int, *, heat: float = 1.0, stretch: int = 1) -> Partition:
-        """The best partition of a walk from `start`, whose temperature falls from `heat` times the usual one.
+        """Run a walk from `start` and return its best partition; the temperature falls from `heat` times the usual one.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Walker:
         return Partition(self.instance, state.best_rank[state.best_block], start.order)
 
     def _scale(self, start: Partition) -> float:
-        """By what part the sixteenth power of the bottleneck changes with an average node and its transfers."""
+        """Relative change of the sixteenth power of the bottleneck when an average node moves with its transfers."""
         nodes = self.instance.graph.n
         if self._work == 0:  # memory alone counts
             return 16 * self.instance.k / nodes
@@ -162,5 +162,5 @@ class Walker:
 
 
 def best_of(partitions: Iterable[Partition]) -> Partition:
-    """The first of those that nobody prefers another one to."""
+    """Best partition by `preference`, the first of equal ones."""
     return min(partitions, key=lambda partition: partition.preference)

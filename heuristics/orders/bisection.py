@@ -14,10 +14,10 @@ cut less. So the longest segment that fits need not be the best, and the minimum
 
 The costs of all segments that end in r are the suffix sums of a list of differences over l, of which a node changes
 about as many as it has inputs (see `heuristics.orders.slicing`). A segment tree over l holds the differences: each node
-of it knows the sum of its differences, their smallest suffix sum and the smallest fewest[l] below it. The search for
-the minimum skips what is too dear or no better; left of the band of segments with work at most T everything is too
-dear, which shows near the root. A threshold takes O((n + m) log n) as long as fewest[l] grows along the band, as it
-nearly does, whatever the width of the band.
+of it stores the sum of its differences, their smallest suffix sum and the smallest fewest[l] below it. The search for
+the minimum skips what costs too much or is no better; left of the band of segments with work at most T everything
+costs too much, which shows near the root. A threshold takes O((n + m) log n) as long as fewest[l] grows along the
+band, as it nearly does, whatever the width of the band.
 
 With finite memory and an activation buffer, cost = max(time, time + (params + buffer − M) / B). The tree holds the sums
 of both terms, and the larger of the two smallest is a lower bound. Where the memory is a hard limit the second term, if

@@ -33,7 +33,7 @@ class BRKGAParameters:
     population, generations : int
         Chromosomes a generation, and number of generations, the random first one included.
     elite, mutants : float
-        Fractions of the population that survive, and that are drawn anew.
+        Fractions of the population that survive, and that are new random draws.
     inheritance : float
         Probability that a child takes a key from its elite parent.
 
@@ -164,7 +164,7 @@ class Population:
 
     @property
     def best(self) -> FloatArray:
-        """(n,) the best keys seen."""
+        """Best keys so far, (n,)."""
         return np.asarray(self._keys[self.values.argmin()])
 
     def advance(self, most: int) -> int:

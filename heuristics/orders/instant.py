@@ -1,4 +1,4 @@
-"""Partitions that take next to no time: one block, pieces of equal work, and the slicing of one order."""
+"""Partitions that are found at once: one block, pieces of equal work, and the slicing of one order."""
 
 from __future__ import annotations
 

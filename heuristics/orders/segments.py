@@ -33,7 +33,7 @@ def segment_costs_kernel(order: IntArray, arrays: KernelArrays) -> FloatArray:
 
 @compiled
 def start_rows(n: int, arrays: KernelArrays) -> tuple[FloatArray, FloatArray, IntArray, IntArray, IntArray, IntArray]:
-    """What `add_node` and `add_memory` change: two rows of differences, and the state of tensors and parameters."""
+    """Allocate what `add_node` and `add_memory` change: two rows of differences, states of tensors and parameters."""
     tensors = len(arrays.tensor_time)
     return (
         np.zeros(n),

@@ -51,7 +51,7 @@ __all__ = ["TABLE_NODES", "segment_costs", "slice_order", "slice_order_for_all_k
 TABLE_NODES = 2_000
 #: Up to here the peaks of all segments of an order, n² floats, are kept.
 _PEAK_NODES = 10_000
-#: What the peak of a segment takes, about.
+#: Approximate time of the peak of a segment.
 _PEAK_SECONDS = 1e-7
 #: How many constants are tried for the peaks of a larger graph.
 _BUFFERS = 3

@@ -1,4 +1,4 @@
-"""Hill climbing and simulated annealing on placements, each move judged by one simulation."""
+"""Hill climbing and simulated annealing on placements, with one simulation for each move."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _walk(
     cold: float,
     seed: int,
 ) -> None:
-    """Try `moves` moves; `device` goes along, `best` is the best so far, `value` what both are worth."""
+    """Try `moves` moves; update `device`, the best placement so far in `best`, and the times of both in `value`."""
     np.random.seed(seed)
     successor_start, successor, neighbour_start, neighbour = rows
     space = workspace(arrays)

@@ -82,7 +82,7 @@ class SimulatorArrays(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """What a simulation writes."""
+    """Arrays that a simulation writes."""
 
     start: FloatArray  # (n,): when each node starts
     end: FloatArray  # (n,): when each node ends

@@ -149,7 +149,7 @@ class _EarliestStart:
             heapq.heappush(self.heap, (self.schedule.span(v, d)[0], self.rank[v], v, d))
 
     def _place_one(self) -> list[int]:
-        """Look at the first pair; the node if it was placed."""
+        """Try to place the node of the first pair; return it in a list, which is empty if it was not placed."""
         if not self.heap:  # whoever waits for a favourite child waits no longer
             self.heap, self.aside, self.awaited = self.aside, [], [None] * self.instance.devices
             heapq.heapify(self.heap)

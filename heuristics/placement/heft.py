@@ -48,7 +48,7 @@ def rank_order(instance: PlacementInstance) -> IntArray:
 
 
 class ListSchedule:
-    """When devices and buses are free, and when each tensor is on each device."""
+    """Partial schedule: when devices and buses are free, and when each tensor is on each device."""
 
     def __init__(self, instance: PlacementInstance) -> None:
         graph, k = instance.graph, instance.devices
@@ -65,12 +65,12 @@ class ListSchedule:
         return not self._reads(v) and self.work[v] == 0
 
     def arrival(self, v: int, d: int) -> float:
-        """When all that v reads would be on device d."""
+        """Time at which all inputs of v would be on device d."""
         bus_free = list(self.bus_free)
         return max((self._receive(t, d, bus_free) for t in self._reads(v)), default=0.0)
 
     def span(self, v: int, d: int) -> tuple[float, float]:
-        """When v would start and end on device d."""
+        """Start and end of v if device d ran it."""
         start = max(self.arrival(v, d), self.device_free[d])
         return start, start + self.instance.node_time(v, d)
 
@@ -93,7 +93,7 @@ class ListSchedule:
         return tensor[start[v] : start[v + 1]]
 
     def _receive(self, t: int, d: int, bus_free: list[float]) -> float:
-        """When tensor t is on device d; a transfer that this needs moves `bus_free`."""
+        """Arrival of tensor t on device d; a transfer that this needs advances `bus_free`."""
         home = self.device[self.producer[t]]
         if home is None:
             return 0.0

@@ -65,7 +65,7 @@ def walk(
     cold: float,
     seed: int,
 ) -> None:
-    """Try so many moves from the placement that `own` holds, and whose overflow and time are `value`.
+    """Try so many moves from the placement in `own`, whose overflow and time are `value`.
 
     Temperatures are times. A threshold is drawn before a move is tried: the current time and what the temperature
     allows. While devices overflow, time counts for nothing against fewer bytes of overflow.
@@ -241,7 +241,7 @@ def _trace(arrays: SimulatorArrays, own: Sequences, made: _Moves) -> None:
 
 @compiled(allocates=False)
 def _waited_for(own: Sequences, v: int, k: int) -> int:
-    """The node after which, or after whose transfer, node `v` starts at once; -1 if it starts at 0."""
+    """Node after which, or after whose transfer, node `v` starts at once; -1 if it starts at 0."""
     start, d = own.start[v], own.device[v]
     if start == 0.0:
         return -1

@@ -1,4 +1,4 @@
-"""Search for a placement with an order, node by node: many starts climb, the best of them are annealed.
+"""Search for a placement with an order, by moves of single nodes: hill climbing from many starts, then annealing.
 
 Every start is a placement of another placer and the order in which it runs first come, first served, once with all
 tensors eager and once with none (see `ordered_pass`). The best eight climb, then the best four and the best two of
@@ -167,7 +167,7 @@ class _Search:
         return overflow, time
 
     def _improve(self, what: str, lane: Lane, part: float, hot: float = 0.0) -> Lane:
-        """Walk on from a lane for a part of the search; the best that was seen."""
+        """Continue from a lane for a part of the search; return the best lane found."""
         best, value = (
             Lane(lane.order.copy(), lane.device.copy(), lane.eager.copy(), lane.value.copy()),
             lane.value.copy(),
@@ -191,5 +191,5 @@ class _Search:
 
 
 def _rank(lane: Lane) -> tuple[float, float]:
-    """What is minimised."""
+    """Sort key of a lane: its two objective values; smaller is better."""
     return float(lane.value[0]), float(lane.value[1])

@@ -41,7 +41,7 @@ _LOW, _HIGH, _JOINED, _QUEUED = range(4)
 
 
 class Sequences(NamedTuple):
-    """A placement with an order, its times, a log of those of before, and what is known of the graph."""
+    """Placement with an order: its times, a log of former times to undo moves, and data of the graph."""
 
     order: Index  # (n,)
     position: Index  # (n,): its inverse
@@ -167,7 +167,7 @@ def begin(arrays: SimulatorArrays, own: Sequences) -> float:
 
 @compiled(allocates=False)
 def put(arrays: SimulatorArrays, own: Sequences, v: int, there: int) -> None:
-    """Let a node be on another device."""
+    """Move a node to another device."""
     here = own.device[v]
     own.load[here] -= arrays.node_time[v, arrays.speed[here]]
     own.load[there] += arrays.node_time[v, arrays.speed[there]]

@@ -1,4 +1,4 @@
-"""Placements to compare with: one device, random ones, and what an expert would do."""
+"""Placements for comparison: one device, random ones, and an expert's rule."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def best_random(
 
 
 def expert(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Placement:
-    """By hand: layer by layer.
+    """Expert's rule: layer by layer.
 
     Where the graph has an attribute ``lane``, a number per node, nodes go to device ``lane`` mod k: recurrent layers,
     or branches of cells (see `instances.placement.families`). Other graphs are cut into k stretches of layers of equal

@@ -46,7 +46,7 @@ def search_placement(
     grouping : Grouping, optional
         Groups of nodes that stay together; by default none.
     tell : callable, optional
-        Is told what the method *ordered* does, and its best time so far.
+        Called with the phase of the method *ordered*, and its best time so far.
     policy : Checkpoint, optional
         For the method *placeto*; by default the policy that comes along.
 

@@ -14,7 +14,7 @@ __all__ = ["Log", "Orders", "PlanState", "Starts", "Times", "empty_log"]
 
 
 class Times(NamedTuple):
-    """What the operations of a plan take [s]."""
+    """Times of the operations of a plan [s]."""
 
     f: FloatArray  # (S,): forward pass of a microbatch in each stage
     b: FloatArray  # (S,): backward pass
@@ -35,7 +35,7 @@ class Times(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """When they start, as in `Schedule`; a kernel fills them in [s]."""
+    """Start times of operations, as in `Schedule` [s]; a kernel fills them in."""
 
     forward: FloatArray
     backward: FloatArray
@@ -45,7 +45,7 @@ class Starts(NamedTuple):
 
     @classmethod
     def of(cls, stages: int, microbatches: int) -> Starts:
-        """Room for a schedule."""
+        """Allocate start times for a schedule."""
         stage, channel = (stages, microbatches), (stages - 1, microbatches)
         return cls(
             forward=np.zeros(stage),
@@ -81,13 +81,13 @@ class Log(NamedTuple):
 
     @classmethod
     def of(cls, stages: int, microbatches: int) -> Log:
-        """Room for a run."""
+        """Allocate a log for a run."""
         return empty_log(stages, microbatches)
 
 
 @compiled
 def empty_log(S: int, M: int) -> Log:
-    """As `Log.of`, for kernels."""
+    """Allocate a log, as `Log.of`; for kernels."""
     return Log(
         np.full((3, S, M), -1.0),
         np.full((3, S, M), -1.0),
@@ -120,6 +120,6 @@ class PlanState(NamedTuple):
         return cls(cuts, replicas, np.array(used + idle), np.array([S, distance, behind]))
 
     def plan(self, instance: TrainingInstance) -> Plan:
-        """The plan again."""
+        """Plan with this state."""
         stages = self.counts[0]
         return Plan.along(instance, self.cuts[: stages + 1], self.replicas[:stages], self.order)

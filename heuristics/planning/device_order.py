@@ -16,7 +16,7 @@ __all__ = ["minimum_cut", "recursive_device_order"]
 
 
 def recursive_device_order(cluster: Cluster, *, smaller_first: bool = True) -> IntArray:
-    """(V,) devices by their places, ordered such that slow links lie between what is far apart.
+    """Order the devices, (V,), such that slow links lie between distant places.
 
     The devices are split along a global minimum cut of their bandwidths, and both sides are ordered alike. The paper
     does not say which side comes first; here it is the one with fewer devices, or the other one if not `smaller_first`,

@@ -1,4 +1,4 @@
-"""Executing a plan: in which order each stage takes its microbatches, and when.
+"""Execution of a plan: the order in which each stage takes its microbatches, and the times.
 
 Every order here is of one kind: stage n runs ``warmup[n]`` forward passes, then a backward and a forward pass in turns,
 each in the order of the microbatches. A stage waits for the next operation of its order; a channel serves first come,

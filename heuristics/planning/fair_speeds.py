@@ -7,7 +7,7 @@ from instances.graph.tensors import FloatArray, IntArray
 
 __all__ = ["INSTANT", "fair_speeds"]
 
-#: What differs by this part is the same: times, and how full a port is.
+#: Relative tolerance: times, and loads of ports, that differ by less are equal.
 INSTANT = 1e-12
 
 

@@ -1,4 +1,4 @@
-"""Plans whose groups of devices run several stages in turns, after Narayanan et al., SC 2021."""
+"""Plans whose groups of devices run several stages in turns (Narayanan et al., SC 2021)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator, compiled by numba, and what calls it in a loop."""
+"""Simulator of plans and the kernels that call it in a loop, compiled by numba."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order groups of devices take their passes.
+"""Orders of passes for groups of devices.
 
 Unsplit: GPipe, 1F1B, PE and all that warm up with d (S - n) + 1 forward passes in stage n. Split, after Qi et al.,
 "Zero Bubble Pipeline Parallelism", ICLR 2024: what is ready of the gradients of inputs, forward passes and the
@@ -88,7 +88,7 @@ def interleaved(groups: int, chunks: int, microbatches: int) -> PassLists:
 
 
 def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLists, str]:
-    """Split backward passes: F goes ahead of I as in `steady`, and of W by `behind` more, within memory.
+    """Split backward passes: F is ahead of I as in `steady`, and ahead of W by `behind` more, within memory.
 
     ``(1, 1)`` is ZB-H1; with M or more, W may come as late as memory allows. The name comes with the order.
     """
@@ -110,7 +110,7 @@ def zero_bubble(plan: Plan, distance: int = 1, behind: int = 1) -> tuple[PassLis
 
 
 def steady_order(plan: Plan, distance: int) -> tuple[PassLists, str]:
-    """The order that warms up as `steady` says, and its name; for one stage a group."""
+    """Order with the warm-up of `steady`, and its name; for one stage a group."""
     S, M = plan.n_stages, plan.instance.microbatches
     return warmed_up(steady(S, M, distance), M), _NAMES.get(distance, f"steady-{distance}")
 
@@ -126,7 +126,7 @@ def unsplit_orders(plan: Plan) -> Iterator[tuple[str, PassLists]]:
 
 
 def portfolio(plan: Plan) -> Iterator[tuple[str, PassLists]]:
-    """As `unsplit_orders`, and those with split backward passes."""
+    """Orders of `unsplit_orders`, then those with split backward passes."""
     yield from unsplit_orders(plan)
     if plan.n_stages > 1 and not any(plan.recompute):
         for distance in (1, 2):
@@ -136,7 +136,7 @@ def portfolio(plan: Plan) -> Iterator[tuple[str, PassLists]]:
 
 
 def lists_of(schedule: Schedule) -> PassLists:
-    """In which order the stages of a schedule take their passes."""
+    """Order of the passes of each stage of a schedule."""
     lists = []
     for n, letters in enumerate(operations_document(schedule)["stages"]):
         counts = {FORWARD: count(), BACKWARD: count()}

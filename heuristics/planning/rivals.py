@@ -1,4 +1,4 @@
-"""Planners that SPP is compared with, all under its cost model and simulator."""
+"""Planners for comparison with SPP, under its cost model and simulator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def data_parallel(instance: TrainingInstance) -> Iteration:
 
 
 def gpipe(instance: TrainingInstance) -> Iteration:
-    """As many layers on each device, all forward before all backward passes (Huang et al., NeurIPS 2019).
+    """GPipe: equally many layers on each device, all forward before all backward passes (Huang et al., NeurIPS 2019).
 
     Devices in the order of their indices. Numbers of layers differ by at most one, the larger ones first.
     """

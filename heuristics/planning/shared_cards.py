@@ -34,7 +34,7 @@ from instances.planning.timeline import Timeline
 
 __all__ = ["EFFORTS", "ORDERS", "Words", "improved_on_ports", "on_ports"]
 
-#: What each effort adds: PRM along one order, Z-DP along several, annealing, annealing until time is up.
+#: Searches of each effort: PRM along one order, Z-DP along several, annealing, annealing until time is up.
 EFFORTS = (0, 1, 2, 3)
 #: Annealing: most changes of a start; plans to start from, and of each kind if there are two; temperatures from and to.
 _STEPS, _STARTS, _FEWER, _HOT, _COLD = 20_000, 5, 2, 0.005, 0.0002
@@ -60,7 +60,7 @@ _WAYS: dict[str, tuple[tuple[int | None, int], ...]] = {
     "interleaved": ((None, 0),),
 }
 
-#: What orders ask for besides memory, by the beginning of their word.
+#: Requirements of orders besides memory, by the beginning of their word.
 _NEEDS = {
     "in": ": even groups, 2 or more, must divide {devices} devices and {microbatches} microbatches",
     "zb": ": stages that recompute do not split their backward passes",
@@ -73,7 +73,7 @@ Tell = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Words:
-    """How hard to look, and for what."""
+    """Settings of the search: effort, orders, and progress."""
 
     effort: int = 2
     orders: str = "auto"
@@ -99,7 +99,7 @@ def improved_on_ports(
     Raises
     ------
     InputError
-        If no plan fits into memory, or none can take the orders that were asked for.
+        If no plan fits into memory, or none can take the given orders.
     """
     search = _Search(instance, rng, limits or Limits(), words)
     search.start()
@@ -111,7 +111,7 @@ def improved_on_ports(
 
 
 def on_ports(iteration: Iteration, instance: TrainingInstance) -> Iteration:
-    """What was planned for the paper's network, in the same order, on shared cards.
+    """Execute on shared cards, in the same order of passes, an iteration that was planned for the paper's network.
 
     Servers that run pipelines of their own do not share cards, except when they add up their gradients.
 
@@ -204,7 +204,7 @@ class _Search:
                 yield execute_orders(plan, orders, "interleaved")
 
     def _in_orders(self, one: _Candidate) -> Iterator[Timeline]:
-        """In the order that was scored, and in others where they may be chosen."""
+        """Execute in the order that was scored, and in others if orders are free."""
         kinds, (_, distance, behind) = self.words.orders, one.state.counts.tolist()
         plan = one.state.plan(self.instance)
         if kinds == "interleaved":
@@ -229,7 +229,7 @@ class _Search:
         return list(seen.values())
 
     def _even(self) -> Iterator[Plan]:
-        """About as many devices and layers for each stage, devices in their order."""
+        """Even plans: about equally many devices and layers for each stage, devices in their order."""
         layers, devices = self.instance.chain.n, self.instance.cluster.n
         for stages in sorted({1, len(self.instance.cluster.servers), devices}):
             if stages <= layers:
@@ -294,7 +294,7 @@ def _one_in_flight(stages: int, _microbatches: int) -> IntArray:
 
 
 def _fitted(plan: Plan, distance: int) -> Plan:
-    """The plan whose stages recompute that do not fit otherwise."""
+    """Set recomputation for the stages that do not fit without it."""
     M = plan.instance.microbatches
     ahead = [M] if plan.is_at_once else steady(plan.n_stages, M, distance)
     return replace(plan, recompute=tuple((plan.memory_needed(ahead) > plan.instance.memory).tolist()))

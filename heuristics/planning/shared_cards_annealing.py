@@ -19,7 +19,7 @@ __all__ = ["Scored", "anneal_on_ports", "score"]
 
 
 class Scored(NamedTuple):
-    """What plans are scored by, beside the arrays of the question."""
+    """Data needed to evaluate plans, beside the arrays of the question."""
 
     inputs: FloatArray  # as `TrainingInstance.input_sums`
     ports: Ports
@@ -76,7 +76,7 @@ def anneal_on_ports(
 
 @compiled
 def _steady(warmup: IntArray, M: int) -> Orders:
-    """As `orders.warmed_up`."""
+    """Compiled twin of `orders.warmed_up`."""
     S, at = len(warmup), 0
     passes = np.empty(2 * S * M, dtype=np.int64)
     for n in range(S):

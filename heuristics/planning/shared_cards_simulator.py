@@ -25,7 +25,7 @@ _LOGGED = (0, 1, 1, 2)
 
 
 class _Run(NamedTuple):
-    """What is going on. Machines are the channels, then one for each AllReduce; idle ones end at infinity."""
+    """State of a simulation. Machines are the channels, then one for each AllReduce; idle ones end at infinity."""
 
     inputs: BoolArray  # (S, M): whether a forward pass may take a microbatch
     gradients: BoolArray  # (S, M): the same of backward passes

@@ -1,4 +1,4 @@
-"""How rivals cut a chain: by number of layers, by the slowest part, and by PipeDream's levels."""
+"""Cuts of a chain for rivals: by number of layers, by the slowest part, and by PipeDream's levels."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["even_counts", "hierarchical_split", "min_max_split"]
 
 
 def even_counts(total: int, parts: int) -> list[int]:
-    """Whole numbers that add up to `total` and differ by at most one, the larger ones first."""
+    """Even whole numbers: they add up to `total` and differ by at most one, the larger ones first."""
     return [total // parts + (part < total % parts) for part in range(parts)]
 
 
 def min_max_split(times: FloatArray, parts: int) -> list[int]:
-    """Cuts of a list into consecutive parts, none empty, whose largest sum is least; later cuts on ties."""
+    """Cut a list into consecutive parts, none empty, of least largest sum; among ties cut later."""
     n = len(times)
     sums = np.concatenate(([0.0], np.cumsum(times)))
     best = np.concatenate(([0.0], np.full(n, np.inf)))

@@ -16,7 +16,7 @@ from instances.graph.graph import ComputationGraph
 
 __all__ = ["LEVELS", "Architecture"]
 
-#: What a node can be.
+#: Levels of nodes.
 LEVELS = ("operator", "layer")
 
 _LARGEST_DIM = 2**31 - 1
@@ -24,7 +24,7 @@ _LARGEST_DIM = 2**31 - 1
 
 @dataclass(frozen=True)
 class Architecture:
-    """A network whose batch, sequence or image are free."""
+    """Architecture with free dimensions: batch, and sequence or image."""
 
     name: str  # to ask for
     summary: str  # one line
@@ -129,7 +129,7 @@ class Architecture:
         return merge_layers(graph, net.operators) if level == "layer" else graph
 
     def _chosen(self, dims: Mapping[str, Dim]) -> dict[str, Dim]:
-        """All dimensions of a graph."""
+        """Complete the dimensions of a graph by their defaults."""
         given = self.checked(dims)
         if not self.served:
             return {**self.dims, **given}

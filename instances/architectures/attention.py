@@ -1,4 +1,4 @@
-"""What transformers are made of: attention, feed-forward networks, positions."""
+"""Building blocks of transformers: attention, feed-forward networks, positions."""
 
 from __future__ import annotations
 
@@ -100,6 +100,6 @@ def causal_mask(net: NetworkBuilder, sequence: int, cache: Cache | None = None) 
 
 
 def last_token(net: NetworkBuilder, x: Tensor, cache: Cache | None) -> Tensor:
-    """What the head of a decoder reads: of a served one, the last token of each sequence."""
+    """Input of a decoder's head: all of `x`, or the last token of each sequence if there is a cache."""
     batch, sequence, hidden = x.shape
     return x if cache is None or sequence == 1 else net.slice(x, batch, 1, hidden)

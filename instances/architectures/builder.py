@@ -70,7 +70,7 @@ class Operator:
     """One recorded operator; inputs and parameters of the network are operators that do nothing."""
 
     name: str  # unique, with its scopes
-    kind: str  # what it does
+    kind: str  # kind of operation
     layer: str  # outermost scope; an operator outside all scopes is a layer of its own, called by its name
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]

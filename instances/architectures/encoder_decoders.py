@@ -82,7 +82,7 @@ def t5(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: i
 def whisper(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: int, heads: int) -> None:
     """Whisper (Radford et al. 2023), layer norm before each branch, head tied to the embedding.
 
-    The encoder hears 30 seconds as 3000 frames of 80 frequencies; `sequence` counts the tokens of the decoder.
+    The input of the encoder is 30 seconds: 3000 frames of 80 frequencies; `sequence` counts the tokens of the decoder.
     """
     vocabulary = 51865
     sound = net.input("spectrogram", batch, _MELS, 1, 2 * _WINDOW)

@@ -1,4 +1,4 @@
-"""From operators to layers: one node for all operators of a layer."""
+"""Merging of operators into layers: one node for all operators of a layer."""
 
 from __future__ import annotations
 

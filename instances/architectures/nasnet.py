@@ -85,7 +85,7 @@ def _fitted(net: NetworkBuilder, last: Tensor, x: Tensor, channels: int) -> Tens
 
 
 def _separable(net: NetworkBuilder, x: Tensor, channels: int, kernel: int, stride: int = 1) -> Tensor:
-    """Twice: a rectifier, a convolution of each channel and one across the channels, batch norm."""
+    """Separable convolution, twice: rectifier, convolution of each channel, convolution across channels, batch norm."""
     with net.scope("separable"):
         for step in (stride, 1):
             x = net.conv(net.relu(x), x.shape[1], kernel=kernel, stride=step, groups=x.shape[1])

@@ -1,4 +1,4 @@
-"""How a decoder runs: over a whole text at once, or served, with a cache of keys and values.
+"""Phases of a decoder: over a whole text at once, or served, with a cache of keys and values.
 
 In a served decoder each layer keeps the keys and values of every token that it has seen, so that they are computed
 once. *Prefill* computes the tokens of a prompt and fills the cache; *decode* computes one token after the other, of
@@ -42,7 +42,7 @@ def served_dims(defaults: Mapping[str, Dim], given: Mapping[str, Dim]) -> dict[s
     defaults : mapping
         For batch, sequence and element_bytes.
     given : mapping
-        Those that were asked for: also ``phase``, ``context`` (tokens that the cache holds of each sequence, those that
+        Those given by the caller: also ``phase``, ``context`` (tokens that the cache holds of each sequence, those that
         are being computed included) and ``kv_bytes`` (width of an element of the cache).
 
     Returns

@@ -1,4 +1,4 @@
-"""Certificates as raw records: what a file states about its answer, and nothing that is believed.
+"""Certificates as raw records: statements of a file about its answer, none of them checked.
 
 Certificates of partitions are files of their own, ``mtpp-certificate/1``. Files of plans and of placements are
 certificates when they hold their question. `Envelope` is what all three have.
@@ -32,7 +32,7 @@ SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp
 #: The problems, whose bounds have methods of their own.
 PARTITIONING, PLANNING, PLACEMENT = "partitioning", "planning", "placement"
 
-#: What checks the bounds of a method again; those of solvers are trusted.
+#: Kind of check for the bounds of each method; those of solvers are trusted.
 _RECHECKS = {
     PARTITIONING: {
         "simple": "formula",
@@ -61,7 +61,7 @@ _OF_SOLVERS = re.compile(
     rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
 )
 
-#: What the parameters of a bound may hold, in partitioning and in placement.
+#: Parameters that a bound may have, in partitioning and in placement.
 _OPTIONS = ("time_limit", "gap", "threads", "seed")
 _PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "model", "by", *_OPTIONS)
 _PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
@@ -69,7 +69,7 @@ _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seco
 
 
 def recheck(method: str, problem: str = PARTITIONING) -> str | None:
-    """What checks a bound of this method again: "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
+    """Kind of check for bounds of a method: "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
 
     The problem is `PARTITIONING`, `PLANNING` or `PLACEMENT`; None where it has no such method.
     """
@@ -85,16 +85,16 @@ class Claim:
     place: str  # in the file, such as ``bounds[2]``
     method: str  # one that this project has
     value: float  # in the time unit of the work
-    parameters: Value  # what a check needs to know, such as the nodes that the bound rests on
+    parameters: Value  # data for its check, such as the nodes that the bound rests on
     solver: str | None  # one of `SOLVER_NAMES`
     version: str | None  # of the solver
-    recheck: str  # what is said to check it again
-    kind: str  # what does check it again
+    recheck: str  # stated kind of check
+    kind: str  # true kind of check
 
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """What every certificate states about its answer, whatever the problem."""
+    """Statements that certificates of all problems share: question, cost of the answer, bounds."""
 
     file: str
     instance: Any  # the question
@@ -103,18 +103,18 @@ class Envelope:
     ratio: float | None  # cost over bound
     claims: tuple[Claim, ...]  # one a bound
 
-    #: What the answer and its cost are called.
+    #: Words for the answer and its cost.
     answer_name: ClassVar[str]
     cost_name: ClassVar[str]
 
     @property
     def label(self) -> str:
-        """What the question is called, and the hash of its graph."""
+        """Name of the question, and the hash of its graph."""
         return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
 
 
 def check_question(document: Value, members: Iterable[str], verb: str) -> None:
-    """Refuse an answer that does not say which question it answers, as files of before do.
+    """Refuse an answer that does not state its question, as files of older versions do.
 
     Raises
     ------

@@ -148,7 +148,7 @@ class Cluster(Displayed):
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of everything that costs depend on."""
+        """Hash (SHA-256) of everything that costs depend on."""
         return hashlib.sha256(self.bandwidth.tobytes() + repr(self.servers).encode()).hexdigest()
 
     def _title(self) -> str:

@@ -25,7 +25,7 @@ __all__ = ["Network", "Ports"]
 
 @dataclass(frozen=True)
 class Network:
-    """How the servers of a cluster are attached to what lies between them.
+    """Network cards of the servers of a cluster.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Network:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """Description of the network in words."""
         return f"shared, one {'half' if self.half else 'full'}-duplex card a server"
 
     def ports(self, cluster: Cluster) -> Ports:

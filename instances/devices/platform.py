@@ -70,6 +70,9 @@ class Platform:
 
     @property
     def key(self) -> str:
-        """What costs depend on, in one line; it stands in the keys of runs, and never changes."""
+        """All parameters that costs depend on, in one line.
+
+        Keys of runs contain it, so that its format never changes.
+        """
         words = [f"{name}={getattr(self, name)!r}" for name in ("k", "bandwidth", "memory", "activation_buffer")]
         return f"Platform({', '.join(words)}{', fit=True' if self.fit else ''})"

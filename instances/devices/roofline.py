@@ -11,7 +11,7 @@ __all__ = ["DEFAULT_DEVICE", "Device"]
 
 @dataclass(frozen=True)
 class Device:
-    """What an operator runs on, as the roofline model sees it (Williams, Waterman, Patterson 2009).
+    """Device of the roofline model (Williams, Waterman, Patterson 2009): it turns operations and bytes into seconds.
 
     Parameters
     ----------

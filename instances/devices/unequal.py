@@ -24,7 +24,7 @@ _MOST = 256
 
 @dataclass(frozen=True)
 class UnequalDevices:
-    """What each device can do.
+    """Speeds, memories and link rates of devices that differ.
 
     Parameters
     ----------
@@ -67,11 +67,11 @@ class UnequalDevices:
 
     @property
     def fastest_rate(self) -> float:
-        """Of all pairs of devices; infinite for a single device."""
+        """Largest rate of all pairs of devices; infinite for a single device."""
         return max((x for d, row in enumerate(self.rates) for e, x in enumerate(row) if d != e), default=math.inf)
 
     def document(self) -> dict[str, Any]:
-        """As members of a file; what is infinite is null."""
+        """Members of a file; infinite values are null."""
         return {
             "speeds": list(self.speeds),
             "memories": [finite_or_none(x) for x in self.memories],
@@ -80,7 +80,7 @@ class UnequalDevices:
 
 
 def read_devices(path: str | Path, bandwidth: float, memory: float) -> UnequalDevices:
-    """Read a file of devices; without rates or memories in it, they are those that are given.
+    """Read a file of devices; members that it lacks are taken from `bandwidth` and `memory`.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def read_devices(path: str | Path, bandwidth: float, memory: float) -> UnequalDe
 def devices_from_members(
     document: Value, bandwidth: float = math.inf, memory: float = math.inf, beside: Sequence[str] = ()
 ) -> UnequalDevices:
-    """The devices of a part of a file, which may hold the members `beside`; as `read_devices`."""
+    """Read the devices of a part of a file, which may hold the members `beside`; as `read_devices`."""
     fields = document.members((*beside, "speeds"), ("memories", "rates"))
     speeds = fields["speeds"].numbers()
     memories, rates = [memory] * len(speeds), [[bandwidth] * len(speeds)] * len(speeds)

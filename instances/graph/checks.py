@@ -1,4 +1,4 @@
-"""Columns of numbers and lists of edges as arrays; what is wrong with them is told by place."""
+"""Checks that make arrays of columns of numbers and lists of edges; errors name the place."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _CYCLE_SHOWN = 8
 
 
 def index_range(n: int) -> str:
-    """End of a complaint about an index."""
+    """End of an error message on an index out of range."""
     return f"does not exist; indices run from 0 to {n - 1}."
 
 
 def numbers(values: ArrayLike, label: str) -> FloatArray:
-    """A copy of a plain list of numbers."""
+    """Copy a plain list of numbers into an array."""
     try:
         array = np.atleast_1d(np.array(values, dtype=np.float64)) + 0.0  # no negative zero: it would change hashes
     except (TypeError, ValueError):
@@ -44,13 +44,13 @@ def numbers(values: ArrayLike, label: str) -> FloatArray:
 
 
 def check_weights(values: FloatArray, label: str, nodes: IntArray | Sequence[int], names: Sequence[str]) -> None:
-    """Refuse a weight that is negative or not finite, with the name of its node."""
+    """Refuse a weight that is negative or not finite; the error names its node."""
     for i in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
         raise InputError(f"Node {nodes[i]} ({names[nodes[i]]}): {label} is {values[i]}; {_NON_NEGATIVE}")
 
 
 def check_edges(producer: IntArray, edges: IntArray, names: Sequence[str]) -> None:
-    """Refuse an edge from or to a node that is not there, or from a node to itself."""
+    """Refuse an edge from or to a node that does not exist, or from a node to itself."""
     n = len(names)
     for t in np.flatnonzero(producer >= n)[:1]:
         raise InputError(f"Tensor {t}: producer {producer[t]} {index_range(n)}")
@@ -61,7 +61,7 @@ def check_edges(producer: IntArray, edges: IntArray, names: Sequence[str]) -> No
 
 
 def check_parameters(parameters: Iterable[SharedParameter], n: int) -> None:
-    """Refuse a shared parameter with a size that is no size, or with a user that is no node."""
+    """Refuse a shared parameter whose size is invalid, or whose user does not exist."""
     for parameter in parameters:
         if not (np.isfinite(parameter.bytes) and parameter.bytes >= 0):
             raise InputError(f"Parameter {parameter.name}: bytes is {parameter.bytes}; {_NON_NEGATIVE}")
@@ -71,7 +71,7 @@ def check_parameters(parameters: Iterable[SharedParameter], n: int) -> None:
 
 
 def output_sizes(output_bytes: Sequence[float | Sequence[float]] | FloatArray) -> tuple[FloatArray, IntArray]:
-    """Sizes of all outputs, and the number of the first one of each node."""
+    """Sizes of all outputs, and the index of the first one of each node."""
     if isinstance(output_bytes, np.ndarray) and output_bytes.ndim == 1:
         return numbers(output_bytes, "output_bytes"), np.arange(len(output_bytes) + 1)
     rows = [row if isinstance(row, list | tuple | np.ndarray) else (row,) for row in output_bytes]
@@ -87,7 +87,7 @@ def output_sizes(output_bytes: Sequence[float | Sequence[float]] | FloatArray) -
 
 
 def edge_keys(edges: Iterable[Sequence[int]], first: IntArray, n: int) -> IntArray:
-    """Tensor times n plus consumer, for each edge."""
+    """Key of each edge: tensor · n + consumer."""
     rows = edges if isinstance(edges, np.ndarray) else list(edges)
     try:
         table = np.array(rows)
@@ -118,7 +118,7 @@ def _tensor_and_consumer(edge: Sequence[int], first: IntArray, n: int) -> tuple[
 
 
 def describe_cycle(predecessors: tuple[IntArray, IntArray], sorted_nodes: IntArray, names: Sequence[str]) -> str:
-    """A cycle among the nodes that have no place in a topological order."""
+    """Describe a cycle among the nodes that have no place in a topological order."""
     # Each of them has a predecessor that has none either: some walk backwards comes round.
     start, before = (rows.tolist() for rows in predecessors)
     left = set(range(len(names))) - set(sorted_nodes.tolist())

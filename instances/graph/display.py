@@ -1,4 +1,4 @@
-"""How questions and answers show themselves: one line for `repr`, a small table for a notebook."""
+"""Display of questions and answers: one line for `repr`, a small table for a notebook."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_ROWS = 20
 
 
 def figures(value: float, unit: str = "") -> str:
-    """A number with six digits and its unit.
+    """Format a number with six digits and its unit.
 
     Examples
     --------
@@ -28,21 +28,21 @@ def figures(value: float, unit: str = "") -> str:
 
 
 class Displayed:
-    """Base of what is shown by a title, a few facts and perhaps a table; arrays are never printed.
+    """Base of records that are shown as a title, a few facts and perhaps a table; arrays are never printed.
 
     Names come from files and may hold anything: they are escaped, and cut off where they are long.
     """
 
     def _title(self) -> str:
-        """What this is called; empty if it has no name."""
+        """Heading of the table; empty if the object has no name."""
         return ""
 
     def _facts(self) -> Mapping[str, str]:
-        """What is worth a line, by label."""
+        """Rows of the table: texts by label."""
         raise NotImplementedError
 
     def _rows(self) -> Rows | None:
-        """The parts of an answer, one a row."""
+        """Rows of a table of the answer's parts; None if it has no parts."""
         return None
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ class Displayed:
         return f"<{head}: {', '.join(f'{label} {_short(text)}' for label, text in self._facts().items())}>"
 
     def _repr_html_(self) -> str:
-        """A table for notebooks, with at most 20 rows of parts."""
+        """Make a table for notebooks, with at most 20 rows of parts."""
         name = type(self).__name__
         title = f"{name} {_short(self._title())}".rstrip()
         facts = "".join(

@@ -21,7 +21,7 @@ _EDGE_WORDS = ("source", "target", "output")
 
 
 def frame_columns(nodes: pd.DataFrame, edges: pd.DataFrame) -> dict[str, Any]:
-    """The arguments of `ComputationGraph.from_edges` for two frames.
+    """Arguments of `ComputationGraph.from_edges`, read from two frames.
 
     Raises
     ------

@@ -46,7 +46,7 @@ _PER_NODE = ("work", "param_bytes", "state_bytes")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComputationGraph(Displayed):
-    """A directed acyclic graph of operators and the tensors between them.
+    """Directed acyclic graph of operators and the tensors between them.
 
     An edge is a pair (tensor, consumer); ``n`` counts nodes and ``m`` edges. All arrays are read-only.
 
@@ -57,7 +57,7 @@ class ComputationGraph(Displayed):
     param_bytes : (n,) floats
         Parameters that belong to one node alone [bytes].
     tensors : Tensors
-        What the nodes produce and who reads it.
+        Outputs of the nodes, with their readers.
     names : tuple of str, optional
         One name a node; by default their indices.
     parameters : tuple of SharedParameter
@@ -225,7 +225,7 @@ class ComputationGraph(Displayed):
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 of everything that costs depend on; names do not count, and states only where there are any."""
+        """Hash (SHA-256) of everything that costs depend on; names do not count, states only where there are any."""
         digest = hashlib.sha256()
         for array in (self.work, self.param_bytes, *vars(self.tensors).values()):
             digest.update(np.ascontiguousarray(array).tobytes() + b"|")
@@ -236,7 +236,7 @@ class ComputationGraph(Displayed):
         return digest.hexdigest()
 
     def to_networkx(self) -> nx.MultiDiGraph[int]:
-        """The graph for networkx, as `from_networkx` reads it; shared parameters are left out.
+        """Convert to networkx, in the form that `from_networkx` reads; shared parameters are left out.
 
         Nodes are indices with name, work, param_bytes, state_bytes and output_bytes (a list); edges carry the number of
         the output that they read, and its bytes.

@@ -23,7 +23,7 @@ _NODE_OPTIONAL = ("name", "param_bytes", "output_bytes", "state_bytes")
 
 
 def graph_document(graph: ComputationGraph) -> dict[str, Any]:
-    """The graph as the JSON document of its file."""
+    """Convert the graph to the JSON document of its file."""
     sizes = graph.tensors.bytes.tolist()
     first = graph.output_start.tolist()
     nodes: list[dict[str, Any]] = []

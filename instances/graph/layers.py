@@ -1,4 +1,4 @@
-"""How deep in the network each node is."""
+"""Depth of each node in the network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["depths", "node_layers"]
 
 
 def node_layers(graph: ComputationGraph) -> IntArray:
-    """(n,) how deep in the network each node is; in training, a gradient is as deep as what it is the gradient of.
+    """Depth of each node in the network, (n,); in training, a gradient has the depth of its forward node.
 
     That is the attribute ``layer`` if there is one. Else it counts the edges on the longest way to a node or, if that
     is fewer and the attribute ``training`` is set, from the node to the end.
@@ -25,7 +25,7 @@ def node_layers(graph: ComputationGraph) -> IntArray:
 
 
 def depths(order: IntArray, start: IntArray, neighbour: IntArray) -> IntArray:
-    """(n,) edges on the longest way to each node over `neighbour` in compressed rows, which come earlier in `order`."""
+    """Number of edges on the longest path to each node, (n,); `neighbour` holds earlier nodes, in compressed rows."""
     depth = np.zeros(len(order), dtype=np.int64)
     for v in order:
         depth[v] = 1 + depth[neighbour[start[v] : start[v + 1]]].max(initial=-1)

@@ -1,4 +1,4 @@
-"""Bytes of single nodes: what a device has to hold for one of them alone."""
+"""Memory of single nodes: the bytes that a device must hold to run one of them alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["held_alone", "touched_bytes"]
 
 
 def held_alone(graph: ComputationGraph) -> FloatArray:
-    """(n,) parameters and states of each node, shared parameters included [bytes]."""
+    """Parameters and states of each node, (n,), shared parameters included [bytes]."""
     held = graph.held_bytes.copy()
     for parameter in graph.parameters:
         held[list(parameter.users)] += parameter.bytes
@@ -19,7 +19,7 @@ def held_alone(graph: ComputationGraph) -> FloatArray:
 
 
 def touched_bytes(graph: ComputationGraph) -> FloatArray:
-    """(n,) tensors that each node reads or writes, which are live while it runs [bytes]."""
+    """Tensors that each node reads or writes, (n,), which are live while it runs [bytes]."""
     tensors = graph.tensors
     touched = np.bincount(tensors.producer, tensors.bytes, graph.n)
     touched += np.bincount(tensors.consumers, tensors.bytes[graph.edge_tensor], graph.n)

@@ -1,4 +1,4 @@
-"""Groups of nodes as one node each."""
+"""Merging of groups of nodes into one node each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["merge_graph"]
 def merge_graph(
     graph: ComputationGraph, group: IntArray, precedence: IntArray | None = None
 ) -> tuple[ComputationGraph, IntArray]:
-    """Merge the nodes of each group; an `InputError` says that a cycle would come of it.
+    """Merge the nodes of each group; raise `InputError` if that makes a cycle.
 
     Work, parameters and states are summed; tensors with the same producer and the same readers become one, and those
     inside a group are gone. Attributes are dropped.

@@ -1,4 +1,4 @@
-"""Columns of a graph from a networkx digraph; attributes that say nothing here are refused, not ignored."""
+"""Columns of a graph from a networkx digraph; unknown attributes are refused, not ignored."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _MOST_NODES = 20_000
 
 @dataclass(frozen=True)
 class Summary:
-    """What `mtpp import` prints about a graph."""
+    """Summary of a graph, as `mtpp import` prints it."""
 
     name: str
     source: str

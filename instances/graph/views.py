@@ -1,4 +1,4 @@
-"""Fold views: nodes whose output is their input under another name or in another shape."""
+"""Folding of views: nodes whose output is their input under another name or in another shape."""
 
 from __future__ import annotations
 

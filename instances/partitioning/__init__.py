@@ -1,1 +1,1 @@
-"""Partitioning: one question, one answer, and what it costs."""
+"""Partitioning: the question, the answer, and its cost."""

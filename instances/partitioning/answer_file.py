@@ -1,4 +1,4 @@
-"""Partitions as people and programs write them: certificates, partition files, and blocks or names written by hand."""
+"""Files that hold a partition: certificates, partition files, and blocks or names written by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AnswerFile:
 
     @classmethod
     def read(cls, path: str | Path) -> AnswerFile:
-        """Read a file.
+        """Read a file that holds a partition.
 
         Raises
         ------
@@ -50,7 +50,7 @@ class AnswerFile:
 
     @classmethod
     def of(cls, document: Value) -> AnswerFile:
-        """The file with this content; an `InputError` says that it is something else."""
+        """Wrap the content of a file; raise `InputError` if it has another format."""
         if "format" in document.open_members(()):
             document.check_format(CERTIFICATE_FORMAT, PARTITION_FORMAT)
         return cls(document)
@@ -63,7 +63,7 @@ class AnswerFile:
 
     @property
     def graph_name(self) -> str | None:
-        """What the graph is called, if the file says that."""
+        """Name of the graph; None if the file does not state it."""
         name = self.document.open_members(()).get("graph")
         return None if name is None or name.data is None else name.text()
 
@@ -91,7 +91,7 @@ class AnswerFile:
         platform: Callable[[int, dict[str, float | None]], Platform],
         constraints: Constraints | None = None,
     ) -> Partition:
-        """The partition as one of a graph.
+        """Build the partition for a graph.
 
         Parameters
         ----------

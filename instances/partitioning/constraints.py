@@ -1,4 +1,4 @@
-r"""Side constraints of a question: which nodes share a block, where a node may be, and what every block holds.
+r"""Side constraints of a question: nodes that share a block, allowed blocks of a node, contents of every block.
 
 Four kinds, in node numbers:
 
@@ -120,7 +120,7 @@ NO_CONSTRAINTS = Constraints()
 
 @dataclass(frozen=True, eq=False)
 class BlockRules:
-    """What the constraints come to for each node.
+    """Constraints of a question, resolved to arrays over the nodes.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class BlockRules:
 
 
 def _groups(graph: ComputationGraph, constraints: Constraints) -> IntArray:
-    """(n,) numbers of groups: what is together, then what lies on a circle of groups."""
+    """Group of each node, (n,): nodes that must share a block, merged along cycles between groups."""
     start, readers = graph.successors
     chains = [*constraints.together]
     chains += [(v, *readers[start[v] : start[v + 1]].tolist()) for v in set(constraints.uncut)]
@@ -253,7 +253,7 @@ def _windows(graph: ComputationGraph, k: int, constraints: Constraints, group: I
 
 
 def _spread(edges: NDArray[np.int64], value: IntArray, origin: IntArray, *, later: bool) -> None:
-    """Let `value` be no less after an edge than before it, or no more before it than after; `origin` goes along.
+    """Propagate values along edges: upwards if `later`, else downwards against them; `origin` is copied with `value`.
 
     The most extreme values go first, so that each node is passed once.
     """

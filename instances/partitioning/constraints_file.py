@@ -16,7 +16,7 @@ from instances.partitioning.node_names import NodeNames, Word, span_of, whole_nu
 
 __all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "stated_constraints"]
 
-#: What constraints are made of.
+#: Kinds of constraints.
 KINDS = ("together", "windows", "uncut", "at_least")
 _LISTS = ("together", "windows", "at_least")
 
@@ -111,7 +111,7 @@ def _count(field: Value, names: NodeNames) -> tuple[int, tuple[int, ...]]:
 
 @contextmanager
 def _at(field: Value) -> Iterator[None]:
-    """Say where what is refused stands in the file."""
+    """Add the place in the file to errors."""
     try:
         yield
     except InputError as error:

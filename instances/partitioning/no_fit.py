@@ -1,4 +1,4 @@
-"""What nodes and blocks have to hold, and why nothing can fit."""
+"""Least memory of nodes and blocks, and proofs that no partition fits into the memory."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ T = TypeVar("T", float, FloatArray)
 
 
 def room(instance: Instance) -> float:
-    """What a block that is not empty has for its parameters and, without a buffer, its peak [bytes]; maybe negative."""
+    """Memory of a block for its parameters and, without a buffer, its peak [bytes]; may be negative."""
     return instance.platform.memory - (instance.platform.activation_buffer or 0.0)
 
 
 def needs_of(instance: Instance) -> FloatArray:
-    """(n,) bytes that the peak of a block with the node has at the least; 0 where a buffer stands for it."""
+    """Least peak of any block with each node, (n,) [bytes]; 0 if a buffer replaces it."""
     return instance.needs if instance.needs_peaks else np.zeros(instance.graph.n)
 
 
 def total_held(instance: Instance) -> float:
-    """Bytes of all parameters that somebody uses, each once."""
+    """Bytes of all parameters that have users, each once."""
     graph = instance.graph
     return float(graph.held_bytes.sum() + sum(parameter.bytes for parameter in graph.parameters if parameter.users))
 
 
 def surely_above(instance: Instance, held: T, limit: float) -> T:
-    """By how much sums of bytes exceed a limit at the least, whatever was rounded; 0 where they may not."""
+    """Certain excess of sums of bytes over a limit, rounding errors deducted; 0 if there is none."""
     if instance.has_exact_bytes:
         return np.maximum(0.0, held - limit)
     with np.errstate(over="ignore"):  # beyond an infinite limit is nothing
@@ -48,7 +48,7 @@ def surely_above(instance: Instance, held: T, limit: float) -> T:
 
 
 def fits_nowhere(instance: Instance) -> str | None:
-    """Why no partition of a question whose memory is a hard limit fits; None if that is not seen.
+    """Say why no partition fits into the hard memory limit; None if that is not proved.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def _devices(k: int) -> str:
 
 
 def _bytes(size: float) -> str:
-    """A size for people, in a unit between 1 and 1000 of it."""
+    """Format a size in the unit that makes it a number between 1 and 1000."""
     power = 0
     while abs(size) >= 999.5 and power < len(_UNITS) - 1:
         size, power = size / 1000, power + 1

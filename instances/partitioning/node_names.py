@@ -1,4 +1,4 @@
-"""What constraints are written in: nodes by number, by name or by pattern, blocks, windows and counts."""
+"""Parsing of constraints: nodes by number, name or pattern; blocks, windows and counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 60
 
 
 class NodeNames:
-    """The nodes of a graph by word; what stands for too many nodes is refused."""
+    """Nodes of a graph by word; patterns with too many matches are refused."""
 
     def __init__(self, graph: ComputationGraph) -> None:
         self._graph = graph

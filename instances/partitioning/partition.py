@@ -1,4 +1,4 @@
-r"""The answer: a block for every node, and what each block costs.
+r"""Answer of partitioning: a block for every node, and the cost of each block.
 
 .. math::
 

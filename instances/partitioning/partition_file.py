@@ -22,7 +22,7 @@ _OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "fit", "constraints", "s
 def partition_document(partition: Partition) -> dict[str, Any]:
     """The partition as the JSON document of its file; infinite numbers are null.
 
-    The stages by name, what each costs and what crosses between them are there for people.
+    The stages by name, their costs and the tensors between them are for information only.
     """
     instance = partition.instance
     graph, platform = instance.graph, instance.platform
@@ -50,7 +50,7 @@ def partition_document(partition: Partition) -> dict[str, Any]:
 
 
 def rules_document(instance: Instance) -> dict[str, Any]:
-    """The members ``fit`` and ``constraints`` of files; nothing where they ask for nothing."""
+    """Members ``fit`` and ``constraints`` of files; empty if neither is set."""
     rules: dict[str, Any] = {"fit": True} if instance.platform.fit else {}
     if instance.constraints:
         rules["constraints"] = constraints_document(instance.constraints)
@@ -58,15 +58,15 @@ def rules_document(instance: Instance) -> dict[str, Any]:
 
 
 def save_partition(partition: Partition, path: str | Path) -> None:
-    """Write a partition file; an `InputError` says why it cannot be written."""
+    """Write a partition file; raise `InputError` if it cannot be written."""
     write_json(path, partition_document(partition))
 
 
 def read_partition(path: str | Path, instance: Instance) -> Partition:
     """Read a partition file as an answer to `instance`.
 
-    The blocks and the order are taken from the file. The cost is computed anew for the platform of
-    `instance`; the platform, the constraints, the bottleneck and what the file says of stages are there for people.
+    The blocks and the order are taken from the file. The cost is computed again for the platform of
+    `instance`; the platform, the constraints, the bottleneck and the stages of the file are for information only.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The question: a computation graph, the devices it shall run on, and the bottleneck to minimise."""
+"""Question of partitioning: a computation graph, its devices, and the bottleneck to minimise."""
 
 from __future__ import annotations
 
@@ -95,17 +95,17 @@ class Instance(Displayed):
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Name of the graph and number of blocks, as messages and tables show them."""
         return f"{self.name}, k = {self.k}"
 
     @property
     def time_unit(self) -> str:
-        """Of its costs."""
+        """Time unit of its costs."""
         return self.graph.time_unit
 
     @cached_property
     def rules(self) -> BlockRules:
-        """What the constraints come to for each node."""
+        """Constraints, resolved to arrays over the nodes."""
         return BlockRules.of(self.graph, self.k, self.constraints)
 
     @cached_property
@@ -115,7 +115,7 @@ class Instance(Displayed):
 
     @cached_property
     def tensor_time(self) -> FloatArray:
-        """(t,) time to move each tensor once: bytes over bandwidth, and 0 where nobody reads it."""
+        """Time to move each tensor once, (t,): bytes over bandwidth; 0 for tensors without readers."""
         tensors = self.graph.tensors
         with np.errstate(over="ignore"):  # `_longest` finds out
             return np.where(np.diff(tensors.start) > 0, tensors.bytes, 0.0) / self.platform.bandwidth
@@ -174,7 +174,7 @@ class Instance(Displayed):
 
     @property
     def _longest(self) -> float:
-        """More than any block costs."""
+        """Upper bound on the cost of any block."""
         with np.errstate(over="ignore"):
             longest = self.graph.work.sum() + self.tensor_time.sum()
             if self.has_overflow:
@@ -194,11 +194,11 @@ class Instance(Displayed):
         return self.limits_memory and self.platform.activation_buffer is None
 
     def modelled(self) -> Instance:
-        """The question that bounds and models speak of: peaks count as the largest need of a node, and no more."""
+        """Instance of the bounds and models: a block's peak is its nodes' largest need."""
         return replace(self, by_need=True) if self.needs_peaks and not self.by_need else self
 
     def without_constraints(self) -> Instance:
-        """The question of which all assignments are answers whose edges point forwards."""
+        """Instance without constraints."""
         return replace(self, constraints=NO_CONSTRAINTS) if self.constraints else self
 
     def relaxed(self) -> Instance:

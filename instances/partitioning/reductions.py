@@ -68,7 +68,7 @@ class Contraction:
         return Partition(self.original.with_k(partition.instance.k), partition.block[self.group], order)
 
     def restrict(self, partition: Partition) -> Partition:
-        """A partition of the smaller graph that costs no more: each group goes where its anchor is."""
+        """Restrict a partition to the smaller graph, at no higher cost: each group takes the block of its anchor."""
         if self.instance is self.original:
             return partition
         return Partition(self.instance.with_k(partition.instance.k), partition.block[self.anchor])
@@ -165,7 +165,7 @@ def merge(instance: Instance, group: IntArray, precedence: IntArray | None = Non
 
 
 def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Constraints:
-    """Windows and least numbers of merged nodes; what else was together is in one of them."""
+    """Windows and least numbers of merged nodes; nodes that must be together are already merged."""
     rules = instance.rules
     first, last = np.zeros(count, dtype=np.int64), np.full(count, instance.k - 1)
     np.maximum.at(first, group, rules.first)
@@ -181,7 +181,7 @@ def _merged_constraints(instance: Instance, group: IntArray, count: int) -> Cons
 
 
 def _moves(instance: Instance) -> dict[int, int]:
-    """Which node goes where by the reductions that apply now, and, if nothing can overflow, by those that follow."""
+    """Target of each node that the reductions merge now and, if nothing can overflow, after these."""
     graph = instance.graph
     fits = _fits(instance)
     held, read_bytes, alone_bytes = _bytes_at_stake(graph)

@@ -1,4 +1,4 @@
-"""The serving question: into which stages of layers a decoder is cut, so that much context fits and no stage is slow.
+"""Question of serving: cut the layers of a decoder into stages, for a large context and a small bottleneck.
 
 A stage holds its weights, a cache of keys and values that grows with the context, and its largest activation. The
 *capacity* of a cut is the largest context that all stages have room for; its bottleneck is that of its partition. More
@@ -27,7 +27,7 @@ MOST_TOKENS = 2**53
 
 @dataclass(frozen=True, eq=False)
 class ServingInstance:
-    """One question: how to cut a chain of layers whose caches grow with the context.
+    """Question of serving: a chain of layers whose caches grow with the context.
 
     Parameters
     ----------

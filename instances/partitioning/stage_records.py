@@ -1,4 +1,4 @@
-"""What an answer says about each of its stages and about what moves between them, as records of files and tables."""
+"""Records of the stages of an answer and of the tensors between them, as files and tables hold them."""
 
 from __future__ import annotations
 

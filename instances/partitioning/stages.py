@@ -1,4 +1,4 @@
-"""What the blocks of a partition do, one record for each, and the tensors that move between them."""
+"""Stages of a partition, one record for each, and the tensors that move between them."""
 
 from __future__ import annotations
 

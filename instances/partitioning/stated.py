@@ -1,4 +1,4 @@
-"""Partitions in files, ``mtpp-certificate/1``, as raw records: what a file states, and nothing that is believed."""
+"""Partitions in files, ``mtpp-certificate/1``, as raw records: statements that are not checked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Stated:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate(Envelope):
-    """A certificate of a partition as a file states it: a question, and claims that nobody has checked yet."""
+    """Certificate of a partition as its file states it: a question, and claims that are not checked yet."""
 
     instance: Instance
     graph_hash: str

@@ -1,4 +1,4 @@
-"""Serving fronts in files, ``mtpp-serving/1``, as raw records: what a file states, and nothing that is believed."""
+"""Serving fronts in files, ``mtpp-serving/1``, as raw records: statements that are not checked."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Placement: nodes on devices without an order of blocks."""
+"""Placement: the assignment of nodes to devices, without an order of the devices."""

@@ -82,7 +82,7 @@ class _TrainingStep:
         return self._record(name, 0.0, elements, [], lane)
 
     def node(self, name: str, flops: float, elements: float, reads: Sequence[int], lane: int = 0) -> int:
-        """Record a forward node whose output has so many elements; returns the node."""
+        """Record a forward node whose output has so many elements; return the node."""
         return self._record(name, flops / FLOPS + OVERHEAD, elements, reads, lane)
 
     def _record(self, name: str, work: float, elements: float, reads: Sequence[int], lane: int) -> int:

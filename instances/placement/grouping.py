@@ -1,4 +1,4 @@
-"""Groups of operators that run as one node: they make a graph small enough to place.
+"""Grouping of operators into single nodes, which makes a graph small enough to place.
 
 First, a node whose tensors are all read by one node joins it (the co-location of Mirhoseini et al., "Device placement
 optimization with reinforcement learning", ICML 2017), while the group stays light. Then small groups join a

@@ -19,7 +19,7 @@ _BATCH = 32
 
 
 def _translation(layers: int) -> Architecture:
-    """With few layers, as many as there are devices in the paper; unrolled into chunks of two steps."""
+    """Translation network of few layers, as many as the paper has devices; unrolled into chunks of two steps."""
     return Architecture(
         f"nmt-{layers}-layers",
         f"translation with {layers} LSTM layers in encoder and decoder, attention",

@@ -15,7 +15,7 @@ _ROUNDING = 1e-9
 
 
 def why_no_room(instance: PlacementInstance) -> str | None:
-    """Why no placement fits, in one line; None where that is not proved.
+    """Say in one line why no placement fits; None if that is not proved.
 
     Parameters and states are somewhere all the time, shared ones at least once. While a node runs that takes time, its
     device holds its parameters and state, and the tensors that it reads and makes.
@@ -38,6 +38,6 @@ def why_no_room(instance: PlacementInstance) -> str | None:
 
 
 def _while_running(instance: PlacementInstance) -> FloatArray:
-    """(n,) bytes on the device of each node while it runs; what it holds alone where it takes no time."""
+    """Bytes that the device of each node holds while it runs, (n,); tensors only for nodes with work."""
     graph = instance.graph
     return held_alone(graph) + np.where(graph.work > 0, touched_bytes(graph), 0.0)

@@ -101,12 +101,12 @@ class OrderedPlacement(Placement):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """When each node runs and each transfer moves."""
+        """Run times of nodes and transfers."""
         return _Sequences(self).timeline()
 
 
 def _move(numbers: list[int]) -> Move:
-    """Targets in ascending order."""
+    """Convert a move of a file: a tensor, then its targets in ascending order."""
     first, *targets = numbers or (-1,)
     return (first, *sorted(targets))
 
@@ -166,7 +166,7 @@ def _said(move: Move) -> str:
 
 
 class _Sequences:
-    """The graph of nodes and transfers; operation i is node i, and after the nodes come the transfers, bus by bus."""
+    """Precedence graph of operations: operation i is node i; after the nodes come the transfers, bus by bus."""
 
     def __init__(self, placement: OrderedPlacement) -> None:
         instance, k, n = placement.instance, placement.instance.devices, placement.instance.graph.n
@@ -207,7 +207,7 @@ class _Sequences:
         return Timeline(np.array(start[:n]), np.array(end[:n]), transfers, tuple(i for i in ranked if i < n))
 
     def _ends(self, i: int, start: float) -> tuple[float, float]:
-        """When an operation ends, and when its device or bus can do the next one."""
+        """End of an operation, and the earliest start of the next one on its device or bus."""
         instance, n = self.instance, self.instance.graph.n
         if i >= n:
             t, *targets = self.moves[i - n]

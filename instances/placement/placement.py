@@ -1,4 +1,4 @@
-"""The answer of device placement: a device for every node, its step time and its peak memory."""
+"""Answer of device placement: a device for every node, its step time and its peak memory."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Placement(Displayed):
 
     @cached_property
     def timeline(self) -> Timeline:
-        """When each node runs and each transfer moves."""
+        """Run times of nodes and transfers."""
         return run(self.instance, self.device)
 
     @property
@@ -112,7 +112,7 @@ class Placement(Displayed):
 
     @property
     def penalised_time(self) -> float:
-        """What searches minimise: relative time, and `OVERFLOW_WEIGHT` for each memory's worth of overflow."""
+        """Objective of searches: relative time + `OVERFLOW_WEIGHT` · Σ_d max(0, peak_d / memory_d − 1)."""
         if np.isinf(self.instance.memories).all():
             return self.relative_time
         overflow = np.maximum(0.0, self.peak_memory / self.instance.memories - 1)

@@ -46,12 +46,12 @@ def placement_document(placement: Placement) -> dict[str, Any]:
 
 
 def save_placement(placement: Placement, path: str | Path) -> None:
-    """Write a placement file; an `InputError` says why it cannot be written."""
+    """Write a placement file; raise `InputError` if it cannot be written."""
     write_json(path, placement_document(placement))
 
 
 def read_placement(path: str | Path, instance: PlacementInstance) -> Placement:
-    """Read a placement file as an answer to `instance`; what it costs is computed anew.
+    """Read a placement file as an answer to `instance`; its cost is computed from the definition.
 
     Raises
     ------

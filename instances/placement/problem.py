@@ -1,4 +1,4 @@
-"""Device placement: which device runs each node of one training step, and how long the step takes.
+"""Question of device placement: a device for each node of one training step, and the time of the step to minimise.
 
 `PlacementInstance` is one question. `instances.placement.timeline` says when each node runs and each transfer moves; it
 is the only definition of time.
@@ -32,7 +32,7 @@ MEASURED_GAPS = {"node_gap": 5.7e-6, "transfer_gap": 25e-6}
 
 _ROUNDING, _MOST_DEVICES = 1e-9, 4096
 
-#: What a device pays, in work of the whole graph, for needing twice its memory.
+#: Penalty of a device that needs twice its memory, in work of the whole graph.
 OVERFLOW_WEIGHT = 2.0
 
 
@@ -112,12 +112,12 @@ class PlacementInstance(Displayed):
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Name of the graph and number of devices, as messages and tables show them."""
         return f"{self.graph.name} on {self.devices} devices"
 
     @property
     def time_unit(self) -> str:
-        """Of its costs."""
+        """Time unit of its costs."""
         return self.graph.time_unit
 
     @cached_property
@@ -134,7 +134,7 @@ class PlacementInstance(Displayed):
 
     @cached_property
     def lower_bound(self) -> float:
-        """Step time that no placement goes below: the work of a longest path, and an even share of all work.
+        """Lower bound on the step time: the work of a longest path, and an even share of all work.
 
         Nodes on a path run one after the other, and a device runs one node at a time. All nodes count as on the
         fastest device, shares are by speed. It is rounded down.
@@ -167,11 +167,11 @@ class PlacementInstance(Displayed):
             return self.graph.tensors.bytes / self.bandwidth
 
     def node_time(self, v: int, device: int) -> float:
-        """How long a device runs node v."""
+        """Time of node v on a device."""
         return float(self.graph.work[v] / self.speeds[device])
 
     def transfer_time(self, t: int, source: int, targets: Sequence[int]) -> float:
-        """How long the bus out of device `source` moves tensor t to others: as long as to the slowest of them."""
+        """Time for which the bus out of `source` moves tensor t; with several targets, that to the slowest of them."""
         rate = self.bandwidth if self.unequal is None else min(self.unequal.rates[source][d] for d in targets)
         return float(self.graph.tensors.bytes[t] / rate)
 

@@ -1,4 +1,4 @@
-"""Placements in files, ``mtpp-placement/1`` and ``/2``, as raw records: what a file states, nothing believed."""
+"""Placements in files, ``mtpp-placement/1`` and ``/2``, as raw records: statements that are not checked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _INSTANCE = ("graph", "devices", "bandwidth", "memory", "node_gap", "transfer_ga
 
 @dataclass(frozen=True, kw_only=True)
 class StatedPlacement(Envelope):
-    """A placement as a file states it: a question, devices, and claims that nobody has checked yet."""
+    """Placement as its file states it: a question, devices, and claims that are not checked yet."""
 
     instance: PlacementInstance
     device: tuple[int, ...]
@@ -50,7 +50,7 @@ class StatedPlacement(Envelope):
     bus_order: tuple[tuple[tuple[int, ...], ...], ...] | None
     peak_memory: tuple[float, ...]
     nodes: tuple[tuple[str, ...], ...]  # names of the nodes on each device
-    copies: dict[str, object]  # what the file says once more of its question
+    copies: dict[str, object]  # values of its question that the file repeats
 
     answer_name: ClassVar[str] = "placement"
     cost_name: ClassVar[str] = "step time"

@@ -1,4 +1,4 @@
-"""The definition of a step's time and memory under a placement, in plain and slow code.
+"""Definition of the time and the memory of a step under a placement, in plain and slow code.
 
 - A node is ready when all tensors that it reads are on its device. A device runs one node at a time, first ready
   first served, among equals in the topological order of the graph, and rests `node_gap` after a node with work.
@@ -46,7 +46,7 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When each node runs and each transfer moves, from 0 and in the time unit of the work."""
+    """Run times of nodes and transfers, from 0, in the time unit of the work."""
 
     start: FloatArray  # (n,): of each node
     end: FloatArray  # (n,): of each node
@@ -100,7 +100,7 @@ def _stays(
 
 
 class _Step:
-    """Devices, buses and the events to come."""
+    """Simulation of a step: devices, buses and future events."""
 
     def __init__(self, instance: PlacementInstance, device: IntArray) -> None:
         graph, k = instance.graph, instance.devices

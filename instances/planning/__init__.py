@@ -1,4 +1,4 @@
-"""Pipelined training: what a chain of layers, a cluster, a plan and a schedule are.
+"""Pipelined training: chains of layers, clusters, plans and schedules.
 
 - `chain`: `LayerChain`, the layers of a network with their times and bytes
 - `cluster`: `Cluster`, the bandwidth between any two devices

@@ -1,4 +1,4 @@
-"""A network as a chain of layers, the unit in which training pipelines are cut."""
+"""Networks as chains of layers, the unit in which training pipelines are cut."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class LayerChain(Displayed):
         return float(self.forward.sum() + self.backward.sum())
 
     def merged(self, starts: Sequence[int]) -> LayerChain:
-        """The chain whose layers are those from each of `starts`, which begin with 0 and rise, to before the next.
+        """Merge layers: each new layer goes from one of `starts`, which begin with 0 and rise, to before the next.
 
         Examples
         --------

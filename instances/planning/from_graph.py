@@ -1,4 +1,4 @@
-"""From a computation graph to a chain of layers."""
+"""Conversion of a computation graph to a chain of layers."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
 
 
 def by_block(chain: LayerChain) -> LayerChain:
-    """Merge the layers of a block, such as ``encoder.3``; what has no parameters, like pooling, joins what is before.
+    """Merge the layers of a block, such as ``encoder.3``; layers without parameters, like pooling, join the one before.
 
-    Blocks are told from names with dots: the first word, with a number that follows it.
+    Blocks are recognised by names with dots: the first word, with a number that follows it.
     """
     blocks = [_block(name) for name in chain.names]
     params = chain.param_bytes > 0

@@ -1,4 +1,4 @@
-"""What a planner answers."""
+"""Answer of a planner: one training iteration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Iteration"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Iteration(Displayed):
-    """What a planner answers: pipelines that run side by side, and what all of them wait for at the end.
+    """Answer of a planner: pipelines that run side by side, and the synchronisation of gradients after the last one.
 
     Parameters
     ----------

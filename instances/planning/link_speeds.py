@@ -22,7 +22,7 @@ __all__ = ["LinkSpeeds", "fastest_groups", "fastest_speeds", "speeds_along"]
 
 
 class LinkSpeeds(NamedTuple):
-    """Bandwidths that planners ask for; devices are named by their places 0 … V - 1 in an order [bytes/s]."""
+    """Slowest links of groups of devices [bytes/s]; devices are numbered 0 … V - 1 by their places in an order."""
 
     # (V + 1, V + 1): ``within[i, r]`` is the slowest link among the r devices before place i; infinite for r < 2.
     within: FloatArray

@@ -1,4 +1,4 @@
-"""What the operations of a plan take, as plain arrays for simulators: times alone, and loads of ports."""
+"""Times of the operations of a plan and their loads on ports, as plain arrays for simulators."""
 
 from __future__ import annotations
 

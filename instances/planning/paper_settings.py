@@ -46,7 +46,7 @@ SWEEPS: dict[str, tuple[str, tuple[object, ...]]] = {
     "10": ("activation_scale", (1.0, 2.0, 4.0, 8.0, 16.0)),
 }
 
-#: What the devices sustain: half of their peak in single precision, and their memory bandwidth.
+#: Sustained speed of the devices: half of their peak in single precision, and their memory bandwidth.
 _DEVICES = {"1080ti-8": Device(5.7e12, 484e9), "v100-4": Device(7.8e12, 900e9)}
 
 #: Memory of a device of each testbed [bytes].

@@ -1,4 +1,4 @@
-r"""Where a chain is cut, which devices run each stage, and what that costs.
+r"""Plans: the cuts of a chain, the devices of each stage, and the costs.
 
 Notation of the paper: stage :math:`n = 1 … S` runs on :math:`r_n` devices; :math:`f_n, b_n` are its forward and
 backward times of a microbatch, :math:`t_n = f_n + b_n`; :math:`A_n` is its AllReduce, equation (1);
@@ -86,7 +86,7 @@ class Plan(Displayed):
     def along(
         cls, instance: TrainingInstance, cuts: Iterable[int], replicas: Iterable[int], order: Iterable[int]
     ) -> Plan:
-        """The plan whose stages take their replicas from `order`, one after the other; the rest stays idle."""
+        """Plan whose stages take their replicas from `order`, one after the other; the other devices stay idle."""
         ends, places = np.cumsum([0, *replicas]).tolist(), tuple(order)
         return cls(instance, tuple(cuts), tuple(places[i:j] for i, j in pairwise(ends)))
 
@@ -211,7 +211,7 @@ class Plan(Displayed):
 
     @property
     def lower_bound(self) -> float:
-        r"""Time that no schedule of this plan goes below [s].
+        r"""Lower bound on the time of any schedule of this plan [s].
 
         Stage n is reached after :math:`head_n = \sum_{k<n} (f_k + c^f_k)`, what is before it takes
         :math:`tail_n = \sum_{k<n} (b_k + c^b_k)` to finish, and a microbatch takes :math:`rt_n` from leaving it to

@@ -108,7 +108,7 @@ def read_chain(path: str | Path) -> LayerChain:
 
 
 def save_chain(chain: LayerChain, path: str | Path) -> None:
-    """Write a chain file; an `InputError` says why it cannot be written."""
+    """Write a chain file; raise `InputError` if it cannot be written."""
     write_json(path, chain_document(chain))
 
 
@@ -127,12 +127,12 @@ def read_cluster(path: str | Path) -> Cluster:
 
 
 def save_cluster(cluster: Cluster, path: str | Path) -> None:
-    """Write a cluster as JSON; an `InputError` says why it cannot be written."""
+    """Write a cluster as JSON; raise `InputError` if it cannot be written."""
     write_json(path, cluster_document(cluster))
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """The plan as the JSON document of its file; stages and times are there for people."""
+    """Convert the plan to the JSON document of its file; stages and times in it are for readers only."""
     instance = plan.instance
     stages = [
         {
@@ -159,7 +159,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 
 
 def operations_document(schedule: Schedule) -> dict[str, list[str]]:
-    """In which order the stages and channels of a schedule work: "f" for each forward pass or transfer, "b" for others.
+    """Orders in which stages and channels work: "f" for a forward pass or transfer, "b" for a backward one.
 
     Raises
     ------
@@ -173,12 +173,12 @@ def operations_document(schedule: Schedule) -> dict[str, list[str]]:
 
 
 def save_plan(plan: Plan, path: str | Path) -> None:
-    """Write a plan file; an `InputError` says why it cannot be written."""
+    """Write a plan file; raise `InputError` if it cannot be written."""
     write_json(path, plan_document(plan))
 
 
 def read_plan(path: str | Path, instance: TrainingInstance) -> Plan:
-    """Read a plan file as an answer to `instance`; cuts and devices count, all else is computed anew.
+    """Read a plan file as an answer to `instance`: take cuts and devices, compute all else.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def read_plan(path: str | Path, instance: TrainingInstance) -> Plan:
 
 
 def _orders(forward: FloatArray, there: FloatArray, backward: FloatArray, back: FloatArray) -> list[str]:
-    """For each machine its operations by start; (machines, M) starts and (machines,) durations of both directions."""
+    """Order of the operations of each machine; starts are (machines, M), durations (machines,), in both directions."""
     if (np.diff(forward) < 0).any() or (np.diff(backward) < 0).any():
         raise InputError("A plan file holds schedules that take the microbatches in their order; this one does not.")
     M, orders = forward.shape[1], []

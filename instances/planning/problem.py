@@ -1,4 +1,4 @@
-"""The question: a chain, a cluster, and into how many microbatches an iteration is divided."""
+"""Question of planning: a chain, a cluster, and the number of microbatches of an iteration."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class TrainingInstance(Displayed):
         Whether a stage that does not fit otherwise may keep its input alone and run forward again before its backward
         pass.
     dtype : str, optional
-        What the bytes of the chain are counted in, one of `ELEMENT_BYTES`; for people and for parameters in numbers.
+        Element type of the chain's bytes, one of `ELEMENT_BYTES`; for display and for parameters in numbers.
     sequence : int, optional
-        Tokens of a sample that the chain is priced for; for people.
+        Tokens of a sample that the chain is priced for; for display.
 
     Raises
     ------
@@ -121,7 +121,7 @@ class TrainingInstance(Displayed):
 
     @cached_property
     def arrays(self) -> TrainingArrays:
-        """The question as plain arrays, with the sums that kernels and costs of plans ask for."""
+        """Question as plain arrays for kernels, with cumulative sums."""
         chain, rows = self.chain, self._factors
         return TrainingArrays(
             forward=_after_zero(np.cumsum(rows * chain.forward, axis=1)),
@@ -160,7 +160,7 @@ class TrainingInstance(Displayed):
 
     @property
     def at_once(self) -> float:
-        """Part of a microbatch's time that one stage on all V devices takes, over what r = V says elsewhere.
+        """Time of a microbatch in one stage on all V devices, relative to the formula with r = V.
 
         All its samples run at once: ``ceil(M q / V) / (M q)``. It is 1 with even shares.
         """
@@ -171,7 +171,7 @@ class TrainingInstance(Displayed):
 
     @property
     def no_plan(self) -> InputError:
-        """The error that says why there is no plan: a layer that fits on no device, all of them, or missing links."""
+        """Error that says why no plan exists: a layer fits on no device, the sum does not fit, or links are missing."""
         chain, V = self.chain, self.cluster.n
         fixed, kept = self.parameter_copies * chain.param_bytes, chain.stored / V
         layer = int((fixed + kept).argmax())
@@ -192,17 +192,17 @@ class TrainingInstance(Displayed):
 
     @property
     def in_paper(self) -> TrainingInstance:
-        """The same question as the paper asks it: links share nothing, shares are even."""
+        """Question in the paper's setting: links share nothing, shares are even."""
         return replace(self, network=None, samples=None, recomputation=False)
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Names of chain and cluster and number of microbatches, as messages and tables show them."""
         return f"{self.chain.name} on {self.cluster.name}, {self.microbatches} microbatches"
 
     @property
     def time_unit(self) -> str:
-        """Of its costs."""
+        """Time unit of its costs."""
         return "s"
 
     @cached_property

@@ -1,4 +1,4 @@
-"""When each operation of an iteration starts, and whether that is possible."""
+"""Schedules: start times of all operations of an iteration, and a check that they are feasible."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Schedule(Displayed):
         send_end = self.send + plan.forward_transfer_time[:, None]
         receive_end = self.receive + plan.backward_transfer_time[:, None]
         last = plan.n_stages - 1
-        rules = (  # what is wrong, the stage of the first row, earliest and actual starts
+        rules = (  # (name of the rule, stage of the first row, earliest and actual starts)
             ("activations are sent before the forward pass ends", 0, forward_end[:-1], self.send),
             ("the forward pass starts before the activations are there", 1, send_end, self.forward[1:]),
             ("the backward pass starts before the forward pass ends", last, forward_end[-1:], self.backward[-1:]),

@@ -1,4 +1,4 @@
-"""What happens in an iteration: a definition in exact numbers, slow and plain.
+"""Simulation of an iteration in exact numbers: the definition of its time, slow and plain.
 
 Each group of devices has a list of passes. At each instant, first all ends that is due; then each idle group starts the
 first pass of its list that it has not run, if what that needs is there; then each idle channel starts the transfer that

@@ -1,4 +1,4 @@
-"""Plans in files, ``mtpp-plan/1`` and ``/2``, as raw records: what a file states, and nothing that is believed."""
+"""Plans in files, ``mtpp-plan/1`` and ``/2``, as raw records: statements that are not checked."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ class StatedStage:
 
 @dataclass(frozen=True, kw_only=True)
 class _StatedStages(Envelope):
-    """What all files of plans state: a question, stages, and claims that nobody has checked yet."""
+    """Statements that all files of plans share: a question, stages, and claims that are not checked yet."""
 
     instance: TrainingInstance
     cuts: tuple[int, ...]
     devices: tuple[tuple[int, ...], ...]
-    copies: dict[str, object]  # what the file says once more of its question
+    copies: dict[str, object]  # values of its question that the file repeats
 
     answer_name: ClassVar[str] = "plan"
     cost_name: ClassVar[str] = "time"
 
     @property
     def label(self) -> str:
-        """Chain, cluster and setting."""
+        """Names of chain and cluster, and the key of the question."""
         return f"{self.instance.label}, key {self.instance.key}"
 
 

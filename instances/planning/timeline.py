@@ -1,4 +1,4 @@
-"""When each operation of an iteration starts and ends, in any order of passes and on shared network cards."""
+"""Start and end times of all operations of an iteration, in any order of passes and on shared network cards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-9
 
 
 class Moments(NamedTuple):
-    """When all operations start, or when they end [s]; nan where there is none."""
+    """Starts or ends of all operations [s]; nan where there is no operation."""
 
     forward: FloatArray  # (S, M): forward passes
     backward: FloatArray  # (S, M): backward passes, or their part for the gradients of inputs
@@ -36,15 +36,15 @@ class Moments(NamedTuple):
 
 
 class Peak(NamedTuple):
-    """What the devices of a group hold when they hold most."""
+    """Memory of each device of a group at its peak."""
 
     in_flight: int  # microbatches between the start of their forward and the end of their backward passes
     fixed: float  # parameters, gradients and the optimizer's state [bytes a device]
-    activations: float  # what is kept for backward passes [bytes a device]
+    activations: float  # activations kept for backward passes [bytes a device]
 
     @property
     def total(self) -> float:
-        """Both together."""
+        """Sum of both parts [bytes a device]."""
         return self.fixed + self.activations
 
 
@@ -86,7 +86,7 @@ class Timeline(Displayed):
         Passes of each group of `Plan.groups`, in the order in which it takes them.
     start, end : Moments
     order_name : str
-        What people call this order.
+        Name of this order.
 
     Raises
     ------

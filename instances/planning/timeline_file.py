@@ -22,7 +22,7 @@ from instances.planning.timeline import Moments, Timeline
 __all__ = ["perfetto_trace", "read_schedule", "schedule_csv", "timeline_document"]
 
 _CELL = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
-#: What an operation is called in a trace.
+#: Names of operations in a trace.
 _NAMES = {"forward": "F", "backward": "B", "weights": "W", "send": "activations", "return": "gradients"}
 
 

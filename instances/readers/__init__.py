@@ -206,7 +206,7 @@ def load_graph(
 
 
 def _unit_remedy(reader: Reader) -> str:
-    """What to do where the work is too much."""
+    """Advice for a graph whose work is suspiciously large."""
     if "time_unit" in reader.options:
         return "if the file gives milliseconds, say --time-unit ms"
     if "device" in reader.options:

@@ -44,7 +44,7 @@ _SKIPPED = {
 
 @dataclass
 class _Node:
-    """What is read of one node; `inputs` are (node id, output), `controls` node ids, each with its place."""
+    """Fields of one node, as read; `inputs` are (node id, output), `controls` node ids, each with its place."""
 
     place: str
     name: str = ""

@@ -142,7 +142,7 @@ class _Parser:
 
     @property
     def warnings(self) -> list[str]:
-        """What the file leaves open."""
+        """Warnings about weights that the file does not state."""
         totals = {"nodes": len(self.nodes), "edges": len(self.edges)}
         missing = [f"{count} of {totals[kind]} {kind}" for kind, count in self.unweighted.items()]
         return [f"{' and '.join(missing)} have no weight, which counts as 1; give each its own."] if missing else []

@@ -1,6 +1,6 @@
-"""What may be wrong with a graph that was read, though nothing refuses it.
+"""Warnings about properties of a graph that are allowed, but probably not meant.
 
-Readers put what they know into the attribute ``warnings``, a sentence each. What any graph can lack is found here.
+Readers put their own warnings into the attribute ``warnings``, a sentence each. General ones are found here.
 """
 
 from __future__ import annotations

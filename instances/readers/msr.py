@@ -162,7 +162,7 @@ def _ties(nodes: list[_Node]) -> list[tuple[int, int]]:
 
 
 def _ordered(nodes: list[_Node], links: list[tuple[int, int, float]], reverse: bool) -> list[tuple[int, int]]:
-    """Pairs (u, v) where the block of u comes no later than that of v, if the backward pass is reversed or not."""
+    """Pairs (u, v) where the block of u is at most that of v; with `reverse`, backward edges count in reverse."""
     before = []
     for u, v, _ in links:
         if nodes[u].backward and not nodes[v].backward:

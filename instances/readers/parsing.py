@@ -1,4 +1,4 @@
-"""What readers of text formats share: numbers, units, lines of large files, and edges that carry sizes."""
+"""Helpers of readers of text formats: numbers, units, lines of large files, and edges that carry sizes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def outputs_by_size(
 
 
 def seconds(time_unit: str) -> float:
-    """How many seconds a unit of time is.
+    """Length of a unit of time [s].
 
     Raises
     ------

@@ -115,7 +115,7 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
 
 
 def input_nodes(graph: ComputationGraph) -> IntArray:
-    """The nodes of a profile that stand for the loading of data, as PipeDream finds them."""
+    """Nodes of a profile that stand for the loading of data, by PipeDream's rule."""
     reads = np.diff(graph.predecessors[0]) > 0
     called = [name.partition(" ")[2].startswith("Input") for name in graph.names]
     return np.flatnonzero(np.array(called, dtype=bool) & ~reads)

@@ -29,7 +29,7 @@ _ROUNDING = 1e-9
 
 
 class Status(Enum):
-    """What is known after a run."""
+    """State of knowledge after a run."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -112,7 +112,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def cost(self) -> float | None:
-        """Of the answer."""
+        """Cost of the answer; None without one."""
         return None if self.answer is None else self.answer.cost
 
     @property
@@ -142,7 +142,7 @@ class Result(Displayed, Generic[Q, A]):
 
     @property
     def status(self) -> Status:
-        """What is known."""
+        """State of knowledge: optimal, feasible, bound only, none found, or proved impossible."""
         if self.impossible is not None:
             return Status.IMPOSSIBLE
         if self.answer is None:
@@ -150,7 +150,7 @@ class Result(Displayed, Generic[Q, A]):
         return Status.OPTIMAL if self.proved else Status.FEASIBLE
 
     def summary(self) -> str:
-        """A few aligned lines for people."""
+        """Summarise in a few aligned lines."""
         lines = {"instance": self.instance.label, **self._facts()}
         return "\n".join(f"{label:<11} {text}" for label, text in lines.items())
 

@@ -1,4 +1,4 @@
-"""A cut between layers, as runtimes take it: how many layers each stage has, and where the ends are."""
+"""Cuts between layers, in the form of runtimes: the number of layers of each stage, and the stages of both ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LayerCut:
     """Stages of consecutive layers."""
 
     network: str
-    stem: str  # what layers are called before their number
+    stem: str  # name of layers before their number
     k: int  # number of stages
     unit_stage: tuple[
         int, ...
@@ -45,12 +45,12 @@ class LayerCut:
 
     @property
     def first(self) -> int:
-        """Stage of what comes before the layers, such as the embeddings."""
+        """Stage of the nodes before the layers, such as the embeddings."""
         return self.unit_stage[0]
 
     @property
     def last(self) -> int:
-        """Stage of what comes after the layers, such as the head."""
+        """Stage of the nodes after the layers, such as the head."""
         return self.unit_stage[-1]
 
     @property
@@ -134,7 +134,7 @@ def _units(numbers: list[int | None], layers: int) -> tuple[list[int], list[int]
 
 
 def _filled(stages: list[int | None]) -> tuple[int, ...]:
-    """Ends that have no nodes are where the layer beside them is."""
+    """Put ends without nodes into the stage of the layer next to them."""
     first, last = stages[0], stages[-1]
     inner = [stage for stage in stages[1:-1] if stage is not None]
     return (inner[0] if first is None else first, *inner, inner[-1] if last is None else last)

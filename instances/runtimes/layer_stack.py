@@ -1,4 +1,4 @@
-"""The numbered layers of a network, found by the names of its nodes: ``decoder.7``, ``/model/layers.7/attn/MatMul``."""
+"""Numbered layers of a network, found by the names of its nodes: ``decoder.7``, ``/model/layers.7/attn/MatMul``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from instances.partitioning.constraints import Constraints
 __all__ = ["LayerStack", "numbered"]
 
 _NUMBER = re.compile(r"(?:^|[./])(?P<stem>[A-Za-z_]\w*)\.(?P<number>[0-9]{1,6})(?=[./]|$)")
-#: What may stand in a stem: it becomes part of programs and settings.
+#: Characters allowed in a stem: it becomes part of programs and settings.
 _PLAIN = re.compile(r"[\w./]+")
 _FEWEST = 2
 
 
 @dataclass(frozen=True, eq=False)
 class LayerStack:
-    """What comes before the layers, the layers one after the other, and what comes after them.
+    """Numbered layers of a network, with the nodes before and after them.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class LayerStack:
 
 
 def numbered(names: Sequence[str], network: str) -> tuple[str, list[int | None]]:
-    """What the layers are called before their number, and the number of the layer that each name is in.
+    """Find the common stem of the layers' names, and the number of the layer that each name is in; None for no layer.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def numbered(names: Sequence[str], network: str) -> tuple[str, list[int | None]]
 
 
 def _stem(name: str, match: re.Match[str] | None) -> str | None:
-    """What stands before the number, if it is a path."""
+    """Path before the layer number of a name; None if it has no number, or is no path."""
     stem = None if match is None else name[: match.end("stem")]
     return stem if stem is not None and _PLAIN.fullmatch(stem) else None
 

@@ -1,4 +1,4 @@
-"""llama.cpp: how many layers each device gets, of which the output is one more.
+"""llama.cpp: the number of layers of each device; the output counts as one more layer.
 
 Of n layers and the output, number i goes to the first device whose part of the whole, with those before it, is more
 than i / (n + 1). What comes before the layers stays on the host, and counts with the first layer here.

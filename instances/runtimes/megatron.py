@@ -28,7 +28,7 @@ def layout(cut: LayerCut) -> str:
 
 
 def _shortened(stage: str) -> str:
-    """A stage with its layers as a product, which cannot stand inside of another product."""
+    """Abbreviate the layers of a stage as a product, which cannot be nested."""
     count = stage.count("t")
     return stage.replace("t" * count, f"t*{count}") if count >= _SHORTEST else stage
 

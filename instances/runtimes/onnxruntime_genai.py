@@ -35,7 +35,7 @@ class StageFileRuntime(LayerRuntime):
     """A runtime that takes a model a stage, which may be there."""
 
     def words_for(self, answer: Partition | Plan, files: Sequence[StageFile]) -> str:
-        """What the runtime takes where the files of all stages are there.
+        """Configuration of the runtime for an answer, whose stage files exist.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What all runtimes have: a name, the words that they take, and the constraints that make a cut legal for them."""
+"""Interface of all runtimes: a name, settings for an answer, and the constraints that make a cut legal for them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from instances.runtimes.layer_stack import LayerStack
 
 __all__ = ["LAYER", "UNIT", "LayerRuntime", "NodeRuntime", "Runtime"]
 
-#: What every stage needs one of: a layer, or any of the layers, what comes before and what comes after them.
+#: Needs of every stage: a layer, or any unit, that is a layer, the nodes before them or the nodes after them.
 LAYER, UNIT = "layer", "unit"
 
 
@@ -28,7 +28,7 @@ class Runtime(ABC):
     name: str  # to ask for
     summary: str  # one line: what is handed over
     reference: str  # where the format is described
-    comment: str | None  # what begins a line that the runtime ignores, if there are such lines
+    comment: str | None  # begin of a line that the runtime ignores; None if there are no such lines
 
     @abstractmethod
     def rules(self, graph: ComputationGraph) -> Constraints:
@@ -42,7 +42,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes, with a line break at its end.
+        """Settings that make the runtime execute the answer, with a line break at the end.
 
         Raises
         ------
@@ -56,7 +56,7 @@ class LayerRuntime(Runtime):
     """A runtime that cuts between layers."""
 
     write: Callable[[LayerCut], str]
-    every_stage: str | None = LAYER  # what each stage needs, if anything
+    every_stage: str | None = LAYER  # need of each stage, if any
     front_with_first: bool = True  # whether what comes before the layers is where the first one is
     back_with_last: bool = True  # whether what comes after the layers is where the last one is
     in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn
@@ -66,7 +66,7 @@ class LayerRuntime(Runtime):
         return LayerStack.of(graph).whole_units(self.front_with_first, self.back_with_last, self.every_stage)
 
     def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes."""
+        """Settings that make the runtime execute the answer."""
         cut = LayerCut.of(answer)
         self._check(cut)
         return self.write(cut)
@@ -104,16 +104,16 @@ class LayerRuntime(Runtime):
 
 @dataclass(frozen=True)
 class NodeRuntime(Runtime):
-    """A runtime that may cut anywhere between operators, which it knows by their names."""
+    """Runtime that may cut anywhere between operators, which it identifies by their names."""
 
     write: Callable[[Partition], str]
 
     def rules(self, graph: ComputationGraph) -> Constraints:
-        """None: any cut is legal."""
+        """No constraints: any cut is legal."""
         return NO_CONSTRAINTS
 
     def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes."""
+        """Settings that make the runtime execute the answer."""
         if not isinstance(answer, Partition):
             raise InputError(
                 f"{self.name} takes the stage of each operator, which a plan does not tell; give a partition."

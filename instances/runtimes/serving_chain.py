@@ -1,4 +1,4 @@
-"""From a decoder to the serving question: a node for each layer, one before them and one after them."""
+"""Conversion of a decoder to the serving question: a node for each layer, one before them and one after them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
     Parameters
     ----------
     graph : ComputationGraph
-        At operator level, which tells of activations inside of layers; its states are caches at the context of its
+        At operator level, which has the activations inside of layers; its states are caches at the context of its
         dimensions, and grow with it.
     platform : Platform
     runtime : Runtime
@@ -42,7 +42,7 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
     Raises
     ------
     InputError
-        If the graph has no layers in a row, or tells of no cache.
+        If the graph has no layers in a row, or no dimensions of a cache.
     """
     dims = graph.attributes.get("dims", {})
     if "context" not in dims or "batch" not in dims:

@@ -1,4 +1,4 @@
-"""Serving questions with their fronts, ``mtpp-serving/1``, JSON: all that others need to prove them again."""
+"""Serving questions with their fronts, ``mtpp-serving/1``, JSON: all data needed to prove them again."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ __all__ = ["TENSORRT_LLM", "tensorrt_default"]
 
 
 def tensorrt_default(layers: int, k: int) -> tuple[int, ...]:
-    """The layers of each rank if nobody says more: the first ones have one more where they cannot be equal.
+    """Default number of layers of each rank: the first ranks have one more where they cannot be equal.
 
     Examples
     --------

@@ -11,7 +11,7 @@ __all__ = ["TORCHTITAN", "torchtitan_default"]
 
 
 def torchtitan_default(layers: int, k: int) -> tuple[int, ...]:
-    """The layers of each stage if nobody says more.
+    """Default number of layers of each stage.
 
     Embeddings and head count as a layer each; the stages are equal, the first ones with one more where they cannot be.
 

@@ -9,7 +9,7 @@ __all__ = ["VLLM", "vllm_default"]
 
 
 def vllm_default(layers: int, k: int) -> tuple[int, ...]:
-    """The layers of each stage if nobody says more.
+    """Default number of layers of each stage.
 
     All have the same number; what remains goes to the stages before the last, from the end to the beginning.
 

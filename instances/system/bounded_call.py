@@ -1,4 +1,4 @@
-"""A function in a process of its own: for our own code at work on a stranger's file, within its time and memory.
+"""Call of a function in a process of its own, with limits on time and memory; for untrusted files.
 
 Arguments and answer are objects. Where another package is at work, which may bring the process down or must not be
 loaded here, `instances.system.fresh_python` runs a module in a fresh Python.
@@ -25,7 +25,7 @@ _GRACE = 3.0
 
 
 class NotBoundedError(Exception):
-    """It took too much time or memory and was ended."""
+    """Call that was ended because it took too much time or memory."""
 
 
 def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **options: Any) -> T:

@@ -1,4 +1,4 @@
-"""A fresh Python for one module: for other packages at work on a stranger's file, which may crash, hang or take memory.
+"""Run of one module in a fresh Python process; other packages may crash, hang or take memory on untrusted files.
 
 What comes back is a file or bytes, and nothing of this process goes along. Where our own code works on such a file and
 its answer is an object, `instances.system.bounded_call` calls the function in a copy of this process.
@@ -41,7 +41,7 @@ def run_module(
 
 
 def module_command(module: str, *arguments: str | Path) -> tuple[list[str], dict[str, str]]:
-    """Command and environment that run a module, as `run_module` does, for who starts the process himself."""
+    """Command and environment that run a module as `run_module` does, for callers that start the process themselves."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")  # each takes memory
     environment = os.environ | one_thread | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return [sys.executable, "-P", "-m", module, *map(str, arguments)], environment

@@ -1,4 +1,4 @@
-"""Ctrl-C, and SIGTERM where the program listens to it, as an event: work stops soon with what is known."""
+"""Ctrl-C and, where a program handles it, SIGTERM as an event: work stops soon with the best result so far."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ _RUNNING: set[int] = set()  # process groups
 
 
 class ProgramRun(NamedTuple):
-    """What a program did."""
+    """Outcome of a program that has ended."""
 
     code: int  # its exit code; minus a signal's number if that ended it
-    text: str  # what it printed; what is no text is replaced
+    text: str  # its output; undecodable bytes are replaced
     stopped: bool  # whether it was told to stop, by Ctrl-C or by force
 
 
@@ -93,7 +93,7 @@ def end_programs() -> None:
 
 @contextmanager
 def _end_with_us() -> Iterator[None]:
-    """Where Ctrl-C or SIGTERM ends this process, let it end the programs first."""
+    """End running programs before Ctrl-C or SIGTERM ends this process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,1 +1,1 @@
-"""How certificates are made: the ladder, other numbers of blocks, files."""
+"""Certificates: writing them, reading solutions of other programs back, and running methods again."""

@@ -1,4 +1,4 @@
-"""What other programs say of a written model: a partition, checked here, and a bound that is stated and not proved."""
+"""Solutions of other programs for a written model: a partition, checked here, and a bound that is not proved here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIGITS = 1e-5
 
 
 class ReadBack(NamedTuple):
-    """What is read, and what is wrong with it."""
+    """Solution that was read, with its faults."""
 
     answers: list[Result]  # the partition with the bound *simple*; then, if there is one, the stated bound
     source: str  # of the stated bound

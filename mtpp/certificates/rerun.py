@@ -1,6 +1,6 @@
-"""Let what a certificate only trusts prove its bounds again, with the caller's limits.
+"""Rerun of the methods behind bounds that a certificate only trusts, with the caller's limits.
 
-This is no second opinion: the models and solvers of this machine speak once more. It finds bounds that no longer hold.
+This is no independent check: the same models and solvers run once more. It finds bounds that no longer hold.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["RERUNS", "rerun"]
 
 #: Two runs of a solver to the end may prove bounds that differ by this part: 1e-6 is its tolerance, 1e-6 our margin.
 _SOLVER = 4e-6
-#: What a stated number may be above a cost that is known here.
+#: Largest relative excess of a stated number over a cost that is known here.
 _ROUNDING = 1e-9
 # Seconds that are worth another run.
 _SHORTEST = 0.05
 
 
 def rerun(verdict: Verdict, *, time_limit: float) -> Verdict:
-    """Run again what the trusted bounds of a certificate come from, as far as they are above what is proved.
+    """Run again the methods of trusted bounds that are above the proved ones.
 
     What is proved or false in the verdict of `verify` stays so; the rest becomes confirmed, not confirmed, or false.
     The time limit is seconds for all of them together, the best bound first.
@@ -101,7 +101,7 @@ def _solve_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
 
 
 def _stay(_verdict: Verdict, check: Check, _time_limit: float) -> Check:
-    """What follows from other bounds is as good as these."""
+    """Return the check unchanged: the bound follows from others and is as good as these."""
     return check
 
 
@@ -156,7 +156,7 @@ def _of_partition(verdict: Verdict) -> Certificate:
 
 
 def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
-    """Look once more for a block that is worth its share of the stated prices and costs too little."""
+    """Search again for a block that refutes the prices: worth its share, and cheaper than the claim."""
     claim, merged = check.claim, contract_groups(_of_partition(verdict).instance)
     instance, prices = merged.instance.relaxed(), sums_by(merged.group, _prices(claim), merged.instance.graph.n)
     with catch_interrupt() as interrupted:

@@ -1,4 +1,4 @@
-"""Certificates as documents: everything that others need to check an answer again."""
+"""Certificates as documents: all data that others need to check an answer again."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If a bound comes from a method or a solver that nobody who reads the certificate can look up.
+        If a bound comes from a method or a solver that readers of the certificate do not know.
     """
     best = combine(*answers)
     graph, platform = best.instance.graph, best.instance.platform
@@ -82,7 +82,7 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
 
 
 def partition_answer(answer: Result) -> dict[str, Any]:
-    """What a search has found: the document of a partition, or why there is none."""
+    """Document of a search's partition, or of the reason why none exists."""
     if answer.partition is not None:
         return partition_document(answer.partition)
     return {"instance": answer.instance.label, "partition": None, "impossible": answer.impossible}
@@ -159,7 +159,7 @@ def _claims(answers: Sequence[Result[Any, Any]], problem: str) -> dict[str, Any]
 
 
 def _check_names(answer: Result[Any, Any], problem: str) -> None:
-    """Refuse what a reader of the certificate could not look up."""
+    """Refuse methods and solvers that a reader of the certificate does not know by name."""
     solver = (answer.solver or "").partition(" ")[0]
     if answer.bound is None:
         return

@@ -1,1 +1,1 @@
-"""Certification: searches and bounds under one time budget, and what they say of an answer."""
+"""Certification: searches and bounds under one time budget, and explanations of an answer."""

@@ -1,4 +1,4 @@
-"""Which method comes next: by measures of the question at first, then by what each has gained."""
+"""Choice of the next method: by measures of the question at first, then by gains so far."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MANY_NODES = 250
 _MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.4, 70, 200
 # Of more, prices of a program do not come to their first bound.
 _MOST_PRICED_NODES = 2_000
-# What a model takes to be built, for each block and each of its rows.
+# Time to build a model, for each block and each of its rows [s].
 _ROW_SECONDS = 6e-5
 # Where no more nodes stand side by side there may be few enough ideals.
 _NARROW = 14
@@ -42,7 +42,7 @@ _NARROW = 14
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """What a turn of a method cost, and what was known behind it."""
+    """Record of one turn of a method: its time, and the best results after it."""
 
     method: str
     seconds: float  # by the clock of the time limit
@@ -54,7 +54,7 @@ class Rung:
 
 @dataclass
 class Arm:
-    """A method that may have several turns."""
+    """Method that may have several turns."""
 
     method: str
     part: float  # of the time that is left, for the first turn
@@ -66,7 +66,7 @@ class Arm:
     least: float = 0.0  # seconds below which a turn comes to nothing
 
     def deadline(self, whole: Deadline) -> Deadline:
-        """When the next turn ends; what would leave too little for another one takes all."""
+        """End of the next turn; all time if less than half a turn would remain."""
         if whole.left == math.inf:
             return whole
         if self.spent == 0:
@@ -74,17 +74,17 @@ class Arm:
         return whole.share(1.0 if 1.5 * self.turn > whole.left else self.turn / whole.left)
 
     def learn(self, seconds: float, before: float, behind: float, at_its_end: bool) -> None:
-        """Take down what a turn has gained: the logarithm of the ratio before and behind it."""
+        """Record the gain of a turn: the logarithm of the ratio before and after it."""
         self.gain = (before - behind) / max(seconds, _SHORTEST) if before < math.inf else 0.0
         early = seconds < self.turn / 2
-        # Who stops early and has found nothing has nothing more to say.
+        # A method that stops early and has found nothing will not find more.
         self.over = at_its_end or (early and self.spent > 0 and not self.gain > 0)
         self.spent += max(seconds, _SHORTEST)
         self.turn *= _GROWTH
 
 
 def arms_of(instance: Instance) -> list[Arm]:
-    """The methods that take turns, in the order of their first ones.
+    """Methods that take turns, in the order of their first ones.
 
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
@@ -118,9 +118,9 @@ def arms_of(instance: Instance) -> list[Arm]:
 
 
 def choose(arms: Sequence[Arm], left: float = math.inf) -> Arm | None:
-    """The next one: who had no turn yet, then who gains most, of equals who had least.
+    """Return an untried candidate, else that of largest gain per second; of equal ones that of least time so far.
 
-    None if what is left, in seconds, is too little for any.
+    None if the time left [s] is too short for any.
     """
     able = [arm for arm in arms if arm.least <= left]
     untried = next((arm for arm in able if arm.spent == 0), None)

@@ -1,4 +1,4 @@
-"""Search, then prove, one method after the other, as long as a gap is left and there is time."""
+"""Certification of one question: methods take turns, first searches, then proofs, until gap or time is used up."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ OPENING = (("pinned", 0.1), ("local-search", 0.02), ("pinned", 0.1))
 
 
 def ignore(_: object) -> None:
-    """Take what nobody asks for."""
+    """Do nothing; the default listener."""
 
 
 @dataclass
 class Ladder:
-    """What is known of a question, and methods that take turns at it."""
+    """State of a `certify` run: all answers so far, and methods that take turns."""
 
     instance: Instance
     options: SolveOptions
@@ -55,7 +55,7 @@ class Ladder:
 
     @property
     def best(self) -> Result:
-        """What is known."""
+        """Best partition and best bound so far, combined."""
         return combine(*self.answers) if self.answers else Result("nothing", self.instance)
 
     def steps(self, steps: Sequence[tuple[str, float]], *, timeless: bool = False) -> None:
@@ -66,7 +66,7 @@ class Ladder:
             self._run(method, None if method in HEURISTICS else find_model(method), self.deadline.share(share))
 
     def turns(self, arms: Sequence[Arm]) -> None:
-        """Give turns to methods as they gain, as long as one is worth it."""
+        """Give turns to methods by their gains, as long as one is worth it."""
         while not self.is_over() and (arm := choose(arms, self.deadline.left)) is not None:
             before, watch = _gap(self.best), Stopwatch()
             answer = self._run(arm.method, arm.model, arm.deadline(self.deadline))
@@ -75,7 +75,7 @@ class Ladder:
             arms = [arm for arm in arms if not arm.over and (self._sound or not isinstance(arm.model, Formulation))]
 
     def is_over(self, *, timeless: bool = False) -> bool:
-        """Whether nothing more is asked for, or there is no time for what needs some."""
+        """Whether the goal is reached, or the time is too short for methods that need time."""
         self.hear()
         self.drop_lies()
         no_time = self.deadline.interrupted.is_set() or self.best.interrupted or self.deadline.left < _SHORTEST
@@ -83,13 +83,13 @@ class Ladder:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is asked for."""
+        """Whether the goal is reached: proved, decided, or within the gap."""
         best, enough = self.best, self.enough
         decided = enough is not None and (reaches(best, enough) or rules_out(best, enough))
         return best.impossible is not None or decided or _close_enough(best, self.options.gap)
 
     def _run(self, method: str, model: Model | None, deadline: Deadline) -> Result | None:
-        """Run a search or a model until its deadline; what it found, or None if its solver failed."""
+        """Run a search or a model until its deadline; return its answer, None if its solver failed."""
         best, watch, answer = self.best, Stopwatch(), None
         report = _reporter(method, best, self.watch, self.on_progress)
         report(None)
@@ -105,7 +105,7 @@ class Ladder:
         return answer
 
     def drop_lies(self) -> None:
-        """Take away what `answers` contradict, and who said it is not asked again."""
+        """Remove solver bounds above a known cost, and use that solver no more."""
         for lie in _drop_lies(self.answers):
             self._sound = False
             self.on_fault(lie)
@@ -117,14 +117,14 @@ class Ladder:
             target = None if best.bound is None else best.bound.value
             return search(self.instance, method, self._rng, Limits(deadline, target=target), start=best.partition)
         if best.partition is None and isinstance(model, Formulation):
-            model = find_model(method.partition("+")[0])  # what strengthens a model is a known partition
+            model = find_model(method.partition("+")[0])  # strengthening needs a known partition
         left = deadline.time_limit
         told = replace(self.options, time_limit=None if left is None else max(left, _LEAST))
         known = 0.0 if best.bound is None else best.bound.value
         return solve(self.instance, model, told, start=best.partition, known=known, on_progress=report)
 
     def rung(self, method: str, seconds: float) -> Rung:
-        """A turn that ends now, with what is known behind it."""
+        """Record of a turn that ends now, with the best results after it."""
         best = self.best
         return Rung(
             method=method,
@@ -171,10 +171,10 @@ def _close_enough(known: Result, gap: float) -> bool:
 def _reporter(
     method: str, known: Result, watch: Stopwatch, on_progress: Callable[[Progress], None]
 ) -> Callable[[Progress | None], None]:
-    """Put what a solver says into the frame of what is known."""
+    """Make a listener that combines progress of a method with the best results so far."""
     bottleneck = None if known.partition is None else known.partition.bottleneck
     proved = None if known.bound is None else known.bound.value
-    # What other models reach while they run bounds something else.
+    # Values of other models during their run bound something else.
     telling = method not in HEURISTICS and (find_model(method).exact or method in (PRICED, PRICED_QUICK))
 
     def report(moment: Progress | None) -> None:

@@ -1,4 +1,4 @@
-"""From an instance to a certificate under one time budget: search, then prove, as long as a gap is left."""
+"""Certification of an instance under one time budget: search, then prove, as long as a gap is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mtpp_models.solvers.registry import find_solver
 
 __all__ = ["certify", "gather"]
 
-# What `certify` takes if nobody says how long.
+# Default time limit of `certify`.
 _A_MINUTE = SolveOptions(time_limit=60.0)
 
 
@@ -114,7 +114,7 @@ def gather(
 
 
 def _best_of_each_bound(answers: list[Result]) -> list[Result]:
-    """Without the weaker answers of methods that ran more than once; their partitions came from elsewhere."""
+    """Keep of each method the best bound; partitions of other answers came from elsewhere."""
     best: dict[str, Result] = {}
     for answer in answers:
         known = best.get(answer.method)

@@ -1,4 +1,4 @@
-"""From a partition to what is known about it: the best bound, a better one if there is, and its own floor."""
+"""Explanation of a partition: the best bound, a better partition if one is found, the least cost of a stage."""
 
 from __future__ import annotations
 

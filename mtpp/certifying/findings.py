@@ -1,4 +1,4 @@
-"""What there is to say about a partition, one function a sentence; each number follows from the definitions."""
+"""Sentences that explain a partition, one function each; every number follows from the definitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIE = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """A partition and what is known about it.
+    """Partition with its bounds and other findings, which sentences report.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Findings:
 
 
 def sentences(found: Findings) -> Iterator[str]:
-    """How good a partition is, what makes it as slow as it is, and what would have to change to do better."""
+    """Yield sentences: how good a partition is, why it is as slow as it is, and which change would help."""
     if found.partition.bottleneck == 0:
         yield "No stage takes any time: no partition is faster."
         return
@@ -82,7 +82,7 @@ def sentences(found: Findings) -> Iterator[str]:
 
 
 def memory_sentence(partition: Partition) -> str | None:
-    """What does not fit into memory and what that costs; None where everything fits."""
+    """Say what does not fit into memory, and the time that it costs; None if everything fits."""
     instance = partition.instance
     overflow = partition.costs.overflow
     over = np.flatnonzero(overflow)
@@ -106,7 +106,7 @@ def memory_sentence(partition: Partition) -> str | None:
 
 
 def _ratio(found: Findings) -> str | None:
-    """How far it is from the bound."""
+    """State the ratio of cost to bound; None without a bound."""
     if found.bound is None:
         return None
     cost, bound, k = found.partition.bottleneck, found.bound, found.partition.instance.k
@@ -122,13 +122,13 @@ def _ratio(found: Findings) -> str | None:
 
 
 def _impossible(found: Findings) -> str | None:
-    """Why no other one fits."""
+    """State why no other partition fits; None if that is not proved."""
     reason = found.impossible
     return None if reason is None else f"No other fits either: {reason.removeprefix('does not fit: ')}."
 
 
 def _better(found: Findings) -> str | None:
-    """What a search has found meanwhile."""
+    """Name the bottleneck of a better partition; None if none is known."""
     if found.better is None:
         return None
     if math.isinf(found.partition.bottleneck):
@@ -139,13 +139,13 @@ def _better(found: Findings) -> str | None:
 
 
 def _memory(found: Findings) -> str | None:
-    """What does not fit."""
+    """Say what does not fit into memory; None if everything fits."""
     sentence = memory_sentence(found.partition)
     return None if sentence is None else f"It {sentence}."
 
 
 def _slowest(found: Findings) -> str:
-    """Which stage sets the pace, and by what."""
+    """State the slowest stage, and the parts of its time."""
     costs, b, bottleneck = found.partition.costs, found.slowest, found.partition.bottleneck
     names = {"work": "working", "receive": "receiving", "send": "sending", "overflow": "overflow"}
     times = {word: float(getattr(costs, name)[b]) for name, word in names.items()}
@@ -156,7 +156,7 @@ def _slowest(found: Findings) -> str:
 
 
 def _largest_tensor(found: Findings) -> str | None:
-    """Which tensor takes most of what the slowest stage sends and receives."""
+    """State the tensor with the largest part of the slowest stage's communication; None if there is none."""
     b = found.slowest
     moved = [tensor for tensor in crossings(found.partition) if b == tensor.source or b in tensor.readers]
     total = sum(tensor.time for tensor in moved)
@@ -170,7 +170,7 @@ def _largest_tensor(found: Findings) -> str | None:
 
 
 def _slack(found: Findings) -> str | None:
-    """Which stages could take more."""
+    """State the stages that could take more work; None for k = 1."""
     k, spare = found.partition.instance.k, sorted(stages(found.partition), key=lambda stage: stage.share)
     slack = [stage for stage in spare if stage.share < 1 - _LITTLE]
     empty = k - len(spare)
@@ -185,7 +185,7 @@ def _slack(found: Findings) -> str | None:
 
 
 def _largest_node(found: Findings) -> str | None:
-    """What the slowest stage takes at least, as its largest node does."""
+    """Lower bound on the slowest stage by its largest node."""
     graph, b = found.partition.instance.graph, found.slowest
     nodes = np.flatnonzero(found.partition.block == b)
     node = int(nodes[graph.work[nodes].argmax()])
@@ -196,7 +196,7 @@ def _largest_node(found: Findings) -> str | None:
 
 
 def _minimum_cut(found: Findings) -> str | None:
-    """What any stage takes that holds one of the slowest stage's nodes, with all that it sends and receives."""
+    """Lower bound by a minimum cut: any stage that holds a certain node of the slowest stage takes at least so long."""
     if found.cut is None or found.cut.value <= 0:
         return None
     node = found.name(int(found.cut.witness["nodes"][0]))
@@ -205,7 +205,7 @@ def _minimum_cut(found: Findings) -> str | None:
 
 
 def _even_work(found: Findings) -> str | None:
-    """What the slowest stage takes at least if the work is spread evenly."""
+    """Lower bound on the slowest stage by evenly spread work; None if there is no work."""
     work, k = float(found.partition.instance.graph.work.sum()), found.partition.instance.k
     if work == 0:
         return None

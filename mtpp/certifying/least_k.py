@@ -1,4 +1,4 @@
-"""The least number of blocks with which a question has a good enough answer, and what excludes fewer."""
+"""Least number of blocks for a good enough answer, and the proof that fewer do not suffice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FOR_SEARCH = 0.2
 
 @dataclass
 class LeastK:
-    """What is known of each number of blocks.
+    """Results for each number of blocks that was tried.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class LeastK:
 
     @property
     def k(self) -> int | None:
-        """The least for which a partition is known."""
+        """Least k with a known partition; None if there is none."""
         return min((k for k, result in self.known.items() if reaches(result, self.enough)), default=None)
 
     @property
     def open(self) -> list[int]:
-        """Smaller k of which nothing is known."""
+        """Smaller k that are undecided."""
         last = self.most if self.k is None else self.k - 1
         fewest = range(1, last + 1) if self.by_itself else range(last, last + 1)
         return [k for k in fewest if k > 0 and not self._excluded(k)]
@@ -81,7 +81,7 @@ class LeastK:
             return None
 
     def sentence(self) -> str:
-        """What is the least, and why."""
+        """State the least k, and why no smaller one will do."""
         unit = self.question.time_unit
         reached = f"with a bottleneck of {self.enough:.6g} {unit} or less ({1 / self.enough:.6g} per {unit})"
         goal = "that fits" if math.isinf(self.enough) else reached
@@ -121,7 +121,7 @@ def find_least_k(
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> LeastK:
-    """Look for the least number of blocks.
+    """Search for the least number of blocks.
 
     Sums exclude the first k; a search looks for the next that is good enough, in growing steps and then between them.
     From there on downwards, `gather` finds a partition or excludes one, until one k is excluded: then so are fewer.
@@ -161,7 +161,7 @@ def find_least_k(
 
 
 def _starts(least: LeastK, interrupted: Event) -> bool:
-    """Exclude what sums exclude, from below; whether something is left."""
+    """Exclude k from below by sums of bytes; return whether any k is left."""
     if least.by_itself:
         return any(_may_do(least, k) for k in range(1, least.most + 1) if not interrupted.is_set())
     low, high = 0, least.most

@@ -1,4 +1,4 @@
-"""From a placement to a certificate: bounds that need no solver, then exact models, while a gap is left."""
+"""Certification of a placement: bounds that need no solver, then exact models, while a gap is left."""
 
 from __future__ import annotations
 

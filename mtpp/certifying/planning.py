@@ -1,4 +1,4 @@
-"""A plan and its bounds: how far a plan could be below it, and what the paper guarantees."""
+"""Certification of a plan: its bounds, the gap, and the paper's guarantees."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SLACK = 1.0
 
 @dataclass(frozen=True)
 class PlanSearch:
-    """How a plan is looked for."""
+    """Settings of the search for a plan."""
 
     planner: str = "improved"  # a name of `PLANNERS` or of `MILPS`
     effort: int = 2  # of `improved` on shared network cards, 0 to 3
@@ -82,7 +82,7 @@ def certify_plan(
 
 
 def covered_plan(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch) -> CoveredPlan:
-    """As `certify_plan`, with the bounds of all classes.
+    """Plan as `certify_plan`, and prove the bounds of all classes.
 
     Raises
     ------

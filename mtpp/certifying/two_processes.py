@@ -1,4 +1,4 @@
-"""Search and proofs side by side: two processes that hear of each other's finds, and this one, which only listens."""
+"""Search and proofs in two processes that exchange results through this one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def can_split() -> bool:
 
 
 def climb_side_by_side(ladder: Ladder) -> None:
-    """Climb on with a process that searches and one that proves, until the time is up or nothing is left to do.
+    """Continue with one process that searches and one that proves, until the time is up or nothing is left to do.
 
     The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
     solver has the other threads.
@@ -61,12 +61,12 @@ def climb_side_by_side(ladder: Ladder) -> None:
 
 
 class _Question:
-    """Somebody asks what is known."""
+    """Request for the best results so far."""
 
 
 @dataclass
 class _Listener:
-    """Keeps what both find, and answers each when it asks."""
+    """Collector of the results of both processes, which also answers their requests."""
 
     ladder: Ladder
 
@@ -84,7 +84,7 @@ class _Listener:
             self._listen(processes)
         finally:
             for line, process in processes.items():
-                line.close()  # who waits for an answer hears that there is none
+                line.close()  # a process that waits for an answer gets an error
                 process.terminate()
             until = time.monotonic() + _GRACE
             for process in processes.values():
@@ -113,7 +113,7 @@ class _Listener:
                     return
 
     def _tell_of_death(self, process: BaseProcess) -> None:
-        """A process that ends by itself says so before, and has the exit code 0."""
+        """Report a process that died: one that ends by itself says so first, and has the exit code 0."""
         process.join(_GRACE)
         if process.exitcode:
             words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
@@ -145,7 +145,7 @@ def _work(
     others: Sequence[Connection],
     parent: int,
 ) -> None:
-    """Climb alone in a copy of the process, and tell of all that is found; the lines of others are not ours."""
+    """Run one part of the certification in a forked process; send all results. Close the other processes' pipes."""
     for other in others:
         other.close()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -177,7 +177,7 @@ def _work(
 
 
 def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
-    """Take over what the other process found."""
+    """Add the results of the other process, if they are better."""
     line.send(_Question())
     best: Result = line.recv()
     known = min((answer.cost for answer in answers if answer.cost is not None), default=math.inf)
@@ -189,7 +189,7 @@ def _ask(line: Connection, instance: Instance, answers: list[Result]) -> None:
 
 
 def _ours(said: Result, instance: Instance) -> Result:
-    """The same of our own question: each answer that arrives brings a copy of the whole graph along."""
+    """Rebind a received result to the local instance; it came with a copy of the whole graph."""
     theirs = said.partition
     ours = None if theirs is None else Partition(instance, theirs.block, theirs.order)
     return replace(said, instance=instance, answer=ours)

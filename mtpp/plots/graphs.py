@@ -1,4 +1,4 @@
-"""What pictures of graphs share: nodes in columns from left to right, edges, names of nodes."""
+"""Helpers to draw graphs: nodes in columns from left to right, edges, names of nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def heights(
 ) -> FloatArray:
     """(n,) rows of the nodes: neighbours come near each other by repeated averaging within the columns.
 
-    The rows at first are `start`, (n,). Inertia is how much a node wishes to stay, from 0 to 1, against being near its
+    The rows at first are `start`, (n,). Inertia is the weight, from 0 to 1, of a node's own row against those of its
     neighbours.
     """
     height = start
@@ -38,7 +38,7 @@ def heights(
 
 
 def stacked(columns: Sequence[IntArray], wish: FloatArray) -> FloatArray:
-    """(n,) rows, one apart in each column and centred, in the order of a wish."""
+    """Rows of the nodes, (n,): one apart in each column and centred, sorted by the rows wanted."""
     height = np.zeros(len(wish))
     for column in columns:
         by_wish = column[np.argsort(wish[column], kind="stable")]

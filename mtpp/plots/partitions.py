@@ -148,7 +148,7 @@ def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None =
 
 
 def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Fraction of the instances whose ratio is at most the number on the axis, by method; NaN is no partition."""
+    """Fraction of the instances whose ratio is at most the number on the axis, by method; NaN means no partition."""
     ax = axes_of(ax, 8, 4.5)
     finite = [r for values in ratios.values() for r in values if np.isfinite(r)]
     end = max([1.02, *finite]) * 1.01
@@ -217,7 +217,7 @@ def _layers(partition: Partition) -> tuple[FloatArray, list[tuple[float, float]]
 
 
 def _curves(points: FloatArray, edges: NDArray[np.int64]) -> FloatArray:
-    """(m, 17, 2) points on the edges; an edge that jumps over columns bends, to pass beside the nodes there."""
+    """Points on the edges, (m, 17, 2); an edge that passes columns is bent around their nodes."""
     t = np.linspace(0, 1, 17)[:, np.newaxis]
     source, target = points[edges[:, 0], np.newaxis], points[edges[:, 1], np.newaxis]
     curves = source + t * (target - source)

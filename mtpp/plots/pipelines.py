@@ -1,4 +1,4 @@
-"""A picture of stages at work: when each computed for which request, and how that compares with what was predicted."""
+"""Pictures of running stages: when each computed which request, compared with the prediction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of placements: the graph coloured by device, and what devices and buses do during a step.
+"""Pictures of placements: the graph coloured by device, and the activity of devices and buses during a step.
 
 What draws one picture takes the axes to draw on, and a new figure by default.
 """
@@ -55,7 +55,7 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
 
 
 def plot_timeline(placement: Placement, ax: Axes | None = None) -> Axes:
-    """Draw when each device runs a node, and below it when its bus moves a tensor, coloured by where it goes."""
+    """Draw when each device runs a node and, below it, when its bus moves a tensor, coloured by the target."""
     instance, timeline, k = placement.instance, placement.timeline, placement.instance.devices
     ax = axes_of(ax, 11, 0.5 * k + 1.5)
     factor, unit = _scale(placement.step_time, instance.graph.time_unit)

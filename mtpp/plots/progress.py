@@ -1,4 +1,4 @@
-"""How bottleneck and bound came together over time, and who was at work meanwhile."""
+"""Pictures of progress: bottleneck and bound over time, and the method that ran meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a result, whatever it answers: what `Result.plot` draws."""
+"""Pictures of results of all problems, for `Result.plot`."""
 
 from __future__ import annotations
 

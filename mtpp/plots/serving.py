@@ -65,7 +65,7 @@ def plot_front(
 def plot_rules(
     labels: Sequence[str], ratios: Mapping[str, Sequence[float | None]], quantity: str, ax: Axes | None = None
 ) -> Axes:
-    """How much worse each default rule is than the optimum, a row a question.
+    """Draw by how much each default rule exceeds the optimum, a row a question.
 
     Parameters
     ----------

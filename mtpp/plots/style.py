@@ -1,4 +1,4 @@
-"""What all pictures share: axes of their own unless some are given, plain frames, legends beside, colours, files."""
+"""Common style of all pictures: axes, plain frames, legends beside, colours, files."""
 
 from __future__ import annotations
 

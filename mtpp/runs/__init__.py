@@ -1,1 +1,1 @@
-"""Runs of studies: what is done, where, and the log."""
+"""Runs of studies: jobs, the places where they run, and their log."""

@@ -27,7 +27,7 @@ from mtpp_models.solvers.registry import SOLVERS, find_solver
 
 __all__ = ["COLUMNS", "compare_methods"]
 
-#: What a row tells.
+#: Columns of a row.
 COLUMNS = ("graph", "n", "m", "k", "method", "solver", "bottleneck", "bound", "ratio", "seconds", "error")
 
 

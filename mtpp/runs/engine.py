@@ -1,4 +1,4 @@
-"""The loop of all studies: spread jobs over processes or a cluster, and write down each answer once.
+"""Engine of all studies: distributes jobs to processes or a cluster, and records each answer once.
 
 A job starts when those that it waits for are done, and gets their runs, so an answer does not depend on how many jobs
 run at the same time. This process alone writes.
@@ -64,8 +64,8 @@ def run_jobs(
 class _Loop:
     """Jobs on their way from waiting over ready and running to done.
 
-    Jobs that run when a process dies are suspects. They then run one at a time: whose process dies again is guilty, and
-    its run is recorded as failed.
+    Jobs that run when a process dies are suspects. They then run one at a time. A job whose process dies again is
+    recorded as failed.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class _Loop:
         self._release()
 
     def hand_over(self) -> None:
-        """Start jobs while there is room; beside a suspect there is none."""
+        """Start jobs while there is room; a job that may have killed a worker runs alone."""
         try:
             if self._suspects and not self._running:
                 self._tried = self._suspects[0]
@@ -117,7 +117,7 @@ class _Loop:
         """Start nothing more."""
         for future in self._running:
             future.cancel()
-        self._pool.shutdown(wait=not self._running)  # who has nothing to do ends by itself, and tidies up
+        self._pool.shutdown(wait=not self._running)  # an idle worker ends by itself, and tidies up
 
     def _has_room(self) -> bool:
         return self._workers.width is None or len(self._running) < self._workers.width
@@ -144,7 +144,7 @@ class _Loop:
         self._waiting = still
 
     def _renew(self) -> None:
-        """Take a new pool for a broken one; what ran in that is suspect."""
+        """Replace a broken process pool; its running jobs become suspects, which run one at a time."""
         self._suspects += self._running.values()
         self._running.clear()
         self._tried = None

@@ -1,4 +1,4 @@
-"""What a study hands to the engine: one run to be made."""
+"""Unit of work of the engine: one run to be made."""
 
 from __future__ import annotations
 

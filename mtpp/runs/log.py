@@ -2,7 +2,7 @@
 
 A line is written with one system call and synced, so a killed process loses at most the line that it was
 writing; the next writer removes what is left of it. A key that occurs twice was tried again after a
-failure: its last line counts. A line that is no run is told, does not count and stays where it is.
+failure: its last line counts. A line that is no run is reported, does not count and stays where it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run of one method on one instance: what it is called, what it starts from, and doing it."""
+"""One run of one method on one instance: its key, the runs that it starts from, and its execution."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class PartitionJob(Job):
 
     @cached_property
     def identity(self) -> Run:
-        """What tells this run from others: the fields that the key is made of, and the key."""
+        """Fields that identify this run, and the key, which is their hash."""
         platform, options = self.instance.platform, None if self.is_search else self.options
         fields = {
             "graph": self.instance.graph.content_hash,
@@ -97,7 +97,7 @@ class PartitionJob(Job):
         return not self.is_search or None not in (run["bottleneck"], run["block"])
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """A partition, or a bound and what partition comes with it."""
+        """Compute a partition, or a bound and perhaps a partition."""
         if self.is_search:
             found = search(self.instance, self.method, np.random.default_rng(self.options.seed))
             if found.partition is None:

@@ -16,7 +16,7 @@ __all__ = ["RunBar"]
 
 
 class RunBar:
-    """How many of `total` runs of a table are made, unless it is silent, with the time left; a context manager."""
+    """Progress bar for the `total` runs of a table, with the time left, unless it is silent; a context manager."""
 
     def __init__(self, total: int, *, silent: bool = False) -> None:
         self._silent = silent
@@ -35,7 +35,7 @@ class RunBar:
         self._task = self._bar.add_task("", total=total)
 
     def advance(self, run: Run) -> None:
-        """Count a run; a failed one is told at once."""
+        """Count a run; report a failed one at once."""
         label = printable(f"{run['instance']}, k = {run['k']}, {run['method']}")
         self._done += 1
         if run["error"] is not None:

@@ -1,4 +1,4 @@
-"""Where jobs run: in processes of this machine, or on the workers of a cluster.
+"""Workers for jobs: processes of this machine, or a cluster.
 
 A worker uses one thread for matrices, however many workers there are: sums of several threads may round in another way.
 """
@@ -21,13 +21,13 @@ from instances.system.programs import end_programs
 __all__ = ["Workers", "cluster_workers", "local_workers", "this_process", "workers_at"]
 
 _MOST_JOBS = 256
-#: What NumPy and PyTorch read when they start; a worker of dask has them already.
+#: Variables that NumPy and PyTorch read when they start; a worker of dask has them already.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Where jobs run."""
+    """Executor of jobs."""
 
     executor: Callable[[], Executor]  # called again when a dying process has broken one
     width: int | None = None  # how many jobs to hand over at a time; all by default
@@ -85,7 +85,7 @@ def cluster_workers(address: str) -> Iterator[Workers]:
     Raises
     ------
     InputError
-        If dask is not installed, nobody answers at `address`, or a worker runs several jobs in one process,
+        If dask is not installed, there is no scheduler at `address`, or a worker runs several jobs in one process,
         which solvers do not survive.
     """
     try:
@@ -108,7 +108,7 @@ def cluster_workers(address: str) -> Iterator[Workers]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Processes that start meanwhile inherit the wish for one thread."""
+    """Let processes that start meanwhile use one thread."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:
@@ -121,7 +121,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _prepare_worker() -> None:
-    """Leave at once at Ctrl-C, and when the parent is gone."""
+    """End a worker at once at Ctrl-C, and when its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
 

@@ -1,1 +1,1 @@
-"""Stages as files, run in processes of their own, measured and compared with what was predicted."""
+"""Stages as files, run in processes of their own, measured and compared with the prediction."""

@@ -34,7 +34,7 @@ def write_stages(
     samples: bool = True,
     on_fault: Callable[[str], None] | None = None,
 ) -> Manifest:
-    """Cut an ONNX model as the best of some answers says, and write all of it into a folder.
+    """Cut an ONNX model by the best of some answers, and write all stages into a folder.
 
     Nothing is read outside of the model's folder, and nothing written outside of the new one.
 
@@ -50,7 +50,7 @@ def write_stages(
     samples : bool
         Whether the whole model is run once, so that the outputs of the stages can be compared.
     on_fault : callable, optional
-        Is told why there are no samples, if the model does not run.
+        Called with the reason why there are no samples, if the model does not run.
 
     Returns
     -------

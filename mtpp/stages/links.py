@@ -1,4 +1,4 @@
-"""What it takes to pass bytes from one process to another on this machine."""
+"""Measurement of the time to pass bytes from one process to another on this machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LinkSpeed:
         return float(np.median(rates))
 
     def document(self) -> dict[str, Any]:
-        """As JSON."""
+        """Convert to a JSON object."""
         return {
             "bandwidth": self.bandwidth,
             "latency": self.latency,

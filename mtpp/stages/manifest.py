@@ -1,6 +1,6 @@
 """Read a folder of stages: ``manifest.json`` and the files that it names.
 
-A folder may come from a stranger. Every file that is named lies in it, by a plain name, with the hash that the manifest
+A folder may be untrusted. Every file that is named lies in it, by a plain name, with the hash that the manifest
 states; every tensor has a size; a stage reads from earlier ones alone.
 """
 

@@ -1,4 +1,4 @@
-"""What ``manifest.json`` says of a folder of stages, ``mtpp-stages/1``."""
+"""Records of ``manifest.json`` in a folder of stages, ``mtpp-stages/1``."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FileRecord:
     sha256: str
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {"file": self.file, "sha256": self.sha256}
 
 
@@ -65,31 +65,31 @@ class TensorRecord:
         return math.prod(self.shape) * ELEMENTS[self.type][1]
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {"name": self.name, "type": self.type, "shape": list(self.shape), "bytes": self.bytes}
 
 
 @dataclass(frozen=True)
 class Received:
-    """What a stage reads."""
+    """Input of a stage."""
 
     tensor: TensorRecord
     sender: int | None  # the stage that it comes from; None for an input of the whole model
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {**self.tensor.document(), "from": self.sender}
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What a stage gives."""
+    """Output of a stage."""
 
     tensor: TensorRecord
     readers: tuple[int, ...]  # the stages that read it
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {**self.tensor.document(), "to": list(self.readers)}
 
 
@@ -109,7 +109,7 @@ class StageRecord:
     peak_bytes: float
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {
             "block": self.block,
             **self.file.document(),
@@ -126,14 +126,14 @@ class StageRecord:
 
 @dataclass(frozen=True)
 class Samples:
-    """What the whole model gives for some inputs, which a seed makes."""
+    """Recorded outputs of the whole model for some inputs, which a seed makes."""
 
     file: FileRecord
     count: int
     seed: int
 
     def document(self) -> dict[str, Any]:
-        """As the manifest has it."""
+        """Members in the manifest."""
         return {**self.file.document(), "count": self.count, "seed": self.seed}
 
 

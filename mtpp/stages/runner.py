@@ -1,4 +1,4 @@
-"""Stages at work: a process each, pinned to a core, whose tensors pass through shared memory in bounded queues."""
+"""Pipelines of stages: a process each, pinned to a core; tensors pass through bounded queues in shared memory."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class StageError(Exception):
 
 @dataclass(frozen=True)
 class StageJob:
-    """What a process is to do."""
+    """Task of the process of one stage."""
 
-    label: str  # what it is called in messages
+    label: str  # name in messages
     inputs: tuple[Received, ...]
     outputs: tuple[Sent, ...]
     model: Path | None = None  # the ONNX file to run; None copies tensors, to measure links
@@ -53,7 +53,7 @@ class StageJob:
     memory_limit: int | None = None  # bytes that it may take
 
     def document(self) -> dict[str, Any]:
-        """What the process is told of it."""
+        """Message about the job to its process."""
         return {
             "kind": "copy" if self.model is None else "session",
             "model": str(self.model),
@@ -216,7 +216,7 @@ class Pipeline:
             process.stdin.flush()
 
     def _await(self, word: str, timeout: float, events: Sequence[NDArray[np.float64]] = ()) -> None:
-        """Wait until every stage says a word, as long as they go on."""
+        """Wait until every stage sends a word; the time limit starts again whenever one makes progress."""
         with selectors.DefaultSelector() as selector:
             for number, process in enumerate(self._processes):
                 assert process.stdout is not None
@@ -236,21 +236,21 @@ class Pipeline:
                     raise StageError(self._hanging([key.data for key in selector.get_map().values()], events))
 
     def _heard(self, number: int) -> dict[str, Any]:
-        """What a stage says; nothing if it has ended."""
+        """Read one message of a stage; empty if it has ended."""
         stream = self._processes[number].stdout
         assert stream is not None
         line = stream.readline()
         return json.loads(line) if line else {}
 
     def _last_words(self, number: int) -> dict[str, Any]:
-        """What a stage that has ended said at last."""
+        """Last message of a stage that has ended; empty if it left none."""
         said: dict[str, Any] = {}
         while words := self._heard(number):
             said = words
         return said
 
     def _fail(self, number: int, said: dict[str, Any]) -> None:
-        """Raise what was wrong first: a stage whose neighbour has gone is not to blame."""
+        """Raise the error of the stage that failed first; stages that lost their neighbour fail later."""
         deadline = Deadline.after(_GRACE)
         if "error" not in said and self._code(number, deadline) == GONE:
             codes = {i: self._code(i, deadline) for i in range(len(self._processes))}

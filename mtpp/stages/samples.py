@@ -1,4 +1,4 @@
-"""Inputs to try stages with, and what the whole model gives for them."""
+"""Sample inputs for stages, and the outputs of the whole model for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mtpp.stages.runner import Pipeline, StageError, StageJob
 __all__ = ["difference", "example", "fill", "record_samples", "tolerance"]
 
 _COUNT = 3
-# What the process of the whole model may take: this [bytes], and some copies of the model.
+# Memory limit of the process of the whole model: this [bytes], and some copies of the model.
 _PROCESS = 2**32
 _COPIES = 4
 # Bytes of outputs that are kept.

@@ -1,4 +1,4 @@
-"""The memory that the processes of a pipeline share: rings of tensors, and when each stage computed what.
+"""Shared memory of the processes of a pipeline: rings of tensors, and times of all computations.
 
 It has no name, so nothing is left of it when the last process ends, however it ends.
 """
@@ -20,7 +20,7 @@ _ALIGNED = 64
 
 
 class Layout:
-    """Where everything lies in the shared memory of a pipeline.
+    """Layout of the shared memory of a pipeline.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Layout:
         self.events = [self._room(requests * EVENT_BYTES) for _ in stages]
 
     def source(self, received: Received) -> Ring:
-        """Where a stage reads from."""
+        """Ring that a stage reads an input from."""
         name = received.tensor.name
         return self.given[name] if received.sender is None else self.made[received.sender, name]
 
@@ -88,7 +88,7 @@ def new_memory(size: int) -> SharedMemory:
 
 
 def available_memory() -> int | None:
-    """Bytes that processes can still take; None where the system does not say."""
+    """Bytes that processes can still allocate; None if the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:

@@ -1,6 +1,6 @@
-"""The program of one stage, a process of its own: it waits for its inputs, computes, and says so.
+"""Program of one stage, a process of its own: it waits for its inputs, computes, and notifies its readers.
 
-It hears on stdin, a line of JSON each: first what it is to be (`StageJob.document`), then how many requests to run. It
+It reads from stdin, a line of JSON each: first its job (`StageJob.document`), then numbers of requests to run. It
 answers on stdout in the same way: that it is ready, that it is done, or what is wrong. When stdin ends, it ends.
 Tensors lie in shared memory. A byte in a pipe says that one is there, or that its room is free again; a closed pipe
 says that the process at its other end has gone. Of the files of a stage nothing runs but operators of onnxruntime.
@@ -33,7 +33,7 @@ __all__ = ["EVENT_BYTES", "GONE", "Ring", "SharedMemory", "main", "open_session"
 
 #: Exit code when a neighbour has gone.
 GONE = 3
-#: What a stage notes of a request: when it began and ended, and the processor's seconds in between.
+#: Record of a request: when it began and ended, and the processor's seconds in between.
 EVENT_BYTES = 24
 
 Call = Callable[[], None]
@@ -60,7 +60,7 @@ class Ring:
     slots: int
 
     def document(self) -> dict[str, Any]:
-        """What a stage is told of it."""
+        """Message about the ring to the processes of its stages."""
         return asdict(self)
 
 
@@ -77,7 +77,7 @@ class SharedMemory:
         return self._bytes[begin : begin + ring.bytes]
 
     def address(self, ring: Ring, request: int) -> int:
-        """Where the slot of a request is in the memory of this process."""
+        """Address of the slot of a request in this process."""
         return int(self._bytes.ctypes.data) + ring.offset + request % ring.slots * ring.stride
 
     def events(self, offset: int, requests: int) -> NDArray[np.float64]:
@@ -85,17 +85,17 @@ class SharedMemory:
         return self._bytes[offset : offset + requests * EVENT_BYTES].view(np.float64).reshape(requests, 3)
 
     def close(self) -> None:
-        """Close the descriptor; the memory is gone when nothing of it is used."""
+        """Close the descriptor; the memory is freed when its last use ends."""
         os.close(self.descriptor)
         self._bytes = np.zeros(0, np.uint8)
 
 
 class _NeighbourGoneError(Exception):
-    """A pipe is closed."""
+    """End of a neighbouring stage: its pipe is closed."""
 
 
 def main() -> None:
-    """Be a stage until stdin ends."""
+    """Run a stage until stdin ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started this has heard it too, and ends it
     orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(orders,), daemon=True).start()
@@ -128,7 +128,7 @@ def _listen(orders: queue.SimpleQueue[Any]) -> None:
 
 
 class _Stage:
-    """What a job says, ready to run."""
+    """Stage of a job, ready to run."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         if job["core"] is not None:
@@ -148,7 +148,7 @@ class _Stage:
         self._calls = make(job, memory, inputs, outputs)
 
     def run(self, requests: int) -> None:
-        """Work on requests, one after the other; the clock is that of all processes, and here it never stands still."""
+        """Process requests in order, timed by a clock that all processes share and that never halts."""
         clock, events, calls, period = time.monotonic, self._events, self._calls, len(self._calls)
         for i in range(requests):
             for pipe in self._waits:
@@ -167,12 +167,12 @@ class _Stage:
 
 
 def _period(rings: Sequence[Ring]) -> int:
-    """After how many requests all slots are the same again."""
+    """Number of requests after which all slots repeat."""
     return math.lcm(*(ring.slots for ring in rings))
 
 
 def open_session(model: Path, folder: Path, *, fusion: bool) -> Any:
-    """A session of onnxruntime with one thread, whose weights lie in `folder`.
+    """Open a session of onnxruntime with one thread; `folder` holds its weights.
 
     Without `fusion`, constants are computed ahead and all other operators run as the model has them.
     """
@@ -195,7 +195,7 @@ def open_session(model: Path, folder: Path, *, fusion: bool) -> Any:
 def _session_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
-    """Calls of the operators of a stage, whose tensors stay where they are."""
+    """Calls of the operators of a stage; tensors are read and written in place."""
     session = open_session(Path(job["model"]), Path(job["folder"]), fusion=job["fusion"])
     calls: list[Call] = []
     for i in range(_period((*inputs, *outputs))):

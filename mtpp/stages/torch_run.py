@@ -1,4 +1,4 @@
-"""Stages of a PyTorch program at work: a process a stage, which `torch.distributed.pipelining` drives through gloo.
+"""Stages of a PyTorch program as processes, which `torch.distributed.pipelining` drives through gloo.
 
 The program is one that the caller has made and trusts: it is handed to the processes as torch saves it.
 """
@@ -70,7 +70,7 @@ def try_program(
     steps: int = 3,
     timeout: float = 60.0,
 ) -> TorchTrial:
-    """Run a program in stages on random inputs, and compare what comes out with what the program gives.
+    """Run a program in stages on random inputs, and compare the outputs with those of the program.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def _wait(context: Any, deadline: Deadline) -> None:
 
 
 def _work(rank: int, folder: str, partition: Partition, stages: int, microbatches: int, steps: int) -> None:
-    """Be one stage."""
+    """Run one stage."""
     import torch
     from torch import distributed
     from torch.distributed.pipelining import ScheduleGPipe, pipeline

@@ -12,7 +12,7 @@ _MICRO = 1e6
 
 
 def chrome_trace(trial: Trial) -> dict[str, Any]:
-    """When each stage computed for which request, in microseconds from the first one on; a process is a stage."""
+    """Trace of all computations, in microseconds from the first one on; a process is a stage."""
     begin = float(trial.events[:, :, 0].min())
     events: list[dict[str, Any]] = []
     for number, (stage, rows) in enumerate(zip(trial.manifest.stages, trial.events.tolist(), strict=True)):

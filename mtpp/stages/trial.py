@@ -1,4 +1,4 @@
-"""Run the stages of a folder, measure them, and compare what they give with what the whole model gave."""
+"""Trial of a folder of stages: run them, measure them, and compare their outputs with the whole model's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WARM_UP = 10
 
 @dataclass(frozen=True)
 class Agreement:
-    """How the outputs compare with the whole model's."""
+    """Comparison of the outputs with the whole model's."""
 
     requests: int  # that were compared
     exact: int  # of which every byte was equal
@@ -170,7 +170,7 @@ def try_stages(
 
 
 def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:
-    """What the process of each stage is to do."""
+    """Make the job of each stage's process."""
     return [_job(manifest, number, folder) for number in range(len(manifest.stages))]
 
 
@@ -225,7 +225,7 @@ def _results(manifest: Manifest) -> list[tuple[int | None, TensorRecord]]:
 
 
 def _blank(pipeline: Pipeline) -> None:
-    """Make old values of tensors useless, so that who reads one gives a wrong answer."""
+    """Overwrite old values of tensors, so that reading one gives a wrong output."""
     for ring in pipeline.layout.made.values():
         for slot in range(ring.slots):
             pipeline.memory.slot(ring, slot)[:] = 0xFF

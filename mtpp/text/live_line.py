@@ -24,7 +24,7 @@ PLAIN_SECONDS = 10.0
 
 
 class LiveLine:
-    """What a search or a solver is doing, under a label, unless it is silent; a context manager."""
+    """Line that shows the state of a search or a solver, unless it is silent; a context manager."""
 
     def __init__(self, label: str, *, silent: bool = False, cost: str = "bottleneck") -> None:
         self._label, self._silent, self._cost = label, silent, cost
@@ -69,7 +69,7 @@ class LiveLine:
 
 
 def stderr_console() -> Console:
-    """A console on stderr that still speaks while Pyomo redirects the descriptors to read a solver's log."""
+    """Console on stderr that works while Pyomo redirects the descriptors to read a solver's log."""
     try:
         stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Times and sizes as people read them: in the unit that fits, with its name."""
+"""Times and sizes as text: in the unit that fits, with its name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of_times(cls, times: Iterable[float], time_unit: str) -> Scale:
-        """For times in the time unit of a graph: the largest has four digits.
+        """Scale for times in the time unit of a graph: the largest has four digits.
 
         Examples
         --------
@@ -48,7 +48,7 @@ class Scale(NamedTuple):
 
     @classmethod
     def of_bytes(cls, sizes: Iterable[float]) -> Scale:
-        """For sizes in bytes: the largest has four digits."""
+        """Scale for sizes in bytes: the largest has four digits."""
         return cls._fitting(sizes, _BYTES, ("B", 1.0))
 
     @classmethod
@@ -60,7 +60,7 @@ class Scale(NamedTuple):
         return cls(unit, size, 0 if unit == "B" else min(max(0, _DIGITS - 1 - power), _MOST_DECIMALS))
 
     def cell(self, value: float) -> str:
-        """The number without its unit; what would be rounded to 0 is below the last digit."""
+        """Format a number without its unit; one that would be rounded to 0 is shown as below the last digit."""
         number = value / self.size
         if value == 0:
             return "0"

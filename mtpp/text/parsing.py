@@ -1,4 +1,4 @@
-"""Quantities as people write them: ``25GB/s``, ``200Gbps``, ``16GiB``, ``312TFLOP/s``, ``2,4,8``, ``batch=8``.
+"""Parsing of quantities: ``25GB/s``, ``200Gbps``, ``16GiB``, ``312TFLOP/s``, ``2,4,8``, ``batch=8``.
 
 Prefixes count in any case: k, M, G, T, P are powers of 1000, Ki, Mi, Gi, Ti, Pi powers of 1024. A size is in bytes. In
 a rate B is a byte and b is a bit, unless all its letters have one case, which says nothing: then ``gb/s`` is in bytes
@@ -45,7 +45,10 @@ _SMALL = 1e6
 
 
 class _Kind(NamedTuple):
-    """What a bare number is in; what may follow a prefix, in lower case; what is proposed to follow it; examples."""
+    """Kind of quantity.
+
+    Fields: unit of a bare number; units allowed after a prefix, in lower case; proposed units and prefix; examples.
+    """
 
     bare: str
     units: tuple[str, ...]
@@ -243,7 +246,7 @@ def _parse(given: Quantity, word: str, kind: _Kind) -> _Quantity:
 
 
 def _proposal(number: str, prefix: str, binary: str, kind: _Kind) -> str:
-    """What may have been meant by a number with a unit that there is not."""
+    """Advice for a number with an unknown unit."""
     if not prefix:
         return f"give for example {kind.examples}."
     shown = f"{prefix.upper()}i" if binary and kind is not _SPEED else prefix.upper().replace("K", "k")

@@ -1,1 +1,1 @@
-"""The second opinion: certificates checked again; of the project, only records of graph and platform are shared."""
+"""Verification of certificates by independent code, which shares only records of graph and platform."""

@@ -1,4 +1,4 @@
-"""What a check may take, which is the caller's to say."""
+"""Limits of a check, set by the caller."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Clock", "Limits", "OutOfTimeError"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What the caller grants to a check, whatever the file says."""
+    """Limits of a check, set by the caller, never by the file."""
 
     seconds: float
     ideals: bool  # whether to run the program over ideals
@@ -18,7 +18,7 @@ class Limits:
 
 
 class OutOfTimeError(Exception):
-    """A check did not come to its end."""
+    """End of a check at its time limit."""
 
 
 class Clock:

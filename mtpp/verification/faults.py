@@ -1,4 +1,4 @@
-"""Numbers that a file states, held against what they must be; and what is said of those that do not hold."""
+"""Comparison of stated numbers with true ones, and messages about those that differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROUNDING = Fraction(1, 10**9)
 
 
 def faults_of_copies(claimed: Mapping[str, object], true: Mapping[str, object], place: str = "") -> Iterator[str]:
-    """What a file says once more of its question, against the question."""
+    """Yield a fault for each value that the file repeats of its question and that differs from it."""
     for name, value in claimed.items():
         if value != true[name]:
             yield unequal(f"{place}{name}", value, true[name])
@@ -60,7 +60,7 @@ def unequal(place: str, claimed: object, true: object) -> str:
 
 
 def ratio_of(cost: Fraction | None, bound: Fraction | None) -> Fraction | None:
-    """At least 1; None if one of them is missing, or the bound is 0 and the cost is not."""
+    """Ratio of cost to bound, at least 1; None if one of them is missing, or the bound is 0 and the cost is not."""
     if cost is None or bound is None:
         return None
     if bound > 0:

@@ -1,4 +1,4 @@
-"""Exact rational numbers as floats, for people to read."""
+"""Conversion of exact rational numbers to floats, for display."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["as_float"]
 
 
 def as_float(value: Fraction) -> float:
-    """The nearest float, infinite beyond the largest; for people to read."""
+    """Convert to the nearest float, infinite beyond the largest; for display."""
     try:
         return float(value)
     except OverflowError:

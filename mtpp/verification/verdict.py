@@ -1,4 +1,4 @@
-"""What checking a certificate came to: one check per bound, and the ratios that are left."""
+"""Verdict on a certificate: one check per bound, and the ratios that remain."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["Check", "Verdict", "check_claims"]
 
 
 class Check(NamedTuple):
-    """What came out for one bound."""
+    """Result of the check of one bound."""
 
     claim: Claim
-    # What is proved here, at most the value of the claim; None if the claim is trusted or not checked.
+    # Bound proved here, at most the value of the claim; None if the claim is trusted or not checked.
     proved: Fraction | None
     how: str  # in words
     fault: str = ""  # why the claim cannot be true; empty if none was found
@@ -30,7 +30,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Verdict:
-    """What is true about a certificate."""
+    """Verdict on a certificate: cost, checks of its bounds, faults."""
 
     certificate: Envelope
     cost: Fraction | None  # of the answer, computed here; None if there is none
@@ -69,7 +69,7 @@ class Verdict:
         return self.stated_bound is not None and self.stated_bound > best * (1 + ROUNDING)
 
     def headlines(self) -> list[tuple[str, str]]:
-        """Labels and words: what is asked, and what is known about it."""
+        """Rows of the verdict, label and text: the question, the answer, and its ratios."""
         certificate = self.certificate
         lines = [("certificate", printable(certificate.file)), ("instance", printable(certificate.label))]
         if self.faults:
@@ -122,9 +122,9 @@ class Verdict:
 def check_claims(
     certificate: Envelope, check: Callable[[Claim], Check], time_limit: float
 ) -> tuple[tuple[Check, ...], list[str]]:
-    """Prove each bound again, if its method allows that; the faults of the bounds come with their places.
+    """Prove each bound again, if its method allows that; return also the faults of the bounds with their places.
 
-    Where `check` raises an `OutOfTimeError`, people are told the time limit.
+    Where `check` raises an `OutOfTimeError`, the check reports the time limit.
     """
     checks = tuple(_check(claim, check, time_limit) for claim in certificate.claims)
     return checks, [f"{found.claim.place} ({found.claim.method}): {found.fault}" for found in checks if found.fault]

@@ -1,4 +1,4 @@
-"""Check a certificate with code of its own, in exact rational numbers.
+"""Check of certificates with independent code, in exact rational numbers.
 
 Of the project only records that hold data are imported: neither `Partition`, `Plan` and `Placement`, nor reductions,
 searches or models, so that a fault of theirs does not hide here. What a file states decides nothing about the effort:

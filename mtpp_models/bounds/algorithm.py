@@ -17,7 +17,7 @@ __all__ = ["Algorithm"]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A lower bound that is computed by a procedure of its own; its name, summary and reference are for people."""
+    """Lower bound that is computed by a procedure of its own; name, summary and reference are shown to users."""
 
     name: str
     summary: str

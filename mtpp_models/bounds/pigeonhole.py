@@ -1,4 +1,4 @@
-r"""Two of k + 1 nodes share a block.
+r"""Pigeonhole bound: two of k + 1 nodes share a block.
 
 So for any set C of k + 1 nodes, with L as in `mtpp_models.cuts.conflicts`,
 

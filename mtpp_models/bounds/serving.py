@@ -36,12 +36,12 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class ServingFront:
-    """What no cut beats in both.
+    """Pareto front of bottleneck and context.
 
     Parameters
     ----------
     points : tuple of ServedPartition
-        From the fastest to the one with the largest context, both rising; none if no cut holds the context asked for.
+        From the fastest to the one with the largest context, both rising; none if no cut holds the required context.
     largest : float
         The largest context of any legal cut [tokens of each sequence]; -1 if not even weights and activations fit.
     """
@@ -84,11 +84,11 @@ class _Stages:
         self.legal = _legal(question)
 
     def least_bottleneck(self, context: float) -> float:
-        """Of cuts that hold so much context; infinite if there is none."""
+        """Least bottleneck of cuts with so much context; infinite if there is none."""
         return float(self._from_begin(np.where(self.context >= context, self.cost, math.inf))[-1, self.n])
 
     def most_context(self, bottleneck: float) -> float:
-        """Of cuts as fast as that."""
+        """Largest context of cuts with at most this bottleneck."""
         return float(self._contexts_within(bottleneck)[-1, self.n])
 
     def best(self, context: float, bottleneck: float) -> Partition:

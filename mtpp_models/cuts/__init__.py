@@ -1,1 +1,1 @@
-"""Minimum cuts around blocks, and what they say below a known bottleneck."""
+"""Minimum cuts around blocks, and their consequences below a known bottleneck."""

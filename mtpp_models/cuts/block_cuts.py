@@ -1,4 +1,4 @@
-r"""Minimum cuts around nodes: what a block that holds them must cost.
+r"""Minimum cuts around nodes: lower bounds on the cost of a block that holds them.
 
 :math:`L(A) = \min \{ f(S) : A \subseteq S \subseteq V \}`, overflow dropped. f without overflow is submodular, and L is
 a minimum cut: arcs ``v → sink`` of capacity work(v), and for each tensor t of u two nodes, ``u → out_t`` and ``in_t →
@@ -74,7 +74,7 @@ class BlockCuts:
     def reach(self) -> BoolArray:
         """(n, n) booleans: whether a path, maybe of no edge, leads from the row to the column.
 
-        It is made when it is asked for: large graphs have no room for it.
+        Made at its first use: for large graphs it takes too much memory.
         """
         return reachability(*self.graph.successors, self.graph.topological_order)
 
@@ -108,7 +108,7 @@ class BlockCuts:
         return cuts
 
     def cost(self, nodes: BoolArray) -> float:
-        """What the (n,) set costs here."""
+        """Cost of the (n,) set by this relaxation, in the time unit of the instance."""
         graph, inside = self.graph, nodes[self.graph.tensors.producer]
         reads = np.bincount(graph.edge_tensor, nodes[graph.tensors.consumers], len(inside))
         readers = np.bincount(graph.edge_tensor, minlength=len(inside))
@@ -126,7 +126,7 @@ class BlockCuts:
         return self.scaled(cost + self.constant)
 
     def least_cost(self, nodes: Iterable[int], without: int | None = None) -> float:
-        """L of the nodes and all between them, or the cutoff if that is smaller; see `cut`."""
+        """Lower bound L of the nodes and all between them, at most the cutoff; see `cut`."""
         return self.cut(nodes, without).cost
 
     def cut(self, nodes: Iterable[int], without: int | None = None) -> Cut:
@@ -147,11 +147,11 @@ class BlockCuts:
         return not (before & behind & ~nodes).any()
 
     def _around(self, nodes: IntArray) -> tuple[BoolArray, BoolArray]:
-        """Two (n,) booleans: which nodes lie before, and behind, some of these, or are one of them."""
+        """Nodes before, and nodes behind, any of these, themselves included: two (n,) booleans."""
         return reached_from(*self.graph.predecessors, nodes), reached_from(*self.graph.successors, nodes)
 
     def whole(self, values: FloatArray) -> IntArray:
-        """Times as whole numbers, rounded down; what is larger counts as twice the cutoff."""
+        """Round times down to whole numbers; larger ones count as twice the cutoff."""
         return np.floor(self._units(values)).astype(np.int64)
 
     def lost(self) -> float:
@@ -161,7 +161,7 @@ class BlockCuts:
         return float(self.scaled(lost))
 
     def scaled(self, values: FloatArray | IntArray | int) -> FloatArray:
-        """Whole numbers as times."""
+        """Convert whole numbers to times."""
         return np.asarray(values) / UNIT * self._cutoff
 
     def _units(self, values: FloatArray) -> FloatArray:

@@ -34,7 +34,7 @@ _ROOT, _NOBODY = -2, -1
 
 
 class FlowNetwork(NamedTuple):
-    """Arcs in compressed rows, each beside its reverse; the nodes of the graph come first."""
+    """Arcs in compressed rows, each next to its reverse; the nodes of the graph come first."""
 
     start: IntArray  # (N + 1,): the arcs of node v are ``start[v]`` to ``start[v + 1]``
     head: IntArray  # (a,): where each arc leads
@@ -152,7 +152,7 @@ def augment(
 
 
 class _Paths(NamedTuple):
-    """A shortest path from a source to each node that is known to be reached, as a tree."""
+    """Shortest paths from the sources to all nodes reached, as a tree."""
 
     level: IntArray  # (N,): the arcs of the path; more than N where there is none
     parent: IntArray  # (N,): the last of them

@@ -1,4 +1,4 @@
-r"""What two nodes in one block cost, for all pairs of nodes; compiled by numba.
+r"""Lower bounds on the cost of a block that holds two given nodes, for all pairs of nodes; compiled by numba.
 
 L({u, v}) is the minimum cut of `mtpp_models.cuts.block_cuts` around u, v and all between them. Most pairs need no cut
 of their own: a convex set S with f(S) ≤ T satisfies the arcs of every pair inside, so that L ≤ T for all of them at
@@ -61,7 +61,7 @@ class PairCuts:
 
     @property
     def cost(self) -> IntArray:
-        """(n, n) L of each pair where it is known to be above `most`, else 0; `UNIT` is the cutoff and all above."""
+        """Bound L of each pair, (n, n), if it is above `most`, else 0; `UNIT` stands for the cutoff and all above."""
         constant = self._cuts.constant
         if not constant.any():
             return self._flow
@@ -69,7 +69,7 @@ class PairCuts:
         return np.where((self._flow > 0) & (cost > 0), cost, 0)
 
     def resolve(self, u: int, deadline: Deadline) -> bool:
-        """Leave no pair of node u open, unless time is up; whether it came to the end."""
+        """Compute all open pairs of node u; return whether time sufficed."""
         cuts, v = self._cuts, 0
         while v < cuts.graph.n and self.open[u, v:].any():
             if deadline.passed:
@@ -90,7 +90,7 @@ def row_blocks(n: int, deadline: Deadline) -> Iterator[slice]:
 
 
 class Segments(NamedTuple):
-    """What costs of segments need, as plain arrays of whole numbers; compressed rows are pairs (start, values)."""
+    """Arrays for costs of segments, in whole numbers; compressed rows are pairs (start, values)."""
 
     work: IntArray  # of nodes
     time: IntArray  # of tensors

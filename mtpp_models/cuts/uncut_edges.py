@@ -57,7 +57,7 @@ def join(instance: Instance, cutoff: float, deadline: Deadline | None = None) ->
 
 
 def _components(instance: Instance, joined: IntArray) -> IntArray:
-    """Group of each node: what is joined, and what lies on a path between two nodes of a group."""
+    """Group of each node: joined nodes, and nodes on a path between two of a group."""
     n, edges = instance.graph.n, instance.graph.edges
     both_ways = np.concatenate((edges, joined, joined[:, ::-1]))
     links = coo_array((np.ones(len(both_ways)), (both_ways[:, 0], both_ways[:, 1])), shape=(n, n))

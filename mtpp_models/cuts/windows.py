@@ -1,4 +1,4 @@
-r"""The blocks that a node can lie in.
+r"""Blocks that a node can be in.
 
 If node v lies in one of the first s blocks, these hold an ideal I, a set without edges into it, around v. Merging them
 saves tensors, so that in a partition with a bottleneck below T
@@ -38,7 +38,7 @@ class BlockWindows(NamedTuple):
 
 
 def allowed_windows(instance: Instance, sizes: Sequence[int]) -> BlockWindows | None:
-    """What the constraints leave to each node, in superblocks of these sizes; None if that is everything."""
+    """Superblocks that the constraints allow each node, for superblocks of these sizes; None if all are allowed."""
     if not instance.constraints:
         return None
     home = np.repeat(np.arange(1, len(sizes) + 1), sizes)

@@ -1,1 +1,1 @@
-"""Models for colleagues: written to files, built for rows of their own, and solutions read back as partitions."""
+"""Exchange of models: written to files, built for additional rows, and solutions read back as partitions."""

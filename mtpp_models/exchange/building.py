@@ -1,4 +1,4 @@
-"""Models to work with: built for a question, for rows of one's own and any solver of Pyomo, and read back."""
+"""Models for use in Python: built for a question, for rows of one's own and any solver of Pyomo, and read back."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class BuiltModel:
     model: pyo.ConcreteModel
     name: str  # of the formulation
     instance: Instance  # the question
-    data: ScaledInstance  # what the model is made of; its unit is the time that 1 stands for
+    data: ScaledInstance  # coefficients of the model; its unit is the time that 1 stands for
     node: IntArray  # (n,): the node of the model that holds each node of the graph
     cutoff: float  # in time: the model may lose partitions that are no faster; infinite if it keeps all
     exact: bool  # whether a solution is a partition
 
     @property
     def unit(self) -> float:
-        """The time that an objective of 1 stands for, in the time unit of the instance."""
+        """Time of an objective of 1, in the time unit of the instance."""
         return self.data.unit
 
     @cached_property
@@ -87,7 +87,7 @@ def build(instance: Instance, model: str | Model = "exact", *, start: Partition 
 
 
 def builders(instance: Instance, model: str | Model, start: Partition | None = None) -> list[Callable[[], BuiltModel]]:
-    """What builds the cases of a model, whose bound is the smallest of theirs; at least one.
+    """Return a function for each case of a model, which builds it; the model's bound is the smallest of its cases'.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def builders(instance: Instance, model: str | Model, start: Partition | None = N
 
 
 def read_partition(built: BuiltModel) -> Partition:
-    """The partition that the values of the variables say, its cost computed anew.
+    """Read the partition from the values of the variables; its cost is computed from the definition.
 
     Raises
     ------

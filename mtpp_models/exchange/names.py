@@ -18,7 +18,7 @@ from instances import ComputationGraph
 
 __all__ = ["ONE", "Labels", "columns"]
 
-#: What Pyomo calls a variable of value 1 that stands for constants.
+#: Pyomo's name of a variable of value 1 that stands for constants.
 ONE = "ONE_VAR_CONSTANT"
 
 # Characters of a node in a name. CBC takes names of 100, and a row has at most two nodes.
@@ -70,13 +70,13 @@ class Labels:
 
 
 def columns(model: pyo.ConcreteModel, labels: Labels) -> list[Any]:
-    """The variables of a model as a file has them: those that a row or the objective names, as they first come."""
+    """Variables of a model in the order of its file: those of the rows and the objective, as they first occur."""
     written = LPWriter().write(model, _Nowhere(), labeler=labels)
     return [part for part in written.symbol_map.bySymbol.values() if getattr(part, "ctype", None) is pyo.Var]
 
 
 class _Nowhere:
-    """A stream that keeps nothing."""
+    """Stream that discards everything."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -96,7 +96,7 @@ def _unique(names: tuple[str, ...]) -> list[str]:
 
 
 def _end_of(name: str) -> str:
-    """As many whole words from the end as have room, or a part of the last one."""
+    """Shorten a name to its last whole words, or to a part of the last one."""
     if len(name) <= _LONGEST:
         return name
     end = name[-_LONGEST:]

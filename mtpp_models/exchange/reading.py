@@ -1,4 +1,4 @@
-"""Solutions of other programs, read back as partitions: their costs are computed anew, their bounds only stated."""
+"""Solutions of other programs as partitions: costs are computed here, bounds are only stated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SLACK = 1e-3
 
 
 class Solution(NamedTuple):
-    """What a file of another program says, in the time unit of the instance."""
+    """Content of a solution file of another program, in the time unit of the instance."""
 
     partition: Partition
     solver: str  # whose format the file has
@@ -110,7 +110,7 @@ def _check_rows(built: BuiltModel, file: SolutionFile) -> None:
 
 
 def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition) -> None:
-    """An optimum says no more than its partition costs; another solution may, if the solver did not care."""
+    """Refuse an optimum above the cost of its partition; for other solutions, warn."""
     if file.objective is None or file.objective * built.unit <= partition.bottleneck * (1 + _SLACK):
         return
     said = f"it says {file.objective * built.unit:.6g}, and its partition costs {partition.bottleneck:.6g}"
@@ -120,7 +120,7 @@ def _check_objective(built: BuiltModel, file: SolutionFile, partition: Partition
 
 
 def _stated(built: BuiltModel, file: SolutionFile) -> float | None:
-    """The bound that a file states, or that follows if its solution is as optimal as it says."""
+    """Bound that a file states, or that follows from its optimality; None if there is none."""
     value = file.bound
     if value is None and file.optimal and file.objective is not None:
         value = file.objective * (1 - _USUAL_GAP)

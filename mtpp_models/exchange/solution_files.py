@@ -1,4 +1,4 @@
-"""Solutions in files, as solvers write them; nothing is believed here, and nothing of a model is known.
+"""Parsers of solution files of solvers; they check nothing and need no model.
 
 HiGHS, CBC, GLPK (``--write`` and ``--output``), SCIP and Gurobi have formats of their own; others give plain lists of
 names and values.
@@ -32,7 +32,7 @@ _LARGEST, _SHOWN = 2**26, 40
 
 @dataclass
 class SolutionFile:
-    """What a file says.
+    """Content of a solution file: values of variables, and statements on objective and bound.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class SolutionFile:
     values: dict[str, float] = field(default_factory=dict)  # of the variables that it names
     by_number: list[float] = field(default_factory=list)  # of all variables, where it numbers them instead
     objective: float | None = None  # in multiples of the model's unit, as what follows
-    bound: float | None = None  # what it says no solution is below
+    bound: float | None = None  # stated lower bound
     optimal: bool = False  # whether it calls the solution optimal
     complete: bool = False  # whether it has to name all variables, those of value 0 too
 
@@ -153,7 +153,7 @@ def _read_scip(file: SolutionFile, lines: Lines) -> None:
 
 
 def _read_glpk(file: SolutionFile, lines: Lines) -> None:
-    """Of ``glpsol --write`` and of HiGHS in that style: ``s mip ROWS COLUMNS STATUS OBJECTIVE``, values by number."""
+    """Read ``glpsol --write``, also as HiGHS writes it: ``s mip ROWS COLUMNS STATUS OBJECTIVE``, values by number."""
     columns = -1
     for i, line in lines:
         words = line.split()
@@ -178,7 +178,7 @@ def _read_glpk(file: SolutionFile, lines: Lines) -> None:
 
 
 def _read_glpk_report(file: SolutionFile, lines: Lines) -> None:
-    """Of ``glpsol --output``: a table of rows, a table of columns, whose long names stand in lines of their own."""
+    """Read a file of ``glpsol --output``: a table of rows, a table of columns; long names have lines of their own."""
     columns, table, begin = -1, "", 0
     for i, line in lines:
         words = line.split()
@@ -208,7 +208,7 @@ def _read_glpk_report(file: SolutionFile, lines: Lines) -> None:
 
 
 def _read_list(file: SolutionFile, lines: Lines) -> None:
-    """Names and values, as Gurobi writes them and people do; comments may state objective and bound."""
+    """Read names and values, as Gurobi writes them or by hand; comments may state objective and bound."""
     for i, line in lines:
         if found := _OBJECTIVE.match(line):
             file.objective = file.number(found[1], i)

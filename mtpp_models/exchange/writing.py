@@ -27,7 +27,7 @@ _LONGEST = 200
 def write_model(
     instance: Instance, model: str | Formulation, path: str | Path, start: Partition | None = None
 ) -> list[Path]:
-    """Write the cases of a model as LP or MPS files, each with a file of names beside it (`names_file`).
+    """Write the cases of a model as LP or MPS files, each with a file of names (`names_file`).
 
     Variables and rows have the names of nodes, shortened; the file of names has them in full. Both files say which time
     an objective of 1 stands for.
@@ -70,7 +70,7 @@ def write_model(
 
 
 def names_file(path: Path) -> Path:
-    """The file of names beside that of a model, such as ``model.names.json`` beside ``model.lp``."""
+    """Path of the file of names of a model: ``model.names.json`` for ``model.lp``."""
     return path.with_suffix(".names.json")
 
 
@@ -99,12 +99,12 @@ def _comments(built: BuiltModel, names: str) -> Iterator[str]:
 
 
 def _plain(line: str) -> str:
-    """As a comment that no solver takes for anything else."""
+    """Reduce a line to characters that every solver accepts in a comment."""
     return "".join(c if c.isascii() and c.isprintable() and c != "\\" else "?" for c in line)[:_LONGEST]
 
 
 def _names_document(built: BuiltModel) -> dict[str, Any]:
-    """What the names in a file stand for."""
+    """Document that explains the names in a written model."""
     labels, graph, instance = built.labels, built.data.instance.graph, built.instance
     tensors = {labels.tensors[t]: graph.names[graph.tensors.producer[t]] for t in built.data.tensors}
     parts = built.model.component_objects((pyo.Var, pyo.Constraint))

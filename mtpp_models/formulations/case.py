@@ -1,4 +1,4 @@
-"""One Pyomo model of a formulation, and what it proves once a solver has worked on it."""
+"""Cases of a formulation: one Pyomo model each, and the bound proved by a solver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _INTEGRAL = 1e-4
 
 
 class CaseResult(NamedTuple):
-    """What one case proves, in the time unit of the instance, and its seconds in each phase."""
+    """Result of one case, in the time unit of the instance, and its seconds in each phase."""
 
     bound: float  # proved; infinite where the case is infeasible
     found: float  # no more can be proved: what the solver found when it ran to its end; infinite where it did not
@@ -115,7 +115,7 @@ class Case:
 
 
 def _row_seconds() -> float:
-    """What a row takes here and now, with whatever else is at work on the machine."""
+    """Measure the seconds that Pyomo takes for one row on this machine, under its present load."""
     watch, m = Stopwatch(), pyo.ConcreteModel()
     m.rows = pyo.RangeSet(1, _SAMPLE)
     m.x = pyo.Var(m.rows)
@@ -149,7 +149,7 @@ def _proved(outcome: SolverOutcome, solver: Solver) -> float:
 
 
 def _found(outcome: SolverOutcome) -> float:
-    """Objective of the optimum; infinite where there is none or a gap is left, as the solver may have been told."""
+    """Objective of the optimum; infinite if there is none or a gap is left."""
     if outcome.termination is not Termination.OPTIMAL or outcome.objective is None or outcome.bound is None:
         return math.inf
     closed = outcome.objective - outcome.bound <= PROOF_TOLERANCE * max(1.0, abs(outcome.objective))

@@ -1,4 +1,4 @@
-"""From pairs of nodes that cannot share a block to few strong rows."""
+"""Clique rows: few strong rows from pairs of nodes that cannot share a block."""
 
 from __future__ import annotations
 

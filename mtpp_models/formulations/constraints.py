@@ -65,7 +65,7 @@ _FITS = 1e-7
 
 
 def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int, windows: BlockWindows | None = None) -> None:
-    """Nodes, blocks, y (12) and x (11); the two end columns of y are fixed, and what lies outside windows."""
+    """Add nodes, blocks, y (12) and x (11); fix the two end columns of y and everything outside the windows."""
     m.V = pyo.RangeSet(0, data.n - 1, doc="nodes v")
     m.B = pyo.RangeSet(1, k, doc="blocks b")
     m.B_or_0 = pyo.RangeSet(0, k, doc="blocks b, and 0 before them")

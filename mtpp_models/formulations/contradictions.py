@@ -1,4 +1,4 @@
-"""Who is wrong where a bound exceeds what a partition costs: the solver that states it, or the model."""
+"""Diagnosis of a bound above the cost of a known partition: the solver or the model is wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOLERANCE, _PATIENCE = 1e-6, 20.0
 
 
 class ExcludedPartitionError(InputError):
-    """A model that calls itself a bound excludes a partition; `excludes` says which, and what the partition costs."""
+    """Fault of a model that counts as a bound but excludes a partition, which `excludes` describes."""
 
     def __init__(self, excludes: str) -> None:
         self.excludes = excludes

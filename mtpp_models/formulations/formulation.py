@@ -1,4 +1,4 @@
-"""What a model is: one or more Pyomo cases, and how their bounds combine."""
+"""Formulations: one or more Pyomo cases, and the way in which their bounds combine."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _FOR_CONFLICTS, _ROUNDING = 0.2, 1e-9
 
 
 class PreparedModel(NamedTuple):
-    """What solvers shall do."""
+    """Cases for a solver, with the data that map their answers back."""
 
     data: ScaledInstance
     cases: Sequence[Case]  # none of them where all is proved
     start: Partition | None  # of the instance of `data`
     group: IntArray  # (n,): the node of that instance which holds each node of the original one
-    cutoff: float = np.inf  # what the cases prove is min(cutoff, their bounds); infinite if the models are as published
+    cutoff: float = np.inf  # the cases prove min(cutoff, their bounds); infinite if the models are as published
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Formulation:
 
 
 def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) -> list[CaseResult]:
-    """What the cases prove, as far as there is time; what one of them leaves over goes to those behind it."""
+    """Solve the cases in turn, as far as there is time; a case that ends early leaves its time to the later ones."""
     data, cases, deadline = prepared.data, prepared.cases, controls.deadline
     results: list[CaseResult] = []
     for number, case in enumerate(cases):
@@ -182,7 +182,7 @@ def _combined(
 
 
 def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition | None:
-    """The partition of a solution, its cost computed anew; None if, by rounding or by its peak, it does not fit."""
+    """Partition of a solution, with its cost from the definition; None if rounding or its peak make it infeasible."""
     try:
         return as_answer(instance, Partition(instance, block))
     except InputError as error:

@@ -1,4 +1,4 @@
-"""The coefficients of the models, in a unit that suits solvers."""
+"""Coefficients of the models, in a unit that suits solvers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ScaledInstance:
 
     @property
     def k(self) -> int:
-        """Number of blocks; more than nodes never help, unless constraints tell blocks apart."""
+        """Number of blocks; at most n unless constraints distinguish blocks."""
         return self.instance.k if self.instance.constraints else min(self.instance.k, self.n)
 
     @property
@@ -62,7 +62,7 @@ class ScaledInstance:
 
     @cached_property
     def tensors(self) -> list[int]:
-        """The tensors that somebody reads."""
+        """Tensors that have readers."""
         start = self.instance.graph.tensors.start
         return (start[1:] > start[:-1]).nonzero()[0].tolist()
 
@@ -115,7 +115,7 @@ class ScaledInstance:
 
     @cached_property
     def need_time(self) -> list[float]:
-        """Least peak / B of a block with each node; 0 where a buffer stands for it."""
+        """Least peak / B of a block with each node; 0 if a buffer replaces it."""
         return [self._byte_time(size) for size in needs_of(self.instance).tolist()]
 
     @cached_property
@@ -139,6 +139,6 @@ class ScaledInstance:
         return self._byte_time(room(self.instance))
 
     def _byte_time(self, size: float) -> float:
-        """In multiples of the unit; where the memory is a hard limit, of the memory."""
+        """Bytes in multiples of the unit; under a hard memory limit, in multiples of the memory."""
         platform = self.instance.platform
         return size / (platform.memory or 1.0) if platform.fit else size / platform.bandwidth / self.unit

@@ -1,4 +1,4 @@
-r"""Models of superblocks that need to hold only below a known bottleneck.
+r"""Models of superblocks that are valid only below a known bottleneck.
 
 A partition of bottleneck T is known and kept outside. Whatever every partition with a bottleneck below T satisfies may
 be added; the bound of the instance is then :math:`\min(T, \mathrm{bound\ of\ the\ model})`, and T where the model is
@@ -38,7 +38,7 @@ __all__ = ["Facts", "build", "collect_facts", "contract", "restrict"]
 
 
 class Facts(NamedTuple):
-    """What holds below the cutoff, for superblocks counted from 1."""
+    """Facts about all partitions below the cutoff, for superblocks counted from 1."""
 
     windows: BlockWindows
     successions: list[tuple[int, int, int]]  # u lies before v, and block b holds at most one of them
@@ -116,7 +116,7 @@ def build(data: ScaledInstance, sizes: Sequence[int], facts: Facts, parts: Stren
 def restrict(
     start: Partition, contraction: Contraction, instance: Instance, case: Case, where: BlockWindows
 ) -> Partition | None:
-    """The start in the contracted instance, if it cuts no joined edge and lies within the windows."""
+    """Restrict the start to the contracted instance; None if it cuts a joined edge or leaves the windows."""
     block = block_ranks(start) - 1
     if (block[contraction.anchor][contraction.group] != block).any():
         return None
@@ -126,7 +126,7 @@ def restrict(
 
 
 def _conflicts(instance: Instance, multiples: set[int], cutoff: float, deadline: Deadline) -> dict[int, IntArray]:
-    """For each multiple s, pairs that no s blocks below the cutoff hold together; each has its share of the time."""
+    """Pairs for each multiple s that no s blocks below the cutoff hold together; each gets its share of the time."""
     ordered = sorted(multiples)
     return {s: conflicts(instance, s * cutoff, deadline.share(1 / (len(ordered) - i))) for i, s in enumerate(ordered)}
 
@@ -139,7 +139,7 @@ def _anywhere(instance: Instance) -> BlockWindows:
 def _pairs(
     apart: Mapping[int, BoolArray], reach: BoolArray, where: BlockWindows, sizes: Sequence[int], deadline: Deadline
 ) -> list[tuple[int, int, int]]:
-    """Of pairs that are apart, those that say most, for each superblock that both may lie in."""
+    """Strongest pairs of those that are apart, for each superblock that both may be in."""
     pairs = {s: successions(apart[s], reach, deadline).tolist() for s in set(sizes)}
     return [
         (u, v, b) for b, size in enumerate(sizes, 1) for u, v in pairs[size] if where.first[v] <= b <= where.last[u]

@@ -1,4 +1,4 @@
-"""What makes the models of superblocks stronger, each part of which can be left out."""
+"""Strengthening of the models of superblocks, whose parts can be switched off one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""Rows that let a superblock cost no more than what (7) says of its nodes.
+r"""Rows that bound the cost of a superblock from above, by the value of (7) for its nodes.
 
 The models bound c and the overflow from below alone: a solution may pay for tensors that do not cross. With (8) no
 reader of a tensor lies before its producer u, so what does not cross superblock 2 of three has neither u nor a reader v

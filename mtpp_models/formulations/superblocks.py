@@ -41,10 +41,10 @@ _FOR_JOINS = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class SuperblockFormulation(Formulation):
-    """A formulation whose only case is the model of superblocks of some sizes."""
+    """Formulation with one case: the model of superblocks of given sizes."""
 
     sizes: Callable[[int], tuple[int, ...]]  # maps the number of blocks to the sizes
-    parts: Strengthening | None = None  # what is added to the model; without it the model is as published
+    parts: Strengthening | None = None  # strengthening; without it the model is as published
 
     def strengthened(self, parts: Strengthening) -> SuperblockFormulation:
         """The same formulation with these parts, called "exact+all" or alike.
@@ -57,7 +57,7 @@ class SuperblockFormulation(Formulation):
         return replace(self, name=f"{self.name}+{parts}", parts=parts)
 
     def prepare(self, instance: Instance, start: Partition | None, margin: float, deadline: Deadline) -> PreparedModel:
-        """Contract the instance, collect what holds below the start, and build; see `Formulation.prepare`."""
+        """Contract the instance, collect facts that hold below the start, and build; see `Formulation.prepare`."""
         if self.parts is None:
             return super().prepare(instance, start, margin, deadline)
         if start is None:

@@ -1,4 +1,4 @@
-r"""Bounds by nodes that have to share a device in any step that is short enough.
+r"""Bounds by nodes that must share a device in any step that is short enough.
 
 Suppose that a step takes T. Nodes u before v with :math:`e_u + w_u + L(u, v) + w_v + q_v > T` (see
 `mtpp_models.placement.heads`) are on one device. So are all that are linked by such pairs. That raises L, where a path
@@ -37,7 +37,7 @@ _MOST_PASSES = 30
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """What holds of every placement whose step takes at most `horizon`."""
+    """Facts about every placement whose step takes at most `horizon`."""
 
     horizon: float
     heads: Heads  # as early as nodes can start then
@@ -48,7 +48,7 @@ class Shared:
     interval: list[float] | None  # the one that is too full, if that refutes it
 
     def copied(self) -> Shared:
-        """The same in arrays of its own."""
+        """Copy all arrays that may change."""
         ways = [
             way._replace(between=way.between.copy(), apart=way.apart.copy())
             for way in (self.passes.forward, self.passes.backward)
@@ -82,7 +82,7 @@ def colocation_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadl
 
 
 def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
-    """Which nodes share a device if a step takes `horizon`, as far as is known at the deadline."""
+    """Find nodes that share a device in any step of at most `horizon`, until the deadline."""
     n, passes = heads.instance.graph.n, Passes.of(heads.instance)
     known = Shared(
         horizon=horizon,
@@ -97,7 +97,7 @@ def share_devices(heads: Heads, horizon: float, deadline: Deadline) -> Shared:
 
 
 def share_more(known: Shared, deadline: Deadline) -> Shared:
-    """What follows from what is known, which stays as it is."""
+    """Derive further facts from known ones, which are left unchanged."""
     limit, known = known.horizon * (1 + ROUNDING), known.copied()
     heads, device, passes = known.heads, known.device, known.passes
     head, tail = heads.head, heads.tail

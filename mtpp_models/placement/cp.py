@@ -2,7 +2,7 @@
 
 Times are rounded down to whole multiples of a unit: the whole parts of all times of a placement, starts and step time
 included, are those of a placement with whole times, so that no bound gets too high. Devices, starts and transfers of
-the answer are read off as sequences, whose step time is computed anew.
+the answer are read off as sequences, whose step time is computed from the definition.
 
 Where CP-SAT does not close the question soon, it is asked whether a step can take some shorter time: then more nodes
 have to share a device (see `colocation`), so that refuting it takes less than raising the bound to it.
@@ -81,7 +81,7 @@ def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementIns
 
 
 class _Known(NamedTuple):
-    """What is known of a question."""
+    """Placement and bound of a question before CP-SAT runs."""
 
     best: OrderedPlacement
     low: float  # no step takes less
@@ -89,7 +89,7 @@ class _Known(NamedTuple):
 
 
 def _solve(known: _Known, heads: Heads, time: float, controls: Controls) -> _Known:
-    """Ask for the best step of at most `time`, and learn from the answer that there is none.
+    """Ask for the best step of at most `time`; an answer that there is none raises the bound.
 
     The shorter the time, the more nodes share a device.
     """
@@ -173,7 +173,7 @@ def _question(data: ScaledPlacement, unit: float, least: float, most: float, con
 
 
 def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, Any]) -> OrderedPlacement:
-    """The placement that the process says, whose times are multiples of the horizon for reading off."""
+    """Placement in an answer of the process; its times are divided by the horizon."""
     whole = float(question["horizon"])
     starts = {v: time / whole for v, time in enumerate(said["start"])}
     sent = {transfer: time / whole for transfer, time in zip(data.transfers, said["sent"], strict=True)}
@@ -181,7 +181,10 @@ def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, 
 
 
 def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """What the process answers; Ctrl-C and the end of the time make it answer with what it has."""
+    """Run the solver in a process of its own and return its answer.
+
+    At Ctrl-C and at the deadline it is told to answer with the best so far.
+    """
     command, environment = module_command("mtpp_models.placement.cp_process")
     pipe, patience = subprocess.PIPE, None
     with tempfile.TemporaryFile("w+") as asked:

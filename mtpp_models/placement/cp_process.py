@@ -37,7 +37,7 @@ class _Steps:
         model.minimize(self.makespan)
 
     def _after(self, v: int) -> Any:
-        """When a node ends."""
+        """End of a node."""
         times = self.question["nodes"][v]["time"]
         return self.start[v] + sum(time * on for time, on in zip(times, self.on[v], strict=True))
 

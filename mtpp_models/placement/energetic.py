@@ -1,4 +1,4 @@
-r"""The energetic bound: what nodes must do in an interval, wherever between its head and its tail each of them runs.
+r"""Energetic bound: least work of nodes in an interval, wherever each of them runs between its head and its tail.
 
 If a step takes T, node v runs between :math:`e_v` and :math:`T - q_v`, and in :math:`[t_1, t_2]` at least for
 
@@ -59,7 +59,7 @@ def energetic_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadli
 
 
 def energetic_excess(heads: Heads, time: float) -> tuple[float, float, float]:
-    """By how much nodes must do more in some interval than the devices can, and the interval; 0 if none is found.
+    """Largest excess of the nodes' work in an interval over the devices' capacity, and the interval; 0 if none.
 
     None is sought where devices differ or nodes are many.
     """
@@ -72,7 +72,7 @@ def energetic_excess(heads: Heads, time: float) -> tuple[float, float, float]:
 def _most_excess(
     head: FloatArray, tail: FloatArray, work: FloatArray, time: float, capacity: float
 ) -> tuple[float, float, float]:
-    """By how much nodes must do more in some interval than the devices can, and the interval."""
+    """Largest excess of the nodes' work in an interval over the devices' capacity, and the interval."""
     begins = np.unique(np.concatenate((head, time - tail - work)))
     ends = np.unique(np.concatenate((time - tail, head + work)))
     best = (0.0, 0.0, 0.0)

@@ -289,7 +289,7 @@ def start_exact(m: pyo.ConcreteModel, data: ScaledPlacement) -> None:
 
 
 def exact_placement(m: pyo.ConcreteModel, data: ScaledPlacement) -> OrderedPlacement:
-    """The placement that the variables say."""
+    """Read the placement from the values of the variables."""
     device = {v: next(d for d in m.D if (m.x[data.anchor[v], d].value or 0) > _HALF) for v in m.V}
     starts = {v: float(m.s[v].value) for v in m.V}
     sent = {transfer: float(m.a[c].value or 0) for c, transfer in enumerate(data.deliveries)}

@@ -1,4 +1,4 @@
-r"""How early a node can start and how long a step lasts after it, whatever its device and the orders.
+r"""Heads and tails: earliest start of a node and least time after it, on any device and in any order.
 
 For nodes u before v let :math:`P(u, v)` be the most work on a path between them, and :math:`L(u, v)` what passes at
 least from the end of u to the start of v if they are on different devices. Node p, the last before v on a path, is on
@@ -53,23 +53,23 @@ HEADS = "heads"
 #: With more nodes, P and L take more than a quarter of a gigabyte.
 MOST_NODES = 4000
 
-#: What rounding may add to a head, a tail or a bound, in parts of it.
+#: Largest relative error of a head, a tail or a bound by rounding.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Heads:
-    """When nodes can start and what is left after them, rounded down, in the time unit of the work."""
+    """Earliest starts of nodes and least times after them, rounded down, in the time unit of the work."""
 
     instance: PlacementInstance
     work: FloatArray  # (n,) least time of each node
     head: FloatArray  # (n,) no node starts earlier
     tail: FloatArray  # (n,) no step ends earlier after the end of a node
-    capacity: float  # what all devices do at a time, in devices as fast as the fastest
+    capacity: float  # work of all devices at a time, in devices as fast as the fastest
 
     @property
     def witness(self) -> dict[str, list[float]]:
-        """What lets others check heads and tails."""
+        """Heads and tails as lists, for a certificate."""
         return {"heads": self.head.tolist(), "tails": self.tail.tolist()}
 
 
@@ -81,7 +81,7 @@ def heads_bound(heads: Heads) -> Bound:
 
 
 def heads_of(instance: PlacementInstance) -> Heads:
-    """Heads and tails of all nodes; they take memory for two numbers a pair of nodes (see `MOST_NODES`).
+    """Heads and tails of all nodes; memory is two numbers for each pair of nodes (see `MOST_NODES`).
 
     Works count at the fastest device, transfers over the fastest link, and all devices as much as their speeds.
     """
@@ -110,13 +110,13 @@ class Way(NamedTuple):
     apart: FloatArray = np.zeros((0, 0))  # (n, n) L, by v and u
 
     def with_tables(self) -> Way:
-        """The same with room for P and L."""
+        """Add tables for P and L."""
         n = len(self.order)
         return self._replace(between=np.full((n, n), -np.inf), apart=np.full((n, n), -np.inf))
 
 
 class Passes(NamedTuple):
-    """What passes over the nodes need, in both directions."""
+    """Data for passes over the nodes, in both directions."""
 
     work: FloatArray  # (n,) least time of each node
     rest: FloatArray  # (n,) how long a device rests after it
@@ -126,7 +126,7 @@ class Passes(NamedTuple):
 
     @classmethod
     def of(cls, instance: PlacementInstance) -> Passes:
-        """Those of a question."""
+        """Passes of a question."""
         n, gap, order = instance.graph.n, float(instance.node_gap), instance.graph.topological_order
         edges, time = _edges(instance)
         ways = []

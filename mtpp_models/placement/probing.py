@@ -1,4 +1,4 @@
-r"""More nodes that share a device in any step that is short enough, and some that do not, found by trial.
+r"""Probing: assume that two nodes share a device, or do not, and try to refute one of both.
 
 Suppose that nodes u and v share a device, or that they do not. Where one of the two is refuted, the other one holds.
 `mtpp_models.placement.colocation` refutes, and the order on a device: nodes that share one run in an order that leaves
@@ -26,7 +26,7 @@ __all__ = ["probe_sharing"]
 
 
 def probe_sharing(known: Shared, deadline: Deadline) -> Shared:
-    """What is known after all trials that there is time for."""
+    """Probe pairs of nodes, together and apart, while there is time; return all facts found."""
     known, changed = _settled(known, deadline), True
     while changed and not known.refuted:
         changed = False
@@ -42,19 +42,19 @@ def probe_sharing(known: Shared, deadline: Deadline) -> Shared:
 
 
 def _together(known: Shared, u: int, v: int) -> Shared:
-    """As if u and v shared a device."""
+    """Assume that u and v share a device."""
     return replace(known, device=np.where(known.device == known.device[u], known.device[v], known.device))
 
 
 def _apart(known: Shared, u: int, v: int) -> Shared:
-    """As if u and v did not."""
+    """Assume that u and v do not share a device."""
     known = known.copied()
     known.apart[u, v] = known.apart[v, u] = True
     return known
 
 
 def _settled(known: Shared, deadline: Deadline) -> Shared:
-    """All that follows."""
+    """Derive all consequences."""
     known = share_more(known, deadline)
     while not known.refuted and not deadline.passed:
         heads, before = known.heads, known.heads.head.sum() + known.heads.tail.sum()
@@ -74,7 +74,7 @@ def _settled(known: Shared, deadline: Deadline) -> Shared:
 
 @compiled
 def _keep_apart(device: IntArray, is_apart: NDArray[np.bool_], between: FloatArray, apart: FloatArray) -> bool:
-    """Spread what is known to all of two devices, and raise P to L; false if it contradicts itself."""
+    """Extend pairs that are apart to all nodes of both devices, and raise P to L; false if contradictory."""
     for u in range(len(device)):
         for v in range(u):
             if is_apart[u, v]:
@@ -95,7 +95,7 @@ def _keep_apart(device: IntArray, is_apart: NDArray[np.bool_], between: FloatArr
 def _keep_order(
     head: FloatArray, tail: FloatArray, work: FloatArray, rest: FloatArray, device: IntArray, limit: float
 ) -> bool:
-    """Raise heads and tails by orders that are the only ones; whether every pair that shares a device has one."""
+    """Raise heads and tails by orders that are the only ones; return whether every pair on one device has an order."""
     for u in range(len(head)):
         for v in range(len(head)):
             if u == v or device[u] != device[v]:

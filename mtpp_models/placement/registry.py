@@ -32,7 +32,7 @@ _THIS = "this project, mtpp_models/placement"
 class PlacementModel:
     """A way to bound step times of placements, in any order."""
 
-    name: str  # what certificates call it
+    name: str  # name in certificates
     summary: str  # one line
     reference: str  # where it comes from
     # From the best placement known, which it may improve; with a bound that no placement goes below.
@@ -86,7 +86,7 @@ PLACEMENT_MODELS = {model.name: model for model in _ALL}
 def bound_placement(
     start: Placement, model: str = COLOCATION, options: SolveOptions = SolveOptions()
 ) -> BoundedPlacement:
-    """Prove a step time that no placement of the question goes below, whatever its order; perhaps find a better one.
+    """Prove a lower bound on the step time, in any order; perhaps find a better placement.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A question of placement with an order, in multiples of a known step time, as models want it."""
+"""Data of models of placements with an order, in multiples of a known step time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mtpp_models.placement.heads import Heads
 
 __all__ = ["ScaledPlacement", "Transfer"]
 
-# What rounding may take of a step of time 1.
+# Rounding error of a step of time 1.
 _ROUNDING = 1e-7
 # Digits of a time that a solver means.
 _DIGITS = 6
@@ -33,10 +33,10 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ScaledPlacement:
-    """What models of placements with an order know; times are multiples of `unit`, the step time of `start`."""
+    """Data for models of placements with an order; times are multiples of `unit`, the step time of `start`."""
 
     start: OrderedPlacement
-    shared: Shared  # what holds of all that are no worse than the start
+    shared: Shared  # facts about all placements no worse than the start
 
     @property
     def heads(self) -> Heads:
@@ -79,7 +79,7 @@ class ScaledPlacement:
 
     @cached_property
     def transfers(self) -> list[Transfer]:
-        """All that there may be."""
+        """List all transfers that can occur."""
         if len(self.devices) == 1:
             return []
         groups = [tuple(self.devices)] if self.instance.broadcast else [(d,) for d in self.devices]
@@ -107,7 +107,7 @@ class ScaledPlacement:
 
     @cached_property
     def anchor(self) -> list[int]:
-        """For each node the first of those that share its device anyway."""
+        """First node of those that must share a device with each node."""
         first = dict(zip(self.shared.device[::-1].tolist(), reversed(self.nodes), strict=True))
         return [first[d] for d in self.shared.device.tolist()]
 
@@ -140,7 +140,7 @@ class ScaledPlacement:
 
     @cached_property
     def windows(self) -> list[tuple[float, float]]:
-        """For each head a, the tail b of the window with the best bound, in multiples of the unit."""
+        """Best window for each head a, as (a, b) with its tail b, in multiples of the unit."""
         best: dict[float, tuple[float, float]] = {}
         head, tail, least = (x / self.unit for x in (self.heads.head, self.heads.tail, self.heads.work))
         for a in np.unique(head).tolist():
@@ -184,11 +184,11 @@ class ScaledPlacement:
         return [names[d] for d in place]
 
     def slack_on_device(self, u: int, v: int) -> float:
-        """What is left of the step if u runs before v on one device; negative if that takes too long."""
+        """Slack of the step if u runs before v on one device; negative if that takes too long."""
         return 1 + _ROUNDING - self.head(u) - self.least(u) - self.rest(u) - self.least(v) - self.tail(v)
 
     def slack_on_bus(self, b: Transfer, c: Transfer) -> float:
-        """What is left if transfer b moves before c on one bus; negative if that takes too long."""
+        """Slack if transfer b moves before c on one bus; negative if that takes too long."""
         moving = min(self._times(b)) + self.bus_rest + min(self._times(c))
         return self.last_start(c) + _ROUNDING - self.first_end(b) - moving
 
@@ -197,7 +197,7 @@ class ScaledPlacement:
         return self.bus_rest == 0 and (self._arrives_before(b, c) or self._arrives_before(c, b))
 
     def _arrives_before(self, b: Transfer, c: Transfer) -> bool:
-        """Whether all whom transfer b is for are before the producer of transfer c, or it."""
+        """Whether all readers of transfer b come before the producer of transfer c, or are it."""
         u = self.producer[c.tensor]
         return all(v == u or self.is_before[v, u] for v in b.readers)
 
@@ -217,12 +217,12 @@ class ScaledPlacement:
         return self.instance.node_time(v, d) / self.unit
 
     def rest(self, v: int) -> float:
-        """How long a device rests after node v."""
+        """Rest of a device after node v."""
         return float(self.instance.node_gap) / self.unit if self.instance.graph.work[v] > 0 else 0.0
 
     @property
     def bus_rest(self) -> float:
-        """How long a bus rests after a transfer."""
+        """Rest of a bus after a transfer."""
         return float(self.instance.transfer_gap) / self.unit
 
     def time(self, t: int, h: int, d: int) -> float:
@@ -230,11 +230,11 @@ class ScaledPlacement:
         return self.instance.transfer_time(t, h, (d,)) / self.unit
 
     def head(self, v: int) -> float:
-        """When node v can start."""
+        """Earliest start of node v."""
         return float(self.heads.head[v]) / self.unit
 
     def tail(self, v: int) -> float:
-        """What is left at the end of node v."""
+        """Tail of node v: least time from its end to the end of the step."""
         return float(self.heads.tail[v]) / self.unit
 
     def least(self, v: int) -> float:
@@ -242,12 +242,12 @@ class ScaledPlacement:
         return float(self.heads.work[v]) / self.unit
 
     def first_end(self, transfer: Transfer) -> float:
-        """A transfer starts no earlier."""
+        """Earliest start of a transfer."""
         u = self.producer[transfer.tensor]
         return self.head(u) + self.least(u)
 
     def last_start(self, transfer: Transfer) -> float:
-        """A transfer that somebody waits for ends no later."""
+        """Latest end of a transfer that any reader needs."""
         return 1 - min(self.through(v) for v in transfer.readers)
 
     def placement(

@@ -1,4 +1,4 @@
-r"""The bound by windows: nodes that cannot start early and have much behind them share the devices meanwhile.
+r"""Bound by windows: nodes with large heads and tails share the devices in between.
 
 The nodes with a head of at least a and a tail of at least b run between a and the end of the step less b. With their
 work W, and capacity for k devices,

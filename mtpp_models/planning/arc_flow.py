@@ -1,4 +1,4 @@
-r"""Where to cut a chain and how often to replicate its stages, along a given order of the devices (SPP, Section IV-B).
+r"""Arc-flow model: cuts of a chain and replicas of its stages, along a given order of the devices (SPP, Section IV-B).
 
 **Arc-flow form.** A plan is a path through a network. :math:`x_{keir} = 1`: the layers after k up to e are a stage, on
 the r devices after the first i. :math:`y_{kiqr} = 1`: after k layers and i devices, a stage of q replicas sends to one
@@ -62,7 +62,7 @@ class ReplicationForm:
 
     name: str
     summary: str
-    cost: Callable[[Plan], float]  # what it minimises, W or Z of a plan [s]
+    cost: Callable[[Plan], float]  # objective, W or Z of a plan [s]
     build: Callable[[ScaledTraining], pyo.ConcreteModel]  # makes the model, whose objective is that cost in units
     # Sets the integer variables of a model to the stages of a plan.
     start: Callable[[pyo.ConcreteModel, list[Stage]], None]

@@ -115,7 +115,7 @@ def start_compact(m: pyo.ConcreteModel, stages: list[Stage]) -> None:
 
 
 def compact_stages(m: pyo.ConcreteModel) -> list[Stage]:
-    """The stages that z and w say."""
+    """Read the stages from the values of z and w."""
     stages, begin = [], 0
     for n in m.N:
         end = next((k for k in m.layers if (m.z[n, k].value or 0) > _HALF), begin)

@@ -1,4 +1,4 @@
-"""What the replication models know: costs along an order of devices, and stages worth a variable."""
+"""Data of the replication models: costs along an order of devices, and stages worth a variable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stage(NamedTuple):
 
 
 class Channel(NamedTuple):
-    """After `k` layers and `i` devices, from a stage of `q` replicas to one of `r`."""
+    """Transfer after `k` layers and `i` devices, from a stage of `q` replicas to one of `r`."""
 
     k: int
     i: int

@@ -24,7 +24,7 @@ from mtpp_models.planning.shared_cards_bound import least_z_on_servers
 
 __all__ = ["CLASSES", "bounds_by_coverage", "class_of", "port_bound"]
 
-#: What each class of plans is, the narrowest first.
+#: Descriptions of the classes of plans, the narrowest first.
 CLASSES = {
     "fixed": "any plan with one stage a device and backward passes in one piece",
     "split": "any plan with one stage a device, backward passes split or not",
@@ -49,7 +49,7 @@ def bounds_by_coverage(
     ceiling : float
         Bounds of the classes are at most that; a time of the class makes it faster [s].
     hurried : bool
-        Whether a large question gets one program that knows no servers, for split backward passes; its bound holds for
+        Whether a large question gets one program without servers, for split backward passes; its bound holds for
         unsplit ones as well.
 
     Raises
@@ -100,7 +100,7 @@ def _without_servers(instance: TrainingInstance, ceiling: float, *, split: bool)
 
 
 def _states(instance: TrainingInstance) -> int:
-    """About how many the program that knows servers has."""
+    """Estimate the number of states of the program with servers."""
     return int(instance.chain.n * instance.cluster.n**2 * (max(instance.cluster.servers) + 1))
 
 

@@ -1,4 +1,4 @@
-r"""What the paper guarantees for its planner, as inequalities that can be checked, and a bound that says more.
+r"""Guarantees of the paper for its planner, as inequalities that can be checked, and a stronger bound.
 
 With :math:`\Gamma = \sum_l (p^f_l + p^b_l) / V`, the most work of a layer :math:`p_{max}`, the most bytes between two
 layers :math:`d_{max}` and the slowest and fastest links :math:`b_{min}, b_{max}`,
@@ -54,7 +54,7 @@ class Guarantee:
 
 
 def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceiling: float = math.inf) -> Bound:
-    """Time that no plan goes below that gives a device one stage, whatever devices these are, and however scheduled.
+    """Lower bound on the time of any plan with one stage a device, on any devices and in any schedule.
 
     Z-DP with links between any groups of devices as fast as they can be. The backward pass of a stage is one piece, and
     transfers over different links do not slow each other down. Not covered are devices with several stages, as in

@@ -31,7 +31,7 @@ __all__ = ["ServerSpeeds", "least_loads", "least_z_on_servers"]
 
 
 class ServerSpeeds(NamedTuple):
-    """What no choice of devices exceeds; sizes are numbers of devices [bytes/s]."""
+    """Speeds that no choice of devices exceeds; sizes are numbers of devices [bytes/s]."""
 
     clique: FloatArray  # (V + 1,): slowest link within a group that adds up gradients, or what its cards let through
     inside: FloatArray  # (V + 1,): slowest link between groups of one server, by both sizes together

@@ -137,7 +137,7 @@ def solve_replication(
 
 
 def _work(instance: TrainingInstance) -> float:
-    """Work of each device in an iteration if all have the same, which neither W nor Z goes below [s]."""
+    """Work of each device in an iteration if evenly spread, a lower bound on W and Z [s]."""
     arrays = instance.arrays
     layers = np.diff(arrays.forward + arrays.backward, axis=1).min(axis=0)  # where few replicas waste least
     return float(instance.microbatches * layers.sum() / instance.cluster.n)
@@ -157,14 +157,14 @@ def _stages_along(instance: TrainingInstance, start: Plan, places: list[int]) ->
 
 
 def _plan(instance: TrainingInstance, stages: list[Stage], places: list[int]) -> Plan | None:
-    """The plan of a solution, if it is one; its cost is computed anew."""
+    """Plan of a solution, with its cost from the definition; None if it is not feasible."""
     with contextlib.suppress(InputError):
         return Plan.along(instance, (0, *(stage.e for stage in stages)), (stage.r for stage in stages), places)
     return None
 
 
 def _proved(outcome: SolverOutcome, solver: Solver) -> float:
-    """What the solver states as its dual bound, less its margin."""
+    """Dual bound of the solver, less its margin; 0 if it has none."""
     if outcome.termination is Termination.INFEASIBLE:
         raise SolverFaultError(solver.name, "says that there is no plan, against one that is known")
     return 0.0 if outcome.bound is None else outcome.bound - solver.margin * max(1.0, abs(outcome.bound))

@@ -1,1 +1,1 @@
-"""Solvers by name, and how they are driven."""
+"""Solvers by name, and the code that runs them."""

@@ -51,7 +51,7 @@ def run_classic(
     Parameters
     ----------
     name : str
-        As Pyomo knows it.
+        Name in Pyomo.
     option_names : callable, optional
         Solver options for the controls. Without it only the time limit is passed on, as Pyomo's keyword.
     model : pyomo.environ.ConcreteModel
@@ -104,7 +104,7 @@ def run_classic(
 
 
 def classic_solver(name: str, controls: Controls | None = None) -> Any:
-    """An interface of `pyomo.environ.SolverFactory` whose program ends in time, with all that it started.
+    """Interface of `pyomo.environ.SolverFactory` whose program, with all its children, ends in time.
 
     Its ``version`` and ``solve`` raise a `SolverFaultError` where the program hangs or dies.
     """
@@ -147,7 +147,7 @@ def _program_version(name: str, executable: str) -> tuple[int, ...] | None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Pyomo's warnings; what matters of them is raised."""
+    """Silence Pyomo's warnings; errors are raised."""
     logger = logging.getLogger("pyomo")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

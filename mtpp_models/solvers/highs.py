@@ -1,4 +1,4 @@
-"""HiGHS, driven directly: one hand-over of the compiled model, the start, live progress, a clean Ctrl-C.
+"""HiGHS through its own interface: the compiled model is passed once, with a start, progress and a clean Ctrl-C.
 
 Pyomo's own interface to HiGHS passes no start, loses everything on Ctrl-C and takes three times as long
 to hand a model over. Its standard-form compiler does the part that is about Pyomo.

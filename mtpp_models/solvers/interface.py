@@ -1,4 +1,4 @@
-"""What every solver is told, and what it answers."""
+"""Interface of all solvers: their controls, and their outcome."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MOST_THREADS = 64
 
 
 class SolverNotAvailableError(Exception):
-    """The solver cannot be used here; the message is one line that says what to install or to choose."""
+    """Solver that cannot be used here; the message is one line that says what to install or to choose."""
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))  # a solver may have printed anything
 
 
 class SolverFaultError(SolverNotAvailableError):
-    """The solver runs, and failed or contradicts itself: nothing that it says of this model counts.
+    """Solver that runs, but failed or contradicts itself: none of its answers for this model counts.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class SolverFaultError(SolverNotAvailableError):
 
 
 class Termination(Enum):
-    """Why a solver stopped."""
+    """Reason why a solver stopped."""
 
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
@@ -56,7 +56,7 @@ class Termination(Enum):
 
 @dataclass(frozen=True)
 class SolveOptions:
-    """How a model is solved, as the user says it.
+    """Options for the solution of a model, as the user gives them.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Controls:
-    """What one run of a solver is told."""
+    """Controls of one run of a solver."""
 
     options: SolveOptions = SolveOptions()  # a solver takes gap, threads and seed from it; its time ends at `deadline`
     deadline: Deadline = field(default_factory=Deadline)
@@ -134,7 +134,7 @@ class Controls:
         return None if left is None else max(_SHORTEST, left)
 
     def of_case(self, case: str, unit: float) -> Controls:
-        """The same for one case, whose solver reports in multiples of `unit`."""
+        """Controls of one case, whose solver reports in multiples of `unit`."""
 
         def report(moment: Progress) -> None:
             incumbent, bound = (None if x is None else x * unit for x in (moment.incumbent, moment.bound))
@@ -151,4 +151,4 @@ class SolverOutcome:
     bound: float | None = None  # proved dual bound as the solver states it; None if it has none
     # Objective of the solution that is left in the variables of the model; None if there is none.
     objective: float | None = None
-    log: str = ""  # what the solver printed
+    log: str = ""  # output of the solver

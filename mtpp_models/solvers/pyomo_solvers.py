@@ -65,7 +65,7 @@ def run_gurobi(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
 
 
 class _Timed:
-    """An interface of Pyomo whose time limit includes handing the model over."""
+    """Mix-in for interfaces of Pyomo whose time limit includes building the solver's model."""
 
     def _create_solver_model(self, model: Any, config: Any) -> Any:
         controls = Controls(deadline=Deadline.after(config.time_limit))
@@ -186,7 +186,7 @@ def has_start(model: pyo.ConcreteModel) -> bool:
 
 
 def finite(value: Any) -> float | None:
-    """None for the many ways in which solvers say that they have no bound; NaN is none of them."""
+    """Bound of a solver; None if its value, such as 1e20, means that it has none. NaN is returned."""
     number = None if value is None else float(value)
     return None if number is not None and abs(number) >= _NO_BOUND else number
 

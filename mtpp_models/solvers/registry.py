@@ -37,8 +37,8 @@ _MARGIN, _UNKNOWN_MARGIN = 5e-7, 1e-4
 class Solver:
     """A mixed-integer solver."""
 
-    name: str  # what ``--solver`` takes
-    package: str  # what to install
+    name: str  # name for ``--solver``
+    package: str  # package to install
     version: Callable[[], str | None]  # its version, or None where it cannot run
     run: Callable[[pyo.ConcreteModel, Controls], SolverOutcome]  # solves a Pyomo model
     # Relative amount by which its dual bound may be too high; it is subtracted. The tolerances that the solver prunes
@@ -67,7 +67,7 @@ class Solver:
 
 
 def _symptom(outcome: SolverOutcome, tolerance: float, *, had_time: bool) -> str | None:
-    """What is wrong with an answer; costs are never negative and near 1."""
+    """Fault in an answer of a solver; None if there is none. Costs are never negative and near 1."""
     bound, objective = outcome.bound, outcome.objective
     for label, value in (("bound", bound), ("objective", objective)):
         if value is not None and not math.isfinite(value):
@@ -132,7 +132,7 @@ def available_solvers() -> dict[str, str]:
 def _classic(
     name: str, package: str, plugin: str, options: Callable[[Controls], Mapping[str, Any]] | None = None
 ) -> Solver:
-    """A solver behind Pyomo's classic interface, where it goes by `plugin`."""
+    """Solver behind Pyomo's classic interface, where its name is `plugin`."""
     run = partial(classic_solvers.run_classic, plugin, options)
     return Solver(name, package, partial(_classic_version, plugin), run, _MARGIN if options else _UNKNOWN_MARGIN)
 
@@ -159,7 +159,7 @@ def _package_version(package: str) -> str | None:
 
 
 def _scip_version() -> str | None:
-    """Of SCIP, which is not that of its Python package."""
+    """Version of SCIP, which is not that of its Python package."""
     try:
         from pyscipopt import Model
     except ImportError:

@@ -121,6 +121,19 @@ def test_files_are_short() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
+def test_docstrings_name_the_thing_first() -> None:
+    """No docstring begins with "What" or "Who": a summary names a thing or an action."""
+    offenders = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node) or ""
+                if re.match(r"(?:What|Who|Whom|Whose)\b", text):
+                    line = getattr(node, "lineno", 1)
+                    offenders.append(f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}")
+    assert offenders == []
+
+
 def test_files_name_no_machine_and_no_registry() -> None:
     """The project works wherever it is cloned and from whichever index its packages come."""
     offenders = []

@@ -20,7 +20,7 @@ from mtpp_models.solvers.registry import find_solver
 
 __all__ = ["make_tables"]
 
-#: What the tables end with, beyond the models of the registry.
+#: Last rows of the tables, beyond the models of the registry.
 _LAST = "exact+all"
 
 #: A strengthened model with this suffix stands for itself without any one of its parts.

@@ -59,7 +59,7 @@ class Table:
 
 
 def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
-    """Runs as a frame, with the columns `label` (the method, with what tells its configurations apart) and `simple`.
+    """Frame of runs, with the columns `label` (the method, and its configuration if there are several) and `simple`.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def _table(
     ratio: Callable[[Mapping[Hashable, Any]], float],
     missing: float,
 ) -> Table:
-    """Mean over all instances of `frame` for each label of `rows`; `missing` stands for a run that is not there."""
+    """Mean over all instances of `frame` for each label of `rows`; `missing` replaces a run that does not exist."""
     cells: dict[Any, dict[str, float]] = {}
     by_label_and_question = rows.set_index(["label", "question"])
     for k, column in frame.groupby("k"):
@@ -195,7 +195,7 @@ def _table(
 
 
 def _strength(method: str) -> int:
-    """How many parts a strengthened model has."""
+    """Number of parts of a strengthened model."""
     _, plus, parts = method.removesuffix(LP_SUFFIX).partition("+")
     return sum(vars(Strengthening.of(parts)).values()) if plus else 0
 

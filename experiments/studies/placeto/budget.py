@@ -1,4 +1,4 @@
-"""How much ``mtpp table placement`` trains and anneals, and on what."""
+"""Budget of ``mtpp table placement``: updates of training, simulations of annealing, and the graphs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ABLATIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Budget:
-    """How long is trained and annealed, in updates and simulations, so that runs repeat exactly."""
+    """Lengths of training and annealing, in updates and simulations, so that runs repeat exactly."""
 
     updates: int = 200  # of a policy for a family, 64 episodes each
     alone: int = 120  # of a policy for one graph, 32 episodes each; a planner has twice as many, 16 placements each

@@ -1,4 +1,4 @@
-"""What the paper says of Placeto, and what one would like to hold, against what was measured here."""
+"""Statements of the paper on Placeto and expectations, compared with measurements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["claims"]
 
 _PAPER, _OURS = "the paper", "this project"
 
-#: What annealing reaches on the same graphs with as many simulations as the policy took, and what *greedy* does.
+#: Results of annealing on the same graphs with the simulations of the policy, and of *greedy*.
 _Beside = tuple[float | None, float | None]
 
 
@@ -21,7 +21,7 @@ def claims(measured: Measured) -> list[Claim]:
 
 
 def _unseen(measured: Measured, family: str) -> list[Claim]:
-    """About graphs that a policy for the family has not seen."""
+    """Claims on graphs that a policy for the family has not seen."""
 
     def fast(name: str) -> float | None:
         return measured.value(family, "fast", name)
@@ -44,7 +44,7 @@ def _unseen(measured: Measured, family: str) -> list[Claim]:
 
 
 def _alone(measured: Measured, family: str) -> list[Claim]:
-    """About the graphs that policies and planners were also trained for one by one."""
+    """Claims on the graphs that policies and planners were also trained for one by one."""
     graphs = measured.graphs(family)
 
     def value(what: str, name: str) -> float | None:
@@ -75,7 +75,7 @@ def _alone(measured: Measured, family: str) -> list[Claim]:
 
 
 def _ablations(measured: Measured) -> list[Claim]:
-    """About designs after few updates: what their episodes end with, since most see a better placement in passing."""
+    """Claims on designs after few updates, by the ends of episodes, since most episodes pass a better placement."""
     greedy = measured.value(ABLATED, "fast", f"k = {ABLATED_DEVICES}: greedy")
     found = []
     for better, worse, text in (

@@ -1,4 +1,4 @@
-"""What ``mtpp table placement`` measures: policies trained on a family, what they do, and what their rivals do."""
+"""Jobs of ``mtpp table placement``: policies trained on a family, their placements, and those of rival methods."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class PlacementJob(Job):
 
 
 class RivalsJob(PlacementJob):
-    """What needs no training. A rival that cannot run here is left out."""
+    """Placements of all rivals that need no training. A rival that cannot run here is left out."""
 
     what = "rivals"
 
@@ -154,7 +154,7 @@ class FastJob(PlacementJob):
 
 
 class OptimisedJob(PlacementJob):
-    """A policy for each single test graph: the likeliest placement after its training, and the best one ever seen."""
+    """Policy trained for each single test graph: its likeliest placement, and the best one of its training."""
 
     what = "optimised"
 
@@ -257,14 +257,14 @@ def jobs_of(families: Iterable[str], budget: Budget) -> list[PlacementJob]:
 
 @cache
 def _hashes(family: str) -> list[str]:
-    """Of the graphs to train and to test on."""
+    """Hashes of the graphs to train and to test on."""
     return [graph.content_hash for split in ("train", "test") for graph in PLACEMENT_FAMILIES[family].split(split)]
 
 
 def _schedule(family: str) -> dict[str, Any]:
-    """How to train on a family, besides the budget; placements start from each of `start` in turn, too.
+    """Parameters of training on a family, besides the budget; placements start from each of `start` in turn, too.
 
-    Where moving data is dear, random starts are bad ones, and so is nearly every move away from one device: less
+    Where moving data is expensive, random starts are bad ones, and so is nearly every move away from one device: less
     entropy ends in a policy that moves nothing.
     """
     if family == "cifar10":

@@ -1,4 +1,4 @@
-"""What ``mtpp table placeto`` measures: the published network and its rivals on the networks of the paper."""
+"""Jobs of ``mtpp table placeto``: the published network and its rivals on the networks of the paper."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NetworkJob(Job):
 
     name: str  # network or family
     devices: int
-    options: dict[str, Any] = field(default_factory=dict)  # what distinguishes it; part of the key
+    options: dict[str, Any] = field(default_factory=dict)  # parameters that distinguish it; part of the key
     #: The kind, as runs call it.
     what: ClassVar[str]
 
@@ -92,18 +92,18 @@ class Curve:
         self.episodes, self.simulations = 0, 0
 
     def policy(self, batch: Sequence[Environment]) -> bool:
-        """Watch the training of a policy; it goes on."""
+        """Record the progress of a policy; never stop its training."""
         for environment in batch:
             best = float(environment.best.min())
             self._count(len(environment.place), environment.simulations, best)
         return False
 
     def planner(self, times: FloatArray) -> None:
-        """Watch the training of a planner."""
+        """Record the progress of a planner."""
         self._count(len(times), len(times), float(times.min()))
 
     def answer(self) -> dict[str, Any]:
-        """For the file of runs."""
+        """Members for the file of runs."""
         return {"curve": self.points, "episodes": self.episodes, "simulations": self.simulations}
 
     def _count(self, episodes: int, simulations: int, best: float) -> None:
@@ -119,7 +119,7 @@ class PublishedJob(NetworkJob):
     what = "published"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """The curve of its training."""
+        """Train; return the learning curve."""
         return _trained(self.instance(), self.options["episodes"], "topological", Curve())[1]
 
 
@@ -129,7 +129,7 @@ class FastJob(NetworkJob):
     what = "fast"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """The curve of its training."""
+        """Train; return the learning curve."""
         from heuristics.placement.placeto import policy, training
 
         curve, updates = Curve(), max(1, self.options["episodes"] // _EPISODES)
@@ -144,17 +144,17 @@ class RecurrentJob(NetworkJob):
     what = "recurrent"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """The curve of its training."""
+        """Train; return the learning curve."""
         return _planned(self.instance(), self.options["placements"], ())[1]
 
 
 class SearchJob(NetworkJob):
-    """What does not learn; searches with as many simulations as the planner has placements."""
+    """Placements of all rivals that do not learn; searches get as many simulations as the planner has placements."""
 
     what = "search"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Time over that of one device and peak of memory by name; what cannot run here is left out."""
+        """Relative time and peak of memory by name of a placer; those that cannot run here are left out."""
         instance = self.instance()
         answer: dict[str, Any] = {"one device": instance.total_work}
         limits = Limits(evaluations=self.options["placements"])
@@ -195,12 +195,12 @@ class OrdersJob(NetworkJob):
 
 
 class DesignJob(NetworkJob):
-    """An ablation: one design, trained on the graphs of a family, on graphs that it has not seen."""
+    """Ablation: one design, trained on the graphs of a family, applied to graphs that it has not seen."""
 
     what = "design"
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """What the likeliest devices of one sweep end with."""
+        """Train the design; return step times of the likeliest devices after one sweep, relative to one device."""
         from heuristics.placement.placeto import policy, training
 
         family = PLACEMENT_FAMILIES[self.name]

@@ -1,4 +1,4 @@
-"""``mtpp table placeto``: Placeto's Table 1, ablations and traversal orders, with the paper's figures beside ours."""
+"""``mtpp table placeto``: Placeto's Table 1, ablations and traversal orders, with the paper's figures next to ours."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def make_network_tables(budget: NetworkBudget, workers: Workers, report: Report)
 
 
 def network_sections(runs: Iterable[Run], budget: NetworkBudget) -> list[Section]:
-    """All tables; what was not measured, or failed, is a dash."""
+    """All tables; values that were not measured, or failed, are a dash."""
     done = [run for run in runs if run["error"] is None]
     return [_times(done, budget), _paper_times(), _against(done), _designs(done), _orders(done, budget), _lane(done)]
 

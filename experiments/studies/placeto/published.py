@@ -1,4 +1,4 @@
-"""What ``mtpp table placeto`` repeats of Placeto, how much it spends on it, and what the paper measured.
+"""Scope of ``mtpp table placeto``: repeated experiments of Placeto, their budget, and figures of the paper.
 
 Addanki et al., NeurIPS 2019: Table 1 (seconds a step on K80 cards, and placements sampled until the best one), Section
 4.3 (ablations, traversal orders).
@@ -61,7 +61,7 @@ K80_MEMORY = 11e9
 
 @dataclass(frozen=True)
 class NetworkBudget:
-    """How long is trained and searched, in placements, so that runs repeat exactly: at most two hours on one core."""
+    """Lengths of training and searches, in placements, so that runs repeat exactly: at most two hours on one core."""
 
     groups: int = 100  # of operators, of each network
     published: int = 4_000  # episodes of the published network

@@ -1,1 +1,1 @@
-"""Default rules of runtimes against proved optima of serving, and what users measured."""
+"""Default rules of runtimes compared with proved optima of serving and with measurements of users."""

@@ -1,4 +1,4 @@
-"""What ``mtpp table serving`` measures: each decoder in both phases, by the default rules and at its best."""
+"""Jobs of ``mtpp table serving``: each decoder in both phases, by the default rules and at its best."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ServingJob(Job):
         }
 
     def answer(self, start: Sequence[Run]) -> Run:
-        """Of each runtime its own rule, and the ends of the front of what it can express."""
+        """Results by runtime: its default rule, and both ends of the front of the cuts that it can express."""
         graph = ARCHITECTURES[self.network].build(**self.dims)
         platform = Platform(self.k, DEFAULT_LINK, device_memory(graph, self.k), fit=True)
         return {

@@ -1,6 +1,6 @@
 """Cuts whose capacity users measured, as questions.
 
-What nobody published is calibrated on the first measurement; the second one is then a prediction.
+Unpublished parameters are calibrated on the first measurement; the second one is then a prediction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LAYERS, _PICTURE = 100, 5
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What was measured of two cuts, the tool's own and one by hand [tokens]."""
+    """Measured contexts of two cuts, the runtime's own and one by hand [tokens]."""
 
     source: str
     question: ServingInstance
@@ -108,7 +108,7 @@ def ollama_12010() -> Report:
     )
 
 
-#: What makes each report.
+#: Makers of the reports.
 REPORTS = (vllm_6920, ollama_12010)
 
 

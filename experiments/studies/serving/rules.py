@@ -1,4 +1,4 @@
-"""How runtimes divide layers if nobody says more, and the partition that comes of it."""
+"""Default rules by which runtimes divide layers, and the partitions that follow."""
 
 from __future__ import annotations
 

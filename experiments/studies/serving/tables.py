@@ -1,4 +1,4 @@
-"""``mtpp table serving``: default rules over proved optima, in time and in context, and what users measured."""
+"""``mtpp table serving``: default rules over proved optima, in time and in context, and measurements of users."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _ratio(value: float | None) -> str:
 
 
 def _number(run: Run, end: str, name: str, scale: float) -> str:
-    """Of an end of vLLM's front."""
+    """Format a number of an end of vLLM's front."""
     found = run["runtimes"]["vllm"][end]
     return "–" if found is None else f"{found[name] * scale:.4g}" if scale != 1 else f"{found[name]:.0f}"
 

@@ -1,4 +1,4 @@
-"""What the paper says of its planner and its experiments (SPP), against what was measured here."""
+"""Statements of the paper on its planner and its experiments (SPP), compared with measurements."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _PROVED = {
 _CYCLES = (2, 6, 10)
 #: From how many stages on W is flat, and the stages of SPP's choice.
 _FLAT, _STAGES = 4, 6
-#: What the paper's maxima are: planner, speed-up.
+#: Maxima of the paper: planner, speed-up.
 _MAXIMA = {"gpipe": 1.474, "pipedream": 1.574, "hetpipe": 0.807}
 
 
 def claims(frame: pd.DataFrame) -> list[Claim]:
-    """What the paper says, against `frame`, that of `training_frame`."""
+    """Compare the statements of the paper with `frame`, that of `training_frame`."""
     return [
         *_guarantees(frame),
         _polynomial(frame),
@@ -58,7 +58,7 @@ def claims(frame: pd.DataFrame) -> list[Claim]:
 
 
 def _guarantees(frame: pd.DataFrame) -> Iterator[Claim]:
-    """Left and right sides, each question once; a bound stands for the optimum, so nothing is refuted."""
+    """Left and right sides of the guarantees, once a question; a bound replaces the optimum, so nothing is refuted."""
     runs = frame[(frame["method"] == GUARANTEES) & frame["error"].isna()].drop_duplicates("question")
     sides = runs["guarantees"].to_list() if "guarantees" in runs else []
     for name, text in _PROVED.items():
@@ -111,7 +111,7 @@ def _fastest(frame: pd.DataFrame, figure: str, text: str) -> Claim:
 
 
 def _with_both_sides(frame: pd.DataFrame, figure: str, label: str, rival: str) -> str:
-    """What a figure says where SPP also tries the larger side of each cut first, which the paper leaves open."""
+    """Words on SPP when it also tries the larger side of each cut first, which the paper leaves open; may be empty."""
     ours, other = (mean_times(frame, figure, method).get(label, math.nan) for method in (BOTH_SIDES, rival))
     return "" if math.isnan(ours) else f"; with both sides of each cut first {percent(other / ours)}"
 

@@ -27,7 +27,7 @@ TITLES = {
 
 
 def training_frame(asked: Sequence[Question], runs: Iterable[Run]) -> pd.DataFrame:
-    """One row for each question and method, with `figure` and `label`; points in the order of `asked`."""
+    """Frame with one row for each question and method, with `figure` and `label`; points in the order of `asked`."""
     where = pd.DataFrame([(q.figure, q.label, q.instance.key) for q in asked], columns=["figure", "label", "question"])
     answers = pd.DataFrame(list(runs)).astype({"time": float, "bound": float, "utilisation": float})
     return where.merge(answers, on="question", sort=False)
@@ -65,5 +65,5 @@ def by_stages(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def percent(ratio: float) -> str:
-    """How much a ratio is above 1."""
+    """Format the amount by which a ratio is above 1."""
     return "–" if np.isnan(ratio) else f"{100 * (ratio - 1):+.1f} %"

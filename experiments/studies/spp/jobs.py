@@ -1,4 +1,4 @@
-"""What ``mtpp table training`` measures: the questions of the paper, and each planner's answer."""
+"""Jobs of ``mtpp table training``: the questions of the paper, and each planner's answer."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def questions(*, quick: bool) -> list[Question]:
 
 
 def jobs_of(asked: Sequence[Question]) -> list[TrainingJob]:
-    """Every planner and the bound on each different instance, and what only some figures and Table III ask."""
+    """List the jobs: every planner and the bound on each instance, and extras of some figures and Table III."""
     jobs = []
     for question in asked:
         methods = [*PLANNERS, BOUND, GUARANTEES]

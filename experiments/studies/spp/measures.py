@@ -1,4 +1,4 @@
-"""What the study measures besides the planners' own answers: guarantees, both sides of cuts, cycles, Table III."""
+"""Measures of the study besides the planners' own answers: guarantees, both sides of cuts, cycles, Table III."""
 
 from __future__ import annotations
 

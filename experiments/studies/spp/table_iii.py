@@ -1,4 +1,4 @@
-"""Table III of the paper beside the same planners here, cell by cell, and how far the two rankings agree."""
+"""Table III of the paper next to the same planners here, cell by cell, and the agreement of both rankings."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _calibration(frame: pd.DataFrame, testbed: str, model: str) -> Mapping[Hasha
 
 
 def _ratios(frame: pd.DataFrame, testbed: str) -> tuple[list[np.ndarray], list[np.ndarray]] | None:
-    """Of each model, times over SPP's in the paper, and here in each setting, where the paper has them."""
+    """Times over SPP's of each model: in the paper, and here in each setting, for the planners that the paper has."""
     said, here = [], []
     for model, seconds in TABLE[testbed].items():
         run = _calibration(frame, testbed, model)

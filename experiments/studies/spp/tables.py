@@ -1,4 +1,4 @@
-"""``mtpp table training``: Figures 6 to 11 and Table III of SPP as tables and plots, and what does not reproduce."""
+"""``mtpp table training``: Figures 6 to 11 and Table III of SPP as tables and plots, and claims that do not hold."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _verdict(claim: Claim) -> str:
 
 
 def _notes(frame: pd.DataFrame) -> str:
-    """What is left out, how many clusters stand behind a point, and what annealing gains."""
+    """Notes below the tables: scope, number of clusters behind a point, and gain of annealing."""
     clusters = frame[frame["figure"] == "6"].groupby("label")["question"].nunique()
     return f"{_SCOPE}\nClusters a simulated setting: {clusters.min()}; no point is left out.\n{_gain(frame)}"
 
@@ -169,7 +169,7 @@ def _name(figure: str) -> str:
 
 
 def _gain(frame: pd.DataFrame) -> str:
-    """How much the improved planner gains over the simulations, each counted once."""
+    """Gain of the improved planner over the simulations, each counted once."""
     rows = frame[~frame["figure"].str.startswith(TABLE_III)].drop_duplicates(["question", "method"])
     times = rows.pivot_table(index="question", columns="method", values="time")
     gain = geometric_mean(times["improved"] / times["spp"])

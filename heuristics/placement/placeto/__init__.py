@@ -1,4 +1,4 @@
-"""Placeto: learn on some graphs how to place others (Addanki et al., NeurIPS 2019).
+"""Placeto: policies learned on some graphs that place others (Addanki et al., NeurIPS 2019).
 
 - `environment`, `features`: the decision process and what the policy `fast` sees of it
 - `rollout`, `zero_shot`: from a trained policy to a placement; `checkpoints`: trained policies as files

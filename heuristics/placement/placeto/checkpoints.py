@@ -80,7 +80,7 @@ class Checkpoint:
         return cls(policy, options, arrays, about)
 
     def scorer(self) -> FastScorer:
-        """A policy `fast`, ready to place graphs without PyTorch; for others, see `policy.restore`.
+        """Make a scorer of a policy `fast`, without PyTorch; for others, see `policy.restore`.
 
         Raises
         ------
@@ -100,13 +100,13 @@ class Checkpoint:
 
 
 def shipped() -> Checkpoint:
-    """The policy `fast` that comes with the package."""
+    """Policy `fast` of the package."""
     with files(__package__).joinpath(_SHIPPED).open("rb") as file:
         return Checkpoint._read(file, _SHIPPED)
 
 
 def _arrays(file: IO[bytes]) -> dict[str, NDArray[Any]]:
-    """Arrays of an ``.npz`` file; nothing is made before what the file says of its size is true."""
+    """Read the arrays of an ``.npz`` file; allocate none before its stated size is checked."""
     arrays = {}
     with zipfile.ZipFile(file) as archive:
         if sum(member.file_size for member in archive.infolist()) > _LARGEST:

@@ -93,7 +93,7 @@ class Environment:
         return int(self.order[self.step])
 
     def features(self) -> FloatArray:
-        """(e, k, f) what each device offers to the node, see `FEATURES`."""
+        """Features of each device for the current node, (e, k, f); see `FEATURES`."""
         arrays = self.question.arrays
         out = np.empty((len(self.place), arrays.devices, len(FEATURES)))
         candidate_features(self.node, self.place, self.begin, self.end, arrays, self.question.around, out)

@@ -1,4 +1,4 @@
-"""What the `fast` policy sees of each device, compiled by numba.
+"""Features of the devices for the `fast` policy, compiled by numba.
 
 All columns are dimensionless. Times are in units of the mean work of a node and grow logarithmically, work is in shares
 of a device. Nothing depends on the name of a device or on how many there are.
@@ -19,7 +19,7 @@ from instances.placement.problem import PlacementInstance
 
 __all__ = ["ANCESTOR", "DESCENDANT", "FEATURES", "PARALLEL", "Surroundings", "candidate_features", "relations"]
 
-#: What a node can be to another one; also the columns of its work.
+#: Relations between two nodes; also the columns of its work.
 ANCESTOR, DESCENDANT, PARALLEL = 2, 3, 4
 
 #: Columns of `candidate_features`.
@@ -46,7 +46,7 @@ FEATURES = (
 
 
 class Surroundings(NamedTuple):
-    """What is known of the neighbours of each node, beyond what the simulator knows."""
+    """Relations of each node to the others, beyond those in the arrays of the simulator."""
 
     input_start: IntArray  # (n + 1,): tensors that each node reads, in compressed rows
     input_tensor: IntArray

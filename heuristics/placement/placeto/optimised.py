@@ -37,7 +37,7 @@ class Best:
         self.value = Placement(instance, self.device).penalised_time
 
     def __call__(self, batch: Sequence[Environment]) -> bool:
-        """Whether the target is reached."""
+        """Note the best placement of a batch of episodes; return whether the target is reached."""
         for episodes in batch:
             i = int(episodes.best.argmin())
             if episodes.best[i] < self.value:
@@ -46,7 +46,7 @@ class Best:
 
 
 def optimise(instance: PlacementInstance, rng: np.random.Generator, limits: Limits | None = None) -> Placement:
-    """The best placement that the published network sees while it is trained for this graph alone, or one device.
+    """Train the published network for this graph alone; return the best placement met in training, or one device.
 
     An evaluation is a simulation. Without a limit it trains on 4000 episodes, which takes minutes at 100 nodes.
 

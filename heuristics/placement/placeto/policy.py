@@ -1,6 +1,6 @@
 """Three policies for the decision process, in PyTorch.
 
-- `Placeto`: the published network, complete. It embeds the whole graph anew in every step.
+- `Placeto`: the published network, complete. It embeds the whole graph again in every step.
 - `DevicePool`: embeds the graph once; the placement enters by pooling over the nodes of each device. It never looks at
   the simulator, and works for any number of devices.
 - `Fast`: scores each device by `features.candidate_features`. It is no graph network: no messages pass between nodes.
@@ -54,7 +54,7 @@ _MOST_NODES = 2000
 
 
 class Policy(nn.Module):
-    """What a policy sees of an environment, and the logits that follow from it.
+    """Interface of policies: features observed from an environment, and logits computed from them.
 
     Attributes
     ----------
@@ -68,19 +68,19 @@ class Policy(nn.Module):
     batch: int = 1 << 20
 
     def context(self, question: PlacementArrays) -> Any:
-        """What stays the same during the episodes on a question."""
+        """Data of a question that do not change during its episodes."""
         raise NotImplementedError
 
     def observe(self, environment: Environment) -> Seen:
-        """What else the logits of this step depend on, copied."""
+        """Copy of the other data of the environment that the logits of this step depend on."""
         raise NotImplementedError
 
     def rows(self, context: Any, seen: Seen) -> Tensor:
-        """(R, k) logits for R rows seen of episodes on one question."""
+        """Logits for R observations of episodes on one question, (R, k)."""
         raise NotImplementedError
 
     def forward(self, contexts: Sequence[Any], seen: Sequence[Seen]) -> list[Tensor]:
-        """(R, k) logits for the rows seen of each question."""
+        """Logits for the observations of each question, (R, k) each."""
         return [self.rows(context, rows) for context, rows in zip(contexts, seen, strict=True)]
 
 
@@ -96,7 +96,7 @@ class Fast(Policy):
         self.head = perceptron(2 * len(FEATURES), width, width, 1)
 
     def context(self, question: PlacementArrays) -> None:
-        """Nothing; the features say it all."""
+        """No data: the features contain everything."""
 
     def observe(self, environment: Environment) -> Seen:
         """(e, k, f) features."""
@@ -135,7 +135,7 @@ class DevicePool(Policy):
         return np.full(len(environment.place), environment.node), environment.place.copy()
 
     def rows(self, context: tuple[GraphTensors, Tensor, Tensor], seen: Seen) -> Tensor:
-        """Logits that know nothing of the simulator."""
+        """Logits of the design without features of the simulator."""
         (graph, h, added), (node, place) = context, map(torch.as_tensor, seen)
         on = (place.unsqueeze(2) == torch.arange(graph.devices)).float()  # (R, n, k)
         held = graph.sets[:, node].unsqueeze(3) * on  # (sets, R, n, k)
@@ -164,7 +164,7 @@ class Placeto(Policy):
     outer : bool
         Whether sums pass the functions h; otherwise, they are used as they are.
     timed : bool
-        Whether nodes know when they start, as in the released code, but not in the text of the paper.
+        Whether features of nodes contain their starts, as in the released code, but not in the text of the paper.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Placeto(Policy):
         self.head = perceptron(seen, 2 * seen, seen, devices)
 
     def context(self, question: PlacementArrays) -> GraphTensors:
-        """The graph.
+        """Convert the graph to tensors.
 
         Raises
         ------
@@ -253,7 +253,7 @@ def create(name: str, seed: int, **options: Any) -> Policy:
 
 
 def capture(policy: Policy, **about: Any) -> Checkpoint:
-    """The weights of a policy as they are now, and free text on how they came about."""
+    """Copy the present weights of a policy into a checkpoint, with free text on their origin."""
     (name,) = (name for name, kind in POLICIES.items() if kind is type(policy))
     return Checkpoint(name, policy.options, {k: w.numpy().copy() for k, w in policy.state_dict().items()}, about)
 
@@ -299,7 +299,7 @@ def scorer(policy: Policy) -> Scorer:
 def observe_and_score(
     policy: Policy, contexts: Mapping[PlacementArrays, Any], environments: Sequence[Environment]
 ) -> tuple[list[Seen], list[FloatArray]]:
-    """What the policy sees of each environment, and its logits."""
+    """Return the policy's observation of each environment, and its logits."""
     seen = [policy.observe(environment) for environment in environments]
     logits = policy([contexts[environment.question] for environment in environments], seen)
     return seen, [rows.numpy() for rows in logits]

@@ -1,4 +1,4 @@
-"""Whether PyTorch is here, which networks need and trained policies do not."""
+"""Check for PyTorch, which networks need; trained policies run without it."""
 
 from __future__ import annotations
 

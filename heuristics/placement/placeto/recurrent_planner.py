@@ -1,4 +1,4 @@
-"""The learned rival of Placeto: a recurrent planner that emits all devices at once (Mirhoseini et al., ICML 2017).
+"""Learned rival of Placeto: a recurrent planner that emits all devices at once (Mirhoseini et al., ICML 2017).
 
 A bidirectional LSTM reads the nodes in a topological order; an LSTM with attention emits a device for each. The rows of
 the adjacency matrix, which tie the published one to a single graph, are replaced by waves over the depth of a node.
@@ -144,7 +144,7 @@ def _features(instance: PlacementInstance) -> Tensor:
 
 
 def _by_node(order: IntArray, devices: IntArray) -> IntArray:
-    """From places in an order to nodes."""
+    """Permute devices from the places of an order to nodes."""
     places = np.empty_like(devices)
     places[:, order] = devices
     return places

@@ -1,4 +1,4 @@
-"""From the logits of a policy to a placement. Needs numpy alone, so a trained policy runs without PyTorch."""
+"""Roll-out of a policy's logits to a placement. Needs numpy alone, so a trained policy runs without PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the policy that comes with the package was trained; needs PyTorch. To repeat it: ``retrain().save(path)``."""
+"""Training of the policy that the package contains; needs PyTorch. To repeat it: ``retrain().save(path)``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TRAINING", "mixture", "retrain"]
 TRAINING = Training(updates=400, start=("empty", "single", "random"), entropy=0.4)
 
 _DEVICES = (4, 2, 8, 4)
-#: What a device has of the memory that one device alone would need, where memory is limited.
+#: Memory of a device as a part of what one device alone would need, where memory is limited.
 _MEMORY = 0.6
 
 

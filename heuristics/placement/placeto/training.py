@@ -32,7 +32,7 @@ _CLIP = 1.25
 
 @dataclass(frozen=True)
 class Training:
-    """How to train."""
+    """Parameters of a training."""
 
     updates: int  # number of gradient steps; the same seed and updates give the same weights
     graphs: int = 8  # instances in each update, drawn without repetition
@@ -57,7 +57,7 @@ class Training:
 
 
 class TrainingPoint(NamedTuple):
-    """A point of the learning curve; times are penalised times at the end of this update's episodes."""
+    """Point of the learning curve; times are penalised times at the end of this update's episodes."""
 
     update: int
     episodes: int  # so far, those of this update included
@@ -76,7 +76,7 @@ def train(
     watch: Callable[[Sequence[Environment]], bool] = lambda batch: False,
     deadline: Deadline | None = None,
 ) -> list[TrainingPoint]:
-    """Train `policy` in place, on one thread, and return the learning curve; each update is told to `on_progress`.
+    """Train `policy` in place, on one thread; return the learning curve. `on_progress` gets each update.
 
     The memory of the instances, where finite, is part of what is minimised.
 
@@ -151,7 +151,7 @@ def returns_of(history: FloatArray, reward: str, discount: float) -> FloatArray:
     return returns
 
 
-#: What was seen in each step of an environment, and the devices chosen.
+#: Observations of each step of an environment, and the devices chosen.
 _Record = tuple[list[Seen], list[IntArray]]
 
 
@@ -171,7 +171,7 @@ def _environment(question: PlacementArrays, training: Training, rng: np.random.G
 def _record(
     policy: Policy, batch: Sequence[Environment], rng: np.random.Generator, deadline: Deadline
 ) -> list[_Record]:
-    """Play the episodes of an update, and remember what happened."""
+    """Run the episodes of an update, and record their steps."""
     records: dict[Environment, _Record] = {environment: ([], []) for environment in batch}
 
     def choose(active: Sequence[Environment]) -> list[IntArray]:

@@ -1,4 +1,4 @@
-"""A trained policy as a placer, by default the one that comes with the package: an answer without training."""
+"""Placer that runs a trained policy, by default that of the package, without further training."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def zero_shot(
     limits: Limits | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> Placement:
-    """The best placement that eight episodes see, of two sweeps each.
+    """Run a policy for eight episodes of two sweeps each; return the best placement of all their steps.
 
     Two start with no node placed, two with all on device 0, and one of either two draws its devices. Four start at
     random. All but those two take the likeliest devices. The answer is no worse than one device.
@@ -59,7 +59,7 @@ def zero_shot(
 def explore(
     instance: PlacementInstance, rng: np.random.Generator, limits: Limits, scorer: Scorer | None = None
 ) -> Environment:
-    """The episodes of `zero_shot`."""
+    """Run the episodes of `zero_shot`."""
     question, score = PlacementArrays(instance), scorer or _shipped_scorer()
     count = limits.allow(len(_STARTS))
     starts = np.concatenate([start_place(question, start, 1, rng) for start in _STARTS[:count]])

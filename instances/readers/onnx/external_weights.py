@@ -1,4 +1,4 @@
-"""Weights that a model keeps in other files: checked to lie beside it, and copied for a model that is written anew."""
+"""Weights that a model keeps in other files: a check of their paths, and copies for a model that is written again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def weight_files(model: ModelProto) -> set[str]:
 
 
 def check_weights(model: ModelProto, folder: str | Path) -> None:
-    """Refuse a model whose weights are not in `folder`, as `copy_weights` does, or are more than their files hold."""
+    """Refuse a model whose weights are not in `folder`, as `copy_weights` does, or exceed their files."""
     taken: Counter[Path] = Counter()
     for path, _, length in {_source(tensor, Path(folder)) for tensor in _external_tensors(model)}:
         taken[path] += length

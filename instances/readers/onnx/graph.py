@@ -1,4 +1,4 @@
-"""From an ONNX file to a computation graph."""
+"""Conversion of an ONNX file to a computation graph."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from instances.readers.onnx.types import TensorType, TypedNode
 
 __all__ = ["LiveNode", "Scope", "tensor_type", "type_of"]
 
-# What they give is known before any input, whatever they read.
+# Their results are known before any input, whatever they read.
 _SHAPES = ("Shape", "Size")
-# What they make of constants is a constant of its own, not a part of what they read.
+# Their results from constants are constants of their own, not parts of what they read.
 _MAKERS = ("Constant", "ConstantOfShape", "EyeLike", "Expand", "Range", "Tile")
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 # Width of elements [bits]; texts have none.
@@ -53,7 +53,7 @@ class LiveNode:
 
 
 class Scope:
-    """A graph, or a body that sees the names of the graphs around it.
+    """Graph or body of control flow, with access to the names of the graphs around it.
 
     A node is constant if nothing that it reads varies with the inputs. The shape of a tensor is, as all are fixed.
 
@@ -90,7 +90,7 @@ class Scope:
         return int(values.item()) if values is not None and values.size == 1 else None
 
     def operator(self, node: NodeProto) -> TypedNode:
-        """A node with the types of its tensors; outputs that nobody reads are left out."""
+        """Node with the types of its tensors; outputs without readers are left out."""
         return TypedNode(
             kind=node.op_type,
             domain=node.domain,
@@ -157,7 +157,7 @@ class Scope:
 
 
 def type_of(value: ValueInfoProto) -> TensorType | None:
-    """Type of a value, or None if it is no tensor or its shape is not known."""
+    """Type of a value; None if it is no tensor or its shape is unknown."""
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
         return None
     dims = value.type.tensor_type.shape.dim
@@ -173,5 +173,5 @@ def tensor_type(element: int, dims: Sequence[int]) -> TensorType | None:
 
 
 def _operands(node: NodeProto) -> Sequence[str]:
-    """Inputs that are data; those of a view but the first only say how to look at it."""
+    """Inputs that are data; of a view only the first, as the others describe the shape."""
     return node.input[:1] if is_view(node.op_type, node.domain) else node.input

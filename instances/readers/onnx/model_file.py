@@ -32,7 +32,7 @@ __all__ = [
 # Larger constants are neither shapes nor axes.
 _SMALL = 1024
 _LARGEST_DIM = 2**31 - 1
-# What functions become where they are called: nodes, and bytes with all constants in them.
+# Limits on functions expanded where they are called: nodes, and bytes with all constants in them.
 _MOST_INLINED = (2_000_000, 2**28)
 _Key = tuple[str, str]  # domain and name of an operator
 _DATA_FIELDS = (
@@ -94,7 +94,7 @@ def _check_functions(model: ModelProto, path: str | Path) -> None:
 
 
 def _calls(graph: GraphProto) -> Counter[_Key]:
-    """How often nodes of each kind are in a graph and its bodies."""
+    """Number of nodes of each kind in a graph and its bodies."""
     return Counter(_key(node, node.op_type) for part in all_graphs(graph) for node in part.node)
 
 
@@ -141,7 +141,7 @@ def captured(node: NodeProto) -> list[str]:
 
 
 def drop_weights(model: ModelProto) -> None:
-    """Forget the values of all large constants, in place; what remains is small enough to be copied."""
+    """Remove the values of all large constants, in place; the rest is small enough to be copied."""
     for graph in all_graphs(model.graph):
         constants = (node for node in graph.node if node.op_type == "Constant")
         values = [attribute.t for node in constants for attribute in node.attribute if attribute.HasField("t")]
@@ -211,7 +211,7 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
 
 
 def _places(inputs: list[ValueInfoProto]) -> dict[str, list[TensorProto]]:
-    """The dimensions that each name stands for."""
+    """Dimensions by name; several may have the same name."""
     places: dict[str, list[TensorProto]] = {}
     first: list[TensorProto] = []
     for value in inputs:

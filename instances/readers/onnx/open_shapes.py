@@ -1,4 +1,4 @@
-"""Which shapes depend on values: stages need fixed ones, and that of one run says nothing of the next."""
+"""Tensors whose shapes depend on values: stages need fixed shapes, and those of one run do not hold for the next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZED = ("Expand", "OneHot", "Pad", "Reshape", "Resize", "Slice", "Tile", "TopK
 
 
 def open_shapes(model: ModelProto, scope: Scope) -> frozenset[str]:
-    """Tensors whose shape can be another one for other values of the inputs.
+    """Find the tensors whose shape depends on the values of the inputs.
 
     Parameters
     ----------

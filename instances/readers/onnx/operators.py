@@ -1,4 +1,4 @@
-"""What one ONNX operator computes: multiply-adds, operations, and bytes moved.
+"""Cost of one ONNX operator: multiply-adds, operations, and bytes moved.
 
 Operations are counted as publications do: a multiply-add is two, and each call of a function such as exp is one.
 Shapes are those of the ONNX operator specification.
@@ -20,7 +20,7 @@ _RECURRENT = {"RNN": 4, "GRU": 20, "LSTM": 30}
 
 
 class Count(NamedTuple):
-    """What an operator costs; `known` is false if only its bytes could be counted."""
+    """Cost of an operator; `known` is false if only its bytes could be counted."""
 
     multiply_adds: int
     flops: int
@@ -29,7 +29,7 @@ class Count(NamedTuple):
 
 
 def count(operator: TypedNode) -> Count:
-    """Count what an operator does, any but If, Loop and Scan, whose bodies count.
+    """Count the operations of an operator; not of If, Loop and Scan, whose bodies are counted.
 
     Raises
     ------

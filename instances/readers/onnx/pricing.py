@@ -1,4 +1,4 @@
-"""What a live node costs; control flow costs what its bodies do."""
+"""Cost of a live node; control flow costs as much as its bodies."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _body(body: Scope, device: Device) -> Price:
 
 
 def _trips(live: LiveNode, scope: Scope) -> int | None:
-    """How often a body runs; a loop may end before its trip count."""
+    """Number of runs of a body; a loop may end before its trip count."""
     node = live.node
     if node.op_type == "Loop":
         trips = scope.number(node.input[0])

@@ -22,7 +22,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 from instances.readers.onnx.live_nodes import type_of
 from instances.readers.onnx.model_file import all_graphs, inputs_of, load_model, set_dims
 
-# What a process may take: this [bytes], and some copies of the weights.
+# Memory limit of a process: this [bytes], and some copies of the weights.
 _MEMORY = 2**31
 _COPIES = 4
 

@@ -1,4 +1,4 @@
-"""Hand the blocks of a partition back as ONNX models, one a stage.
+"""Stages of a partition as ONNX models.
 
 A stage holds the nodes of its block. Views, such as Reshape, and what is computed from constants are copied into each
 stage that reads them, so that what is sent is the tensor itself, once to each reader: this is what the cost of a
@@ -43,8 +43,8 @@ class Stage:
 
     block: int
     model: ModelProto
-    received: tuple[tuple[TensorSpec, int | None], ...]  # what it reads, and from which block; None for an input
-    sent: tuple[TensorSpec, ...]  # what it gives: to other stages, or as outputs of the whole model
+    received: tuple[tuple[TensorSpec, int | None], ...]  # inputs, each with its block of origin; None for an input
+    sent: tuple[TensorSpec, ...]  # outputs: to other stages, or of the whole model
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def cut_model(path: str | Path, dims: Mapping[str, int], partition: Partition) -
 
 
 class _Cutter:
-    """What is known of the tensors of a model, to make its stages from."""
+    """Tensors, nodes and blocks of a model, from which its stages are cut."""
 
     def __init__(self, model: ModelProto, scope: Scope, partition: Partition, is_open: frozenset[str]) -> None:
         graph = model.graph
@@ -128,7 +128,7 @@ class _Cutter:
         )
 
     def _collect(self, block: int, results: Iterable[str]) -> _Part:
-        """What the nodes of a block need: nodes to copy, weights, and tensors from elsewhere."""
+        """Collect the part of a block: nodes to copy, weights, and tensors received from elsewhere."""
         part = _Part(set(self._blocks[block]), {}, [], {})
         open_names = [name for i in self._blocks[block] for name in _reads(self._nodes[i])] + list(results)
         seen: set[str] = set()
@@ -184,7 +184,7 @@ class _Cutter:
         return self._home[i]
 
     def _block_of(self, name: str, first: int) -> int:
-        """The block whose nodes an output comes from, by way of views; the first if it comes from none."""
+        """Block of the nodes that an output comes from, through views; `first` if it comes from none."""
         open_names, found, seen = [name], first, set()
         while open_names:
             i = self._producer.get(open_names.pop())
@@ -201,7 +201,7 @@ class _Cutter:
         return [name for name in names if name not in read][:1] or names[:1]
 
     def _shape(self, i: int) -> TensorProto | None:
-        """What a Shape or a Size gives; None for other nodes."""
+        """Constant result of a Shape or Size operator; None for other nodes."""
         node = self._nodes[i]
         if i in self._live or node.op_type not in ("Shape", "Size") or node.domain not in ("", "ai.onnx"):
             return None
@@ -214,7 +214,7 @@ class _Cutter:
         return onnx.numpy_helper.from_array(value, node.output[0])
 
     def _spec(self, name: str) -> TensorSpec:
-        """A tensor that is sent, or whose shape becomes a constant."""
+        """Type of a tensor that is sent, or whose shape becomes a constant."""
         if name in self._open:
             raise InputError(
                 f"the shape of tensor '{name}' depends on values, and stages need fixed ones; cut where it is not "
@@ -229,7 +229,7 @@ class _Cutter:
 
 
 class _Part(NamedTuple):
-    """What a stage is made of."""
+    """Contents of a stage: nodes, tensors received, weights, constant shapes."""
 
     nodes: set[int]
     received: dict[str, int | None]  # tensor to the block that it comes from; None for an input of the model

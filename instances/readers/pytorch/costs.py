@@ -1,4 +1,4 @@
-"""What the operators of an exported program cost: flops by torch's own counter, and the bytes that they move."""
+"""Costs of the operators of an exported program: flops by torch's own counter, and the bytes that they move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes of an exported program are operators, and which tensors they hand on to whom."""
+"""Operators of an exported program, and the tensors between them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Dataflow:
         self.home: dict[Node, int] = {}
         weight_of = _weights(program)
         self.weights = list(dict.fromkeys(weight_of.values()))
-        # What each node's value is made of: a weight, an output, or None (an input); a list has one for each item.
+        # Origin of each node's value: a weight, an output, or None (an input); a list has one for each item.
         self.origin: dict[Node, Any] = {}
         created: list[Output] = []
         returned: set[Any] = set()
@@ -151,7 +151,7 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def label(node: Node) -> str:
-    """Path of the module that a node comes from, and its own name."""
+    """Label of a node: the path of its module, and its own name."""
     paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
     return f"{paths[-1]}.{node.name}" if paths else str(node.name)
 

@@ -53,7 +53,7 @@ def recognises_torch(head: bytes) -> bool:
 def read_torch(path: str | Path, device: Device = DEFAULT_DEVICE) -> ComputationGraph:
     """Graph of a file that `torch.export.save` has written, as `from_exported_program` makes it.
 
-    The file may come from a stranger: nothing in it is run, see `instances.readers.pytorch.files`, and a process of its
+    The file may be untrusted: nothing in it is run, see `instances.readers.pytorch.files`, and a process of its
     own with limited time and memory reads it.
 
     Parameters
@@ -119,7 +119,7 @@ def export(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
 ) -> ExportedProgram:
-    """Export a module in core ATen operators, as `from_exported_program` takes it.
+    """Export a module in core ATen operators, in the form that `from_exported_program` takes.
 
     A function that builds the module runs on the meta device and, if the module cannot be exported from there, with
     fake tensors.
@@ -249,7 +249,7 @@ def _export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Neither warnings nor logs: what goes wrong is told by the exception."""
+    """Silence warnings and logs; errors are reported by exceptions alone."""
     before = logging.root.manager.disable
     logging.disable()
     try:

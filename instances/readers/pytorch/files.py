@@ -1,6 +1,6 @@
 """Files of `torch.export.save`, read as data alone: nothing in them is unpickled, compiled, imported or called.
 
-`torch.export.load` is not for files of strangers. It unpickles sample inputs, custom objects and weights, runs compiled
+`torch.export.load` is not for untrusted files. It unpickles sample inputs, custom objects and weights, runs compiled
 code that a file brings along, evaluates symbolic sizes as Python, imports modules that a file names, takes any function
 below `torch` as an operator, and pastes names into source text. Here only the JSON text of the graph is read. Its
 weights are known by their shapes. Each string in it is checked before torch sees it: operators must be ATen operators
@@ -93,7 +93,7 @@ def _document(path: str) -> Any:
 
 
 def _check_payloads(config: Value) -> None:
-    """Tensors are raw bytes, which are not read; what would have to be unpickled is refused."""
+    """Check that tensors are raw bytes, which are not read; refuse everything that would have to be unpickled."""
     for payload in config.open_members(["config"])["config"].open_members([]).values():
         fields = payload.open_members(["path_name", "use_pickle"])
         if fields["use_pickle"].data is not False:
@@ -159,7 +159,7 @@ def _matching(pattern: str) -> Callable[[Value], None]:
 
 
 def _as_operator(value: Value) -> None:
-    """Only operators of ATen that give tensors, and of which torch knows the shapes without computing them."""
+    """Refuse all operators but control flow and those of ATen that torch can infer shapes of without computing."""
     match value.data.split("."):
         case ["torch", "ops", "higher_order", name] if name in _HIGHER_ORDER:
             return
@@ -174,7 +174,7 @@ def _as_operator(value: Value) -> None:
     value.fail(f"the operator '{value.data[:100]}' is not read; export the module in ATen operators alone.")
 
 
-#: What becomes a part of source text is an identifier, or nothing.
+#: Texts that become a part of source text: an identifier, or nothing.
 _as_name = _matching(r"(?:[A-Za-z_][A-Za-z0-9_]*)?")
 #: Modes, equations, and paths of parameters: no quotes, no line breaks.
 _as_words = _matching(r"[\w ,.>+/()-]{0,2000}")
@@ -188,7 +188,7 @@ _RULES: dict[str, Callable[[Value], None]] = {
 
 
 def _ranges(document: Mapping[str, Value]) -> dict[str, ValueRanges[Any]]:
-    """What torch knows about numbers that it does not know."""
+    """Value ranges of the program's symbolic sizes."""
     result: dict[str, ValueRanges[Any]] = {}
     if "range_constraints" not in document:
         return result

@@ -1,7 +1,7 @@
-"""Hand the blocks of a partition back to PyTorch: as modules, or as stages of `torch.distributed.pipelining`.
+"""Stages of a partition as PyTorch modules, or as stages of `torch.distributed.pipelining`.
 
 Both put the calls of the program in the partition's order, block after block. A view of a tensor that crosses a cut is
-made anew in each block that reads it, so that what is sent is the tensor itself, once; a slice stays with the operator
+made again in each block that reads it, so that what is sent is the tensor itself, once; a slice stays with the operator
 that produced the whole, and the slice is sent. This is what the cost of a partition counts.
 """
 
@@ -143,7 +143,7 @@ def _own_weights(whole: GraphModule, call: Node) -> None:
 
 
 def _calls_of(module: GraphModule, program: ExportedProgram, flow: Dataflow) -> dict[Node, int]:
-    """The calls of the module that lie with an operator, and its number; the module has the calls of the program."""
+    """Map the calls of the module to the numbers of their operators; refuse a program that differs from it."""
     calls, original = (
         [node for node in graph.nodes if node.op == "call_function"] for graph in (module.graph, program.graph)
     )
@@ -182,12 +182,12 @@ class _Arrangement:
         return node if node in self._home else None
 
     def _where(self, node: Node) -> int:
-        """The block in which a node is computed, for all that this is told of; else the last."""
+        """Block in which a node is computed; the last block for nodes that depend on no operator."""
         root = self._root(node)
         return max(self._blocks) if root is None else self._blocks[self._home[root]]
 
     def _in(self, node: Node, block: int) -> Node:
-        """What stands for a node in a block: inputs and what is sent there, or a view that is made there."""
+        """Node that stands for a node of the model in a block: an input, a received tensor, or a view made there."""
         if node.op in _INPUTS:
             return self._copies[node, None]
         if node in self._home:

@@ -1,1 +1,1 @@
-"""Second opinion on certificates of partitions."""
+"""Independent verification of certificates of partitions."""

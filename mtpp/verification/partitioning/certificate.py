@@ -69,7 +69,7 @@ def _one_block(instance: Instance, exact: ExactInstance) -> Fraction | None:
 
 
 def _faults_of_copies(certificate: Certificate, exact: ExactInstance, stated: Stated, cost: Fraction) -> Iterator[str]:
-    """What the partition repeats."""
+    """Faults of the values that the document of the partition repeats."""
     graph, platform = certificate.instance.graph, certificate.instance.platform
     yield from faults_of_copies(asdict(stated.platform), asdict(platform), "partition.")
     if stated.constraints != certificate.instance.constraints:

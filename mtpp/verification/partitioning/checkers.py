@@ -1,4 +1,4 @@
-"""One checker a method: from what a bound rests on to what it proves."""
+"""Checkers of bounds, one a method: each proves a bound again from its witness."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _BY_NODES = ("pinned", "pigeonhole")
 
 @dataclass(frozen=True)
 class Task:
-    """What all checkers need."""
+    """Question and limits for all checkers."""
 
     exact: ExactInstance  # the question in whole numbers; nodes that have to share a block are one
     group: Sequence[int]  # node of `exact` that holds each node of the file
-    one_block: Fraction | None  # what all nodes in one block cost: no bound for any k is above it; None if forbidden
+    one_block: Fraction | None  # cost of all nodes in one block: no bound for any k is above it; None if forbidden
     rules: Constraints  # those of the file
     clock: Clock
     pairs: int | None  # most pairs of ideals to look at; None if the program over ideals shall not run
@@ -57,7 +57,7 @@ class Task:
         return by_work or CHECKERS.get(claim.method, Task.trusted)(self, claim)
 
     def by_work_alone(self, claim: Claim) -> Check | None:
-        """Prove a claim that says no more than the work does, whatever its method; None if it says more."""
+        """Prove a claim of any method that the bound by work alone implies; None if it claims more."""
         bound = self.exact.work_bound
         if claim.method == "simple":
             return self.compare(claim, bound, "re-proved by its formula")
@@ -73,7 +73,7 @@ class Task:
         return Check(claim, min(value, proved), how)
 
     def trusted(self, claim: Claim) -> Check:
-        """Take the word of a solver."""
+        """Trust the solver that the claim names."""
         if claim.solver is None:
             return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
         version = f" {printable(claim.version)}" if claim.version else ""
@@ -84,7 +84,7 @@ Checker = Callable[[Task, Claim], Check]
 
 
 def _pinned(task: Task, claim: Claim) -> Check:
-    """Cut around the one node of the claim: it lies in some block."""
+    """Prove the claim again by a minimum cut around its one node, which lies in some block."""
     nodes, fault = _nodes(task, claim)
     if not fault and len(nodes) != 1:
         fault = f"parameters.nodes has {len(nodes)} nodes; it takes 1"
@@ -122,7 +122,7 @@ def _cuts(task: Task, claim: Claim, pins: Iterable[tuple[int, ...]]) -> Check:
 
 
 def _ideals(task: Task, claim: Claim) -> Check:
-    """Look for k blocks below the claim among all chains of ideals."""
+    """Search all chains of ideals for k blocks below the claim."""
     if task.pairs is None:
         return Check(claim, None, "not re-checked (--ideals does)")
     value = Fraction(claim.value)
@@ -172,7 +172,7 @@ def _other_k(task: Task, claim: Claim) -> Check:
 
 
 def _priced(task: Task, claim: Claim) -> Check:
-    """Look whether the prices are prices; what they prove is trusted."""
+    """Check that the prices are valid; their bound is trusted."""
     prices = claim.parameters.open_members(("prices",))["prices"].numbers()
     fault = "" if any(prices) else "parameters.prices are all 0"
     if len(prices) != len(task.group):
@@ -184,7 +184,7 @@ def _priced(task: Task, claim: Claim) -> Check:
 
 
 def _stated(_task: Task, claim: Claim) -> Check:
-    """Nothing has proved it."""
+    """Report a stated bound, which nothing has proved."""
     return Check(claim, None, "stated, not proved")
 
 

@@ -1,4 +1,4 @@
-"""Costs of a partition, written again from the equations of the paper: eq. (1) to (4)."""
+"""Costs of a partition, computed a second time from the equations of the paper: eq. (1) to (4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Terms", "block_terms", "bottleneck", "find_fault", "held"]
 
 
 def find_fault(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> str | None:
-    """What keeps blocks and an order from being a partition; None if they are one."""
+    """Find the first reason why blocks and an order are no partition; None if they are one."""
     n = exact.n
     if len(block) != n:
         return f"there are {len(block)} blocks for {n} nodes"
@@ -51,7 +51,7 @@ def bottleneck(exact: ExactInstance, block: Sequence[int], order: Sequence[int])
 
 
 def block_terms(exact: ExactInstance, block: Sequence[int], order: Sequence[int]) -> dict[int, Terms]:
-    """What each block of a partition without fault costs that is not empty, eq. (3)."""
+    """Cost terms of each block that is not empty, eq. (3); the partition has no fault."""
     receive, work, send = ([0] * exact.k for _ in range(3))
     for v, time in enumerate(exact.work):
         work[block[v]] += time

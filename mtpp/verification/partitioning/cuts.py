@@ -1,4 +1,4 @@
-r"""Minimum cuts around nodes, written again from their definition.
+r"""Minimum cuts around nodes, computed a second time from their definition.
 
 Arcs are ``v → sink`` of capacity work(v) and, for each tensor t that is read, ``producer → out_t → each reader`` and
 ``each reader → in_t → producer`` with capacity time(t) at the producer and without limit at the readers. A cut is a
@@ -35,7 +35,7 @@ _REMEMBERED = 64
 
 
 class CutBound(NamedTuple):
-    """What minimum cuts prove, by how much more could be true, and how many they were."""
+    """Bound proved by minimum cuts, its possible loss, and the number of cuts."""
 
     least: Fraction
     lost: Fraction
@@ -45,7 +45,7 @@ class CutBound(NamedTuple):
 class Network:
     """Least costs of blocks that hold given nodes.
 
-    The ceiling is positive, in the time unit of the work; costs above it are not told apart. With `loaded` parameters
+    The ceiling is positive, in the time unit of the work; costs above it count as equal. With `loaded` parameters
     and peak count, less the memory.
     """
 

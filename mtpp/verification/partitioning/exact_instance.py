@@ -19,7 +19,7 @@ __all__ = ["ExactInstance", "Tensor"]
 
 
 class Tensor(NamedTuple):
-    """What a node produces: producer, readers, the time to move it, and the memory that it takes."""
+    """Tensor of a node: its producer, its readers, the time to move it, and its memory."""
 
     producer: int
     readers: frozenset[int]
@@ -29,7 +29,7 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class ExactInstance:
-    """A question whose times are whole multiples of a unit; bytes count as the time to move them.
+    """Question whose times are whole multiples of a unit; bytes count as the time to move them.
 
     Where moving takes no time and the memory is a hard limit, bytes have a unit of their own.
     """
@@ -42,9 +42,9 @@ class ExactInstance:
     held: Sequence[int]  # parameters and state of each node
     shared: Sequence[tuple[frozenset[int], int]]  # users and size of each parameter with several users
     memory: int | None  # None if there is no limit that matters
-    buffer: int | None  # what is kept for activations; None if the peak of the order counts
+    buffer: int | None  # memory kept for activations; None if the peak of the order counts
     fit: bool  # whether the memory is a hard limit
-    need: Sequence[int]  # what each node reads and writes, which is live when it runs; 0 where no peak counts
+    need: Sequence[int]  # memory of each node's inputs and outputs, live when it runs; 0 where no peak counts
 
     @classmethod
     def of(cls, instance: Instance) -> ExactInstance:
@@ -105,7 +105,7 @@ class ExactInstance:
 
     @cached_property
     def room(self) -> int | None:
-        """What a block has for its parameters and, without a buffer, its peak; negative where the buffer is larger."""
+        """Memory of a block for its parameters and, without a buffer, its peak; negative if the buffer is larger."""
         return None if self.memory is None else self.memory - (self.buffer or 0)
 
     @cached_property
@@ -119,7 +119,7 @@ class ExactInstance:
 
     @cached_property
     def total_load(self) -> int:
-        """What all nodes in one block take at the least."""
+        """Lower bound on the memory of all nodes in one block."""
         return sum(self.held) + sum(size for _, size in self.shared) + max(self.need)
 
     @cached_property
@@ -129,7 +129,7 @@ class ExactInstance:
 
     @property
     def excess(self) -> int:
-        """What all blocks together have to overflow by at the least."""
+        """Lower bound on the overflow of all blocks together."""
         if self.room is None:
             return 0
         return max(0, self.total_load - max(self.room, self.room * self.k))  # one block is not empty

@@ -1,4 +1,4 @@
-"""Nodes that have to share a block, merged: together, uncut, and all that lies between them.
+"""Merging of nodes that must share a block: together, uncut, and all that lie between them.
 
 Written again from the words of the constraints. A node set that edges leave and come back to has to take what they pass
 along, as no edge points backwards; so, once the groups are merged, all nodes on a circle share a block.
@@ -53,7 +53,7 @@ def shared_blocks(exact: ExactInstance, constraints: Constraints) -> list[int]:
 
 
 def merge_groups(exact: ExactInstance, group: Sequence[int]) -> ExactInstance:
-    """The question with each group as one node; what costs less in it costs less for every partition that keeps them.
+    """Merge each group into one node; a partition that keeps the groups costs no less than its merged form.
 
     A merged node reads and writes at once at least what one of its members does.
 

@@ -1,4 +1,4 @@
-"""The program over ideals, written again in exact whole numbers and plain Python."""
+"""Dynamic program over ideals, written a second time in exact whole numbers and plain Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NODES = 8192
 
 
 class TooManyIdealsError(Exception):
-    """The graph is too wide to look at all its ideals."""
+    """Graph with too many ideals to enumerate."""
 
 
 def some_chain_is_below(exact: ExactInstance, value: Fraction, clock: Clock, pairs: int = PAIRS) -> bool:
@@ -90,7 +90,7 @@ class _Bits:
 
     @classmethod
     def of(cls, exact: ExactInstance, value: Fraction) -> _Bits:
-        """Read an instance whose tensors all have readers."""
+        """Convert an instance whose tensors all have readers."""
         inputs: list[list[_Tensor]] = [[] for _ in range(exact.n)]
         outputs: list[list[_Tensor]] = [[] for _ in range(exact.n)]
         for producer, readers, time, _ in exact.tensors:
@@ -122,13 +122,13 @@ class _Bits:
         return total + self.overflow(params + max((self.need[v] for v in members), default=0))
 
     def overflow(self, load: int) -> int:
-        """What a block costs for holding so much: nothing where it fits, and no less than the limit if it has to."""
+        """Cost of the overflow of a block with this load: 0 if it fits; the limit if the memory is a hard limit."""
         if self.room is None or load <= self.room:
             return 0
         return self.limit if self.fit else load - self.room
 
     def extensions(self, ideal: int, clock: Clock) -> Iterator[tuple[int, int, int]]:
-        """Each larger ideal whose new nodes stay below the limit before cuts, with their work and their cost."""
+        """Yield each larger ideal whose new nodes stay below the limit before cuts, with their work and their cost."""
         seen = {ideal}
         ready = _mask(v for v, before in enumerate(self.before) if not before & ~ideal and not ideal >> v & 1)
         stack = [(ideal, ready, 0, 0, 0, 0)]

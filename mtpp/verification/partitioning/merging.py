@@ -27,7 +27,7 @@ __all__ = ["merge"]
 def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
     """A smaller question with the same optimum, as long as of the peaks only the needs of single nodes count.
 
-    Nodes are numbered anew; tensors that nobody reads are gone.
+    Nodes get new numbers; tensors without readers are removed.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a question asks of a partition beside its cost, checked as it is written: constraints, and a hard limit."""
+"""Check of the rules of a question beside its cost, as they are written: constraints, and a hard limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 3
 def find_breach(
     exact: ExactInstance, constraints: Constraints, names: Sequence[str], block: Sequence[int], order: Sequence[int]
 ) -> str | None:
-    """What a partition does that it must not do; None if it obeys.
+    """Find the first rule that a partition breaks; None if it obeys all.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a partition says of its stages and of the tensors between them, computed again in exact numbers."""
+"""Check of the stages that a partition states and of the tensors between them, in exact numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["faults_of_stages"]
 
 
 def faults_of_stages(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[str]:
-    """Numbers and names of a partition without fault that do not hold; nothing where the file does not have them.
+    """Yield stated numbers and names of stages that are false; members that the file lacks are not checked.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Second opinion on placements."""
+"""Independent verification of placements."""

@@ -1,4 +1,4 @@
-"""Bounds on placements, proved again from what they state: heads and tails, a window, or a time and what refutes it."""
+"""Bounds on placements, proved again from their witnesses: heads and tails, a window, or a refuted time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_PASSES = 60
 
 @dataclass(frozen=True)
 class PlacementTask:
-    """What checkers need."""
+    """Question and limits for all checkers of placements."""
 
     instance: PlacementInstance
     step: Step  # in whole numbers
@@ -66,7 +66,7 @@ class PlacementTask:
         return Fraction(time) / self.step.unit
 
     def _fault_of_heads(self, claim: Claim, known: Known) -> str:
-        """Which head or tail is later than what is proved here."""
+        """Describe a head or tail that is later than proved here; empty if there is none."""
         fields = claim.parameters.open_members(("heads", "tails"))
         for name, proved in (("heads", known.early), ("tails", known.late)):
             stated = fields[name].numbers()
@@ -109,7 +109,7 @@ def _windows(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, 
 
 
 def _with_rests(task: PlacementTask, known: Known, inside: list[int]) -> Fraction:
-    """What nodes take on all devices with their rests, of which each device spares one."""
+    """Time of nodes on all devices with their rests, of which each device spares one."""
     slowest = Fraction(1)
     if task.instance.unequal is not None:
         speeds = [Fraction(speed) for speed in task.instance.unequal.speeds]
@@ -119,7 +119,7 @@ def _with_rests(task: PlacementTask, known: Known, inside: list[int]) -> Fractio
 
 
 def _energetic(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Way]) -> Check:
-    """More must be done in the interval than devices can do, if a step takes no longer than the horizon."""
+    """Refute the horizon by an interval with more work than the devices can do."""
     fields = claim.parameters.open_members(("horizon", "interval"))
     horizon, interval = fields["horizon"].number(), _pair(fields["interval"])
     if not _is_too_full(task, known, task.units(horizon), interval):
@@ -139,7 +139,7 @@ def _is_too_full(task: PlacementTask, known: Known, horizon: Fraction, interval:
 
 
 def _colocation(task: PlacementTask, claim: Claim, known: Known, ways: tuple[Way, Way]) -> Check:
-    """Who must share a device in a step that takes no longer than the horizon, until that is impossible."""
+    """Derive pairs that must share a device in a step no longer than the horizon, until these contradict each other."""
     fields = claim.parameters.members(("heads", "tails", "horizon"), ("interval",))
     horizon = fields["horizon"].number()
     interval = _pair(fields["interval"]) if "interval" in fields else None

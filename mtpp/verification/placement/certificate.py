@@ -47,7 +47,7 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
 
 
 def _run(placement: StatedPlacement, step: Step, clock: Clock) -> Run | str:
-    """By the sequences where there are any; or what waits for ever."""
+    """Run the step, by its sequences if it has any; return a message if it deadlocks."""
     if placement.device_order is None:
         run = step.run(placement.device, placement.sequence, clock)
         return "its devices wait for each other for ever in the order of the sequence" if run is None else run
@@ -85,14 +85,14 @@ def _work_bound(step: Step, instance: PlacementInstance) -> Fraction:
 
 
 def _memory(placement: StatedPlacement, run: Run) -> list[Fraction]:
-    """What each device needs [bytes]."""
+    """Memory of each device [bytes]."""
     instance = placement.instance
     fixed = held_bytes(instance, placement.device)
     return [held + peak for held, peak in zip(fixed, peaks(instance, run), strict=True)]
 
 
 def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str]:
-    """What keeps devices and an order from being a placement."""
+    """Yield all reasons why devices and an order are no placement."""
     n, k = placement.instance.graph.n, placement.instance.devices
     if len(placement.device) != n:
         yield f"there are {len(placement.device)} devices for {n} nodes"
@@ -106,7 +106,7 @@ def _faults_of_placement(placement: StatedPlacement, step: Step) -> Iterator[str
 
 
 def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
-    """First ready, first served; of nodes that are ready at one time, up to rounding, either may come first.
+    """Yield faults of the order: first ready, first served; ties up to rounding are free.
 
     Where there are sequences, nodes come as they start.
     """
@@ -125,7 +125,7 @@ def _faults_of_order(placement: StatedPlacement, run: Run) -> Iterator[str]:
 
 
 def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock: Clock) -> Iterator[str]:
-    """Peaks are computed without rounding; where that decides whether two tensors meet, as floats have it."""
+    """Yield faults of the peaks, computed exactly; near ties may also be as floats have them."""
     if len(placement.peak_memory) != len(needed):
         yield f"peak_memory: {len(placement.peak_memory)} devices are described, there are {len(needed)}"
         return
@@ -140,7 +140,7 @@ def _faults_of_memory(placement: StatedPlacement, needed: list[Fraction], clock:
 
 
 def _faults_of_copies(placement: StatedPlacement) -> Iterator[str]:
-    """What the file says once more of its question and its devices."""
+    """Yield a fault for each value of question and devices that the file repeats wrongly."""
     instance = placement.instance
     true = {
         "graph": instance.graph.name,

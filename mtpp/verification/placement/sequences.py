@@ -1,4 +1,4 @@
-"""A step in which each device runs its nodes, and each bus moves its transfers, in the sequence that a file states.
+"""Steps in which each device runs its nodes, and each bus moves its transfers, in a stated sequence.
 
 A node starts when the one before it on its device has ended and rested, and all tensors that it reads are there. A
 transfer starts when its tensor is made, and the one before it on its bus has ended and rested.
@@ -19,7 +19,7 @@ _Moves = list[tuple[int, float, float]]
 
 
 def faults_of_sequences(stated: StatedPlacement, step: Step) -> Iterator[str]:
-    """What keeps sequences from being those of the devices; the devices are checked already."""
+    """Yield all reasons why sequences are not those of the devices; the devices are checked already."""
     k, device = stated.instance.devices, stated.device
     nodes: list[list[int]] = [[] for _ in range(k)]
     moves: list[list[tuple[int, ...]]] = [[] for _ in range(k)]
@@ -41,7 +41,7 @@ def faults_of_sequences(stated: StatedPlacement, step: Step) -> Iterator[str]:
 
 
 def run_in_sequence(stated: StatedPlacement, step: Step, clock: Clock) -> Run | str:
-    """Start all nodes and transfers as early as the sequences allow; or say what waits first if they wait for ever.
+    """Start all nodes and transfers as early as the sequences allow; return a message if they deadlock.
 
     Raises
     ------

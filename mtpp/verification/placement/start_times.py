@@ -1,4 +1,4 @@
-"""How early nodes can start in any placement, proved again in whole numbers and plain code.
+"""Earliest starts of nodes in any placement, proved again in whole numbers and plain code.
 
 If u comes before v and is on another device, something between them crosses: the node p that v reads last is with v,
 and then not with u, or it sends v what v reads. If u is with v, it runs before v, as do all others that are with v. So
@@ -26,7 +26,7 @@ _Row = dict[int, tuple[int, int | None]]
 
 @dataclass(frozen=True)
 class Way:
-    """A direction of time: who comes before whom, and what a transfer between them takes at least."""
+    """Direction of time: predecessors of each node, and the least time of a transfer from them."""
 
     order: Sequence[int]
     before: Sequence[Sequence[tuple[int, int]]]
@@ -35,19 +35,19 @@ class Way:
 
 @dataclass
 class Known:
-    """What is proved so far of all steps, or of those that take at most `limit`."""
+    """Facts proved so far about all steps, or about those that take at most `limit`."""
 
     work: list[int]  # on the fastest device
     rest: list[int]  # after each node
     capacity: Fraction  # of all devices, in fastest ones
     early: list[int]  # when nodes can start
-    late: list[int]  # what is left after their end
+    late: list[int]  # least times after the end of nodes
     limit: Fraction | None = None
     group: list[int] = field(default_factory=list)  # nodes of one group are on one device
 
     @classmethod
     def of(cls, step: Step, instance: PlacementInstance) -> Known:
-        """Nothing, of a question."""
+        """Facts of a question before any deduction."""
         devices, n = range(instance.devices), len(step.outputs)
         speeds = [Fraction(1)] * len(devices)
         if instance.unequal is not None:
@@ -58,7 +58,7 @@ class Known:
         return cls(work, rest, sum(speeds) / max(speeds), [0] * n, [0] * n, group=groups)
 
     def raise_both(self, ways: tuple[Way, Way], clock: Clock) -> bool:
-        """Go over the nodes in both directions; whether something new is known.
+        """Go over the nodes in both directions; return whether any fact is new.
 
         Raises
         ------
@@ -96,7 +96,7 @@ class Known:
         shares = accumulate(self.work[u] for u in reversed(by_start))
         for u, share in zip(reversed(by_start), shares, strict=True):
             early[v] = max(early[v], early[u] + math.ceil(share / self.capacity))
-        here: list[int] = []  # who must be with v
+        here: list[int] = []  # nodes that must be with v
         arrivals = []
         for u, (near, far) in row.items():
             if far is None or self.group[u] == self.group[v]:
@@ -120,14 +120,14 @@ class Known:
         early[v] = max(early[v], min(choices))
 
     def _through(self, way: Way, v: int, here: list[int], more: list[tuple[int, int]], early: list[int]) -> int:
-        """When one device can have run some nodes before v."""
+        """Earliest time at which one device can have run some nodes before v."""
         time, nodes = 0, sorted([*here, *(u for _, u in more)], key=lambda u: early[u])
         for u in nodes:
             time = max(time, early[u]) + self.work[u] + self.rest[u]
         return time - (way.spare - self.rest[v] if nodes and way.spare else 0)
 
     def _join(self, v: int, row: _Row, early: list[int], late: list[int]) -> None:
-        """Who would be too late for the limit on another device is on that of v."""
+        """Put into the group of v all nodes of the row that would be too late on another device."""
         if self.limit is None:
             return
         rest = self.work[v] + late[v]

@@ -1,4 +1,4 @@
-"""Time and memory of a step under a placement, written again from the definition (Addanki et al., NeurIPS 2019).
+"""Time and memory of a step under a placement, a second time from the definition (Addanki et al., NeurIPS 2019).
 
 A node is ready when all tensors that it reads are on its device. A device runs one node at a time, first ready first
 served, and rests `node_gap` after a node with work. When a node ends, its tensors are on its device, and each other
@@ -29,7 +29,7 @@ _MOST_BITS = 2**14
 
 
 class Run(NamedTuple):
-    """When nodes are ready, start and end, and which tensor is on which device from when to when."""
+    """Times of a step: when nodes are ready, start and end, and when each tensor is on each device."""
 
     ready: list[float]
     start: list[float]
@@ -83,7 +83,7 @@ class Step:
 
     @classmethod
     def rounded(cls, instance: PlacementInstance) -> Step:
-        """Floats, as whoever makes a placement computes with them."""
+        """Times in floats, as placements are computed with them."""
         work, sizes = instance.graph.work.tolist(), instance.graph.tensors.bytes.tolist()
         speeds, rates = _speeds_and_rates(instance)
         return cls._of(
@@ -180,7 +180,7 @@ class Step:
         end: Sequence[float],
         moves: Sequence[Sequence[tuple[int, float, float]]],
     ) -> list[tuple[int, int, float, float]]:
-        """Which tensor is on which device from when to when; moves of a tensor are (target, start, end)."""
+        """Intervals in which tensors are on devices; moves of a tensor are (target, start, end)."""
         stays = []
         for u, tensors in enumerate(self.outputs):
             for t in tensors:
@@ -194,7 +194,7 @@ class Step:
 
 
 def _speeds_and_rates(instance: PlacementInstance) -> tuple[Sequence[float], Sequence[Sequence[float]]]:
-    """Of each device, and of each pair; a single row for all where all rates are equal."""
+    """Speed of each device, and rate of each pair; a single row if all rates are equal."""
     if instance.unequal is None:
         return [1.0] * instance.devices, [[float(instance.bandwidth)]]
     return instance.unequal.speeds, instance.unequal.rates
@@ -211,7 +211,7 @@ def _multiple(numbers: Iterable[float]) -> int:
 
 
 def peaks(instance: PlacementInstance, run: Run) -> list[Fraction]:
-    """Largest sum of the tensors on each device at one time [bytes]; what is freed makes room for what is allocated."""
+    """Largest sum of the tensors on each device at one time [bytes]; frees precede allocations of one instant."""
     sizes = [Fraction(size) for size in instance.graph.tensors.bytes.tolist()]
     changes: list[list[tuple[float, Fraction]]] = [[] for _ in range(instance.devices)]
     for t, place, begin, end in run.stays:

@@ -1,1 +1,1 @@
-"""Second opinion on training plans."""
+"""Independent verification of training plans."""

@@ -1,4 +1,4 @@
-"""Time of one training iteration, written again from the equations of SPP (Luo et al., INFOCOM 2022).
+"""Time of one training iteration, computed a second time from the equations of SPP (Luo et al., INFOCOM 2022).
 
 Stage n on r devices works f_n and b_n on the passes of a microbatch, the r-th part of its layers' times, and ends with
 an AllReduce of 2 (r - 1) α / (r · bandwidth) over its slowest link. A transfer between stages on r and q devices takes
@@ -30,7 +30,7 @@ class NoLinkError(Exception):
 
 @dataclass(frozen=True)
 class StageTimes:
-    """What each stage and each channel takes for a microbatch, and each AllReduce [s]."""
+    """Times of each stage and each channel for a microbatch, and of each AllReduce [s]."""
 
     forward: tuple[Fraction, ...]  # one a stage
     backward: tuple[Fraction, ...]  # one a stage
@@ -117,7 +117,7 @@ class _Machine:
     free: int = 0
 
     def advance(self) -> bool:
-        """Run all operations whose input is there; whether there was one."""
+        """Run all operations whose input is there; return whether there was one."""
         begin = self.place
         while self.place < len(self.order):
             line = self.lines[self.order[self.place]]

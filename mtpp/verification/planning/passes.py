@@ -1,4 +1,4 @@
-"""Passes of a plan with all its times: whether each is there, what it takes, and the memory that the order needs."""
+"""Passes of a plan with all its times: completeness, durations, and the memory that the order needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Order = Sequence[tuple[int, str, int]]
 
 
 def structure_faults(stated: StatedTimeline) -> Iterator[str]:
-    """What keeps stages, devices, orders and times from being a plan."""
+    """Yield all reasons why stages, devices, orders and times are no plan."""
     instance, cuts = stated.instance, stated.cuts
     layers, S = instance.chain.n, len(stated.devices)
     if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != layers or any(i >= j for i, j in pairwise(cuts)):
@@ -103,7 +103,7 @@ def _faults_of_shapes(stated: StatedTimeline) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class PlanPasses:
-    """What passes and transfers of a plan without fault take."""
+    """Passes and transfers of a plan without fault, with their times."""
 
     instance: TrainingInstance
     cuts: tuple[int, ...]
@@ -115,7 +115,7 @@ class PlanPasses:
 
     @classmethod
     def of(cls, stated: StatedTimeline) -> PlanPasses | None:
-        """Of a plan whose structure has no fault; None where a link is missing."""
+        """Passes of a plan whose structure has no fault; None if a link is missing."""
         instance, chain, cards = stated.instance, stated.instance.chain, Cards(stated.instance)
         pairs = list(zip(stated.cuts[1:-1], stated.devices, stated.devices[1:], strict=False))
         there = [cards.transfer(float(chain.forward_bytes[cut - 1]), here, next_) for cut, here, next_ in pairs]
@@ -178,7 +178,7 @@ class PlanPasses:
         return found
 
     def _stored(self, n: int) -> tuple[Fraction, Fraction]:
-        """Bytes that a replica keeps of a microbatch, and those of them that came in."""
+        """Bytes of a microbatch that a replica keeps, and those of its input among them."""
         chain, (i, j), r = self.instance.chain, self.cuts[n : n + 2], len(self.devices[n])
         arriving = Fraction(float(chain.forward_bytes[i - 1])) if i else Fraction(0)
         return _sum(chain.stored, i, j) / r, arriving / r

@@ -51,7 +51,7 @@ def _check(claim: Claim) -> Check:
 
 
 def _faults_of_plan(plan: StatedPlan) -> Iterator[str]:
-    """What keeps stages and orders from being a plan."""
+    """Yield all reasons why stages and orders are no plan."""
     instance, stages, M = plan.instance, len(plan.devices), plan.instance.microbatches
     layers, devices = instance.chain.n, instance.cluster.n
     if (
@@ -97,7 +97,7 @@ def _faults_of_memory(plan: StatedPlan) -> Iterator[str]:
 
 
 def _faults_of_copies(plan: StatedPlan) -> Iterator[str]:
-    """What the file says once more of its question."""
+    """Yield a fault for each value of the question that the file repeats wrongly."""
     instance = plan.instance
     true = {
         "chain": instance.chain.name,
@@ -111,7 +111,7 @@ def _faults_of_copies(plan: StatedPlan) -> Iterator[str]:
 
 
 def _faults_of_stages(plan: StatedPlan, times: StageTimes) -> Iterator[str]:
-    """What the file says of each stage. Times of passes are differences of sums, which all layers make inexact."""
+    """Faults of the numbers of each stage. Times of passes are differences of sums, which all layers make inexact."""
     chain, cluster = plan.instance.chain, plan.instance.cluster
     if len(plan.stages) != len(plan.devices):
         yield f"stages: {len(plan.stages)} are described, there are {len(plan.devices)}"

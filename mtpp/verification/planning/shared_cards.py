@@ -1,4 +1,4 @@
-"""What operations of a plan take on network cards that servers share, written again in exact numbers.
+"""Operations of a plan on network cards that servers share, computed a second time in exact numbers.
 
 A transfer of d bytes from q to r replicas sends d / (q r) bytes over each of their links; an AllReduce of α bytes on r
 devices sends 2 (r - 1) α / r over each link of its ring. What leaves a server passes its card, which has a rate for

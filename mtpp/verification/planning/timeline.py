@@ -89,7 +89,7 @@ def _check(stated: StatedTimeline, claim: Claim) -> Check:
 
 
 def _least_work(stated: StatedTimeline) -> Fraction:
-    """Work of a device if all have the same; what replicas take in all is a layer's time or more."""
+    """Work of a device if all have the same, at the least share of each layer that any number of replicas allows."""
     instance, chain = stated.instance, stated.instance.chain
     V, total = instance.cluster.n, Fraction(0)
     for layer, times in enumerate(zip(chain.forward.tolist(), chain.backward.tolist(), strict=True)):
@@ -122,7 +122,7 @@ def _order_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, sla
 
 
 def _input_faults(stated: StatedTimeline, passes: PlanPasses, spans: _Spans, slack: Fraction) -> Iterator[str]:
-    """Nothing starts before what it needs has ended."""
+    """Yield faults of operations that start before their inputs are ready."""
     last, split = passes.stages - 1, {(n, m) for order in stated.orders for n, letter, m in order if letter == "W"}
     for (kind, n, m), (start, _) in spans.of.items():
         needs: list[tuple[str, int, int]] = []

@@ -1,1 +1,1 @@
-"""Second opinion on serving fronts."""
+"""Independent verification of serving fronts."""

@@ -1,4 +1,4 @@
-"""Check a serving front: what its cuts cost and hold, and that no other cut beats one of them.
+"""Check of a serving front: cost and context of its cuts, and that no other cut dominates one of them.
 
 Of all stages, intervals of the chain, costs and contents are computed in exact numbers. That no cut is faster and holds
 more is then a question of which ends of stages can be reached from the first node: in as many steps as there are
@@ -33,7 +33,7 @@ _ENDS = ("before", "after")
 
 
 class _Stage(NamedTuple):
-    """What an interval of nodes costs and holds."""
+    """Cost and memory of an interval of nodes."""
 
     cost: Fraction  # in the time unit of the work
     weights: Fraction  # bytes
@@ -48,11 +48,11 @@ class _FrontVerdict(Verdict):
 
     @property
     def rests_on_trust(self) -> bool:
-        """Nothing does."""
+        """Always false: every cut is proved again."""
         return False
 
     def headlines(self) -> list[tuple[str, str]]:
-        """What is asked, and what is known about it."""
+        """Rows of the verdict: the question, and the standing of the front."""
         stated = self.certificate
         lines = [("certificate", printable(stated.file)), ("instance", printable(stated.label))]
         if self.faults:
@@ -187,7 +187,7 @@ def _faults_of_point(stated: StatedServing, point: StatedPoint, held: list[_Stag
 
 
 def _stages(stated: StatedServing, clock: Clock) -> Iterator[_Stage]:
-    """All intervals whose weights and activations fit into the memory, by the definition of costs."""
+    """Yield all intervals whose weights and activations fit into the memory, with costs by the definition."""
     graph, platform = stated.instance.graph, stated.instance.platform
     rate = None if math.isinf(platform.bandwidth) else Fraction(platform.bandwidth)
     start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()

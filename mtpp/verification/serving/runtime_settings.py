@@ -1,4 +1,4 @@
-"""Read the words of runtimes by their rules: in which stage each layer is. Words of a stranger run nothing."""
+"""Reading of runtime settings by the runtimes' rules: the stage of each layer. Nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stages_of_layers(runtime: str, words: str, layers: int) -> list[int]:
     runtime : str
         Name of a runtime.
     words : str
-        What it is told.
+        Settings of the runtime.
     layers : int
         Number of layers.
 
@@ -97,7 +97,7 @@ def _accelerate(words: str, layers: int) -> list[int]:
 
 
 def _llama_cpp(words: str, layers: int) -> list[int]:
-    """Unit i of all layers and the output goes where i, as a part of all, lies between cumulative parts."""
+    """Stage of each layer: unit i of layers and output lies where i, as a part of all, is between cumulative parts."""
     ends = list(accumulate(_numbers(_match(r"-ngl 999 -sm layer -ts ([\d,]+).*\n", words))))
     return [bisect_right(ends, Fraction(layer, layers + 1) * ends[-1]) for layer in range(layers)]
 

@@ -1,4 +1,4 @@
-"""How wide a graph is, which says at once that it has too many ideals to list.
+"""Width of a graph: a quick sign that it has too many ideals to list.
 
 Each set of nodes of which none reaches another has the predecessors of its members in an ideal of its own: w such nodes
 make :math:`2^w` ideals.

@@ -38,7 +38,7 @@ class Needs(NamedTuple):
 
 
 class Chains(NamedTuple):
-    """For each of the c ideals, a chain of blocks below the goal that ends there."""
+    """Chains of blocks below the goal, one ending at each of the c ideals."""
 
     blocks: IntArray  # how many, the fewest; more than k where there is none
     bottleneck: FloatArray
@@ -165,7 +165,7 @@ def extend_chains(
 
 @compiled
 def _readers_behind(i: int, arrays: KernelArrays, lattice: Lattice) -> tuple[IntArray, IntArray]:
-    """Of each tensor, how many readers lie behind ideal i, and whether it is produced in it."""
+    """Number of readers of each tensor outside ideal i, and whether the tensor is produced in it."""
     outside = np.zeros(len(arrays.tensor_time), np.int64)
     comes = np.zeros(len(arrays.tensor_time), np.int64)
     for v in range(len(arrays.work)):
@@ -200,7 +200,7 @@ def _is_absorbed(
 
 @compiled(inline="always")
 def _count(v: int, change: int, inside: IntArray, using: IntArray, arrays: KernelArrays) -> None:
-    """Node v joins or leaves the block."""
+    """Add node v to the counts of the block, or remove it."""
     for f in range(arrays.input_start[v], arrays.input_start[v + 1]):
         inside[arrays.input_tensor[f]] += change
     for f in range(arrays.shared_start[v], arrays.shared_start[v + 1]):

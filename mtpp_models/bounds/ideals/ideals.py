@@ -47,7 +47,7 @@ _STEP = 0.1
 
 
 def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None = None) -> Result:
-    """The best partition and the bound that proves it; what was found and proved by then where a limit is reached.
+    """Optimal partition with the bound that proves it; at a limit, the best partition and bound so far.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _search(start: Partition, deadline: Deadline, limit: int | None) -> Result:
 
 
 def _chains_below(goal: float, enough: float, listing: Listing, deadline: Deadline) -> Chains | None:
-    """For each ideal, the fewest blocks below the goal that hold it; None if time is up before all is done."""
+    """Find for each ideal the fewest blocks below the goal that hold it; None if time ends first."""
     instance, arrays, lattice = listing.instance, listing.arrays, listing.lattice
     needs, fit = needs_of(instance), instance.platform.fit
     least = Needs(needs, *largest_needs(needs, lattice))
@@ -138,7 +138,7 @@ def _chains_below(goal: float, enough: float, listing: Listing, deadline: Deadli
 
 
 def _stream_time(instance: Instance) -> float:
-    """Of all that is held and the buffer or the largest need, if they can overflow."""
+    """Time to stream everything held, with the buffer or the largest need; 0 if nothing can overflow."""
     platform = instance.platform
     held = instance.graph.held_total + (platform.activation_buffer or 0.0) + float(needs_of(instance).max())
     return held / platform.bandwidth if instance.has_overflow and held * (1 + _ROUNDING) > platform.memory else 0.0

@@ -141,7 +141,7 @@ def enumerate_ideals(
 def _write_covers(
     i: int, v: int, start: IntArray, node: Indices, end: int, larger: Words, before: Words, arrays: KernelArrays
 ) -> int:
-    """From `end` on, the nodes that may follow ideal i and node v, in their order; returned is the end behind them."""
+    """Write the nodes that may follow ideal i and node v, in order, from `end` on; return the new end."""
     first = end
     for e in range(start[i], start[i + 1]):
         if node[e] != v:
@@ -165,7 +165,7 @@ def _write_covers(
 
 @compiled
 def _slot(slots: Indices, ideals: Words, key: np.uint64, words: Words) -> int:
-    """Where the hash table holds this ideal, or a free place for it."""
+    """Slot of this ideal in the hash table, or a free slot for it."""
     slot = np.int64(key & np.uint64(len(slots) - 1))
     while slots[slot] >= 0 and not _equal(ideals[slots[slot]], words):
         slot = (slot + 1) & (len(slots) - 1)

@@ -61,7 +61,7 @@ class Listing:
 
     @property
     def instance(self) -> Instance:
-        """The instance whose ideals these are."""
+        """Instance to which the ideals belong."""
         return self.numbered.instance
 
     def partition(self, chains: Chains) -> Partition:
@@ -106,7 +106,7 @@ def _numbered(instance: Instance) -> Contraction:
 
 
 def arrays_below(instance: Instance, upper: float) -> KernelArrays:
-    """The instance, where tensors that nobody cuts below `upper` take twice as long: more would cost exactness."""
+    """Arrays of the instance; times of tensors are capped at 2 · upper, as larger ones would cost exactness."""
     arrays = KernelArrays.of(instance)
     return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * upper))
 
@@ -129,7 +129,7 @@ def _list_within(instance: Instance, limit: int, upper: float, deadline: Deadlin
 
 
 def _in_sight(listed: Words, n: int) -> float:
-    """How many ideals there may be, of which those of the fewest nodes are listed; a guess."""
+    """Estimate the number of all ideals, of which those of the fewest nodes are listed."""
 
     def size(i: int) -> int:
         return int(np.unpackbits(listed[i].view(np.uint8)).sum())

@@ -43,7 +43,7 @@ _MOST_FLOWS = 2**22
 
 
 class BlockQuestion(NamedTuple):
-    """What does not change during the search; times in 2^-36 of the goal."""
+    """Data of a search that stay the same throughout; times are in 2^-36 of the goal."""
 
     network: FlowNetwork  # with one more node, the last, from which supplies come
     supply: IntArray  # (n,): the arc from there to each node
@@ -109,7 +109,7 @@ def linear_costs(cuts: BlockCuts) -> tuple[IntArray, IntArray]:
 
 @compiled
 def constant_of(constant: IntArray, block: BoolArray) -> int:
-    """Of the (n,) constants, the most in a block; the least of all if nothing is known to be in it."""
+    """Largest of the (n,) constants in a block; the least of all if the block is empty."""
     most = constant.min()
     for v in range(len(block)):
         if block[v]:
@@ -130,10 +130,10 @@ def relax(
     many: BoolArray,
     patient: bool,
 ) -> tuple[int, float, float]:
-    """What sets cost at least, up to the goal; the best multiplier, and the cost of the set that is worth enough.
+    """Bound the cost of sets from below, up to the goal; return also the best multiplier and the cost of `many`.
 
     `few` and `many` are set to the tied sets that are worth too little and enough. The flow goes on from that in place
-    0, of no decisions or of fewer. Who is patient takes more steps towards the best multiplier.
+    0, of no decisions or of fewer. With `patient` it takes more steps towards the best multiplier.
     """
     network, worth = question.network, question.worth
     constant = constant_of(question.constant[case], state == IN)

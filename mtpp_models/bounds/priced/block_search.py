@@ -27,7 +27,7 @@ _STEEP = 8.0
 
 
 class Relations(NamedTuple):
-    """Which nodes are connected by a path."""
+    """Pairs of nodes that are connected by a path."""
 
     reach: BoolArray  # (n, n): whether a path leads from the row to the column
     behind: NDArray[np.uint64]  # (n, n / 64): what each node reaches, as bits
@@ -60,7 +60,7 @@ def heaviest_block(
     penalty: float,
     seed: int,
 ) -> tuple[float, BoolArray]:
-    """Look for a block of high price that costs at most `ceiling`, by annealing.
+    """Search for a block of high price that costs at most `ceiling`, by annealing.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def heaviest_block(
 
 @compiled(inline="always")
 def _fine(cost: float, penalty: float) -> float:
-    """Linear close to the ceiling; it grows faster than any economy of scale, up to which all nodes would pay."""
+    """Penalty for a cost above the ceiling: linear close to it, then faster than any economy of scale."""
     over = max(0.0, cost - 1.0)
     return penalty * over * (1.0 + _STEEP * over)
 
@@ -180,7 +180,7 @@ def _flip(
 
 @compiled
 def _cost_of_joining(v: int, inside: BoolArray, reads: NDArray[np.int32], arrays: KernelArrays, counted: int) -> float:
-    """What the block costs more with v than without; `counted` is 1 where v is in `reads` already."""
+    """Change of the block's cost when v joins it; `counted` is 1 where v is in `reads` already."""
     cost = arrays.work[v]
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         t = arrays.input_tensor[e]

@@ -33,7 +33,7 @@ _MOST_DECISIONS = 2**27
 
 
 class BlockTree:
-    """The search for one block below a goal; for another goal it goes on with the leaves it has.
+    """Search for one block below a goal; for another goal it continues with the same leaves.
 
     The leaves are decisions on nodes, and nothing that follows from a goal, so together they hold all convex sets,
     whatever goal comes next.
@@ -71,9 +71,9 @@ class BlockTree:
         return self._question.worth
 
     def relieve(self, block: BoolArray) -> bool:
-        """Lower the prices in a block that was found until it is worth less than its share; what is done stays so.
+        """Lower the prices in a found block until it is worth less than its share; leaves that are done stay so.
 
-        Whether the nodes together are still worth k blocks; if not, the prices stay as they are.
+        Return whether the nodes together are still worth k blocks; if not, the prices stay as they are.
         """
         worth, k = self._question.worth, min(self._instance.k, self._instance.graph.n)
         lower = np.where(block, worth * ((1.0 - _RELIEF) / worth[block].sum()), worth)
@@ -91,7 +91,7 @@ class BlockTree:
         self._begin()
 
     def aim(self, goal: float, deadline: Deadline | None = None) -> None:
-        """Search for a block below another goal next; what is done stays so below a lower one, as pairs do."""
+        """Set the goal for the next block; below a lower goal, finished leaves and pairs that are apart stay so."""
         apart = self._question.apart
         if goal > self._goal:
             self._reopen()
@@ -119,23 +119,23 @@ class BlockTree:
         return not self._aside, None
 
     def pass_by(self) -> None:
-        """Look for other blocks than the one just found, whose leaf stays open until prices or goal change."""
+        """Set the block just found aside, to look for others; its leaf stays open until prices or goal change."""
         self._open -= 1
         self._aside.append((self._leaves.decided[self._open].copy(), float(self._leaves.multiplier[self._open])))
 
     def overflow(self, block: BoolArray) -> float:
-        """Time that the tree sees of what the parameters of an (n,) set of nodes exceed the memory by."""
+        """Time of the overflow of an (n,) set of nodes, as the tree computes it."""
         work = self._question.work[:, block].sum(axis=1)
         return max(0, int(work[-1] - work[0]) + constant_of(self._question.constant[-1], block)) / UNIT * self._goal
 
     def _begin(self) -> None:
-        """Nothing is decided; all sets are in one leaf."""
+        """Start the tree again with one leaf, in which nothing is decided."""
         self._leaves, self._lost, self._aside = Leaves.root(self._instance.graph.n), False, []
         self._open, self._done = 1, 0
         self._flows.row[:] = -1
 
     def _reopen(self) -> None:
-        """What was done has to be done again, from the same leaves if none was lost; what stood aside comes first."""
+        """Reopen all leaves that are done; if any was forgotten, start again. Leaves set aside come first."""
         if self._lost:
             self._begin()
         for rows in self._leaves:
@@ -144,7 +144,7 @@ class BlockTree:
         self._put_back()
 
     def _put_back(self) -> None:
-        """What stood aside is open again, and comes first."""
+        """Reopen the leaves that were set aside, in front of the others."""
         self._flows.row[:], self._leaves.last[:] = -1, 0
         aside, self._aside = self._aside, []
         for decided, multiplier in aside:
@@ -153,7 +153,10 @@ class BlockTree:
             self._open += 1
 
     def _make_room(self) -> None:
-        """For more leaves, if there is none; of too many, those that are done are lost."""
+        """Make room for more leaves.
+
+        Beyond the largest size, leaves that are done are forgotten.
+        """
         if self._open + self._done + CHILDREN <= len(self._leaves.decided):
             return
         if self._leaves.decided.size < _MOST_DECISIONS:

@@ -1,4 +1,4 @@
-"""On which node to decide next: where both decisions raise the bound, as far as was seen (pseudo-costs).
+"""Choice of the node to decide next: both decisions should raise the bound (pseudo-costs).
 
 A node that was never decided is tried both ways first (reliability branching; Achterberg, Koch & Martin, 2005).
 """
@@ -28,14 +28,14 @@ _LEAST_GAIN = 1e-6
 
 
 class Gains(NamedTuple):
-    """How much the bound rose when a node was put into the block, or kept out of it."""
+    """Rise of the bound by decisions on each node: put into the block, or kept out of it."""
 
     rise: FloatArray  # (2, n): in all, in parts of the goal; inside, then outside
     times: FloatArray  # (2, n)
 
     @classmethod
     def none(cls, n: int) -> Gains:
-        """Nothing was seen."""
+        """Gains before any decision."""
         return cls(np.zeros((2, n)), np.zeros((2, n)))
 
 
@@ -48,7 +48,7 @@ def note(gains: Gains, node: int, decision: int, rise: float) -> None:
 
 @compiled
 def stakes_of(state: NDArray[np.int8], question: BlockQuestion) -> FloatArray:
-    """(n,) what a free node is worth, and a part of what those are worth that cannot be beside it; 0 if not free."""
+    """Weight of each free node, (n,): its worth and a part of the worth of nodes it excludes; 0 if not free."""
     free, stakes = np.flatnonzero(state == 0), np.zeros(len(state))
     for v in free:
         stakes[v] = max(_LEAST_GAIN, question.worth[v])

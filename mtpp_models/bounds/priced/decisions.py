@@ -1,4 +1,4 @@
-"""What follows from decisions on nodes, and what blocks that agree with them cost at least."""
+"""Consequences of decisions on nodes, and a lower bound on the cost of all blocks that agree with them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def bound_of(
     many: BoolArray,
     patient: bool,
 ) -> tuple[int, float, float]:
-    """As `relax`, with all cases; what follows from the decisions is added to `state`.
+    """Bound the cost of sets as `relax` does, in all cases; add the consequences of the decisions to `state`.
 
     `before` and `behind` are set to the nodes with a path to the block and from it. The sets are those of the last
     case, with overflow if there is any.
@@ -48,7 +48,7 @@ def bound_of(
 
 @compiled
 def _propagate(state: NDArray[np.int8], question: BlockQuestion, before: BoolArray, behind: BoolArray) -> bool:
-    """Decide what follows; whether that is free of contradictions.
+    """Decide all consequences; return whether they are free of contradictions.
 
     `before` and `behind` are set to the nodes with a path to the block and from it.
     """

@@ -6,9 +6,9 @@ moves,
 .. math:: \mathrm{price}(v) = \mathrm{work}(v) + \alpha\, h(v), \qquad
     h(v) = \sum_{t \text{ of } v} \tau_t + \sum_{t \text{ read by } v} \frac{\tau_t}{\mathrm{readers}_t},
 
-with :math:`\tau_t` the time of a tensor that somebody reads. Which :math:`\alpha` is best depends on the graph, so all
+with :math:`\tau_t` the time of a tensor that has readers. Which :math:`\alpha` is best depends on the graph, so all
 of a few are tried. A goal that is proved makes way for a higher one. A block that costs less than the goal is worth too
-much: its nodes become cheaper, and the tree begins anew. So graphs get a bound within seconds for which a search for
+much: its nodes become cheaper, and the tree starts again. So graphs get a bound within seconds for which a search for
 the best prices takes minutes.
 """
 
@@ -56,14 +56,14 @@ def priced_quick(start: Partition, controls: Controls) -> Result:
 
 
 class QuickPrices:
-    """`priced_quick` that remembers: asked again about the same question, it goes on where it was."""
+    """Stateful `priced_quick`: called again for the same question, it continues."""
 
     def __init__(self) -> None:
         self._question: str | None = None
         self._climbs: list[_Climb] = []
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
-        """As `priced_quick`."""
+        """Run or continue, as `priced_quick`."""
         instance, floor, deadline = start.instance, simple(start.instance), controls.deadline
         # All nodes together are worth their share as well.
         most = min(start.bottleneck, one_block(instance).bottleneck)
@@ -90,7 +90,7 @@ class QuickPrices:
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
     def _best(self, count: int) -> list[_Climb]:
-        """Those that have proved most, by now; of equal ones the first."""
+        """Candidates with the highest bounds so far; of equal ones the first."""
         return sorted(self._climbs, key=lambda climb: -climb.value)[:count]
 
 

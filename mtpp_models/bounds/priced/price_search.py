@@ -1,4 +1,4 @@
-r"""Node prices: how much of a block each node is worth.
+r"""Node prices: the part of a block that each node is worth.
 
 Any block of a partition with a bottleneck of at most T costs at most T. Give each node a price so that no convex set
 of cost at most T is worth more than 1. If all nodes together are worth more than k, then k blocks do not cover them
@@ -88,16 +88,16 @@ class PriceSearch:
 
     @property
     def known(self) -> int:
-        """How many blocks the prices respect."""
+        """Number of blocks that the prices respect."""
         return len(self._blocks)
 
     @property
     def worth(self) -> float:
-        """What the nodes are worth together, over k: 1 where no better prices are to be found at this ceiling."""
+        """Sum of all prices over k; 1 if no better prices exist at this ceiling."""
         return float(self.prices.sum()) / self._k
 
     def aim(self, ceiling: float) -> None:
-        """Look for prices under which no block that costs at most this is worth more than 1; T is no larger.
+        """Set the ceiling for T: under the prices sought no block of at most this cost is worth more than 1.
 
         Below the cost at which the best prices are worth k blocks they are worth more, and leave room for blocks that
         nobody has found.
@@ -112,7 +112,7 @@ class PriceSearch:
         self.aim(min(self.ceiling, start.bottleneck))
 
     def add(self, inside: BoolArray) -> bool:
-        """Respect one more block, a convex set given by (n,) booleans; whether it is new."""
+        """Add a block that the prices must respect, a convex set given by (n,) booleans; return whether it is new."""
         if inside.tobytes() in self._blocks:
             return False
         self._blocks[inside.tobytes()] = inside
@@ -120,7 +120,7 @@ class PriceSearch:
         return True
 
     def cost(self, inside: BoolArray) -> float:
-        """What a block costs, without overflow."""
+        """Cost of a block, without overflow."""
         graph = self.instance.graph
         tensor, producer = graph.edge_tensor, graph.tensors.producer
         reads = np.bincount(tensor, inside[graph.tensors.consumers], len(producer))
@@ -144,7 +144,7 @@ class PriceSearch:
                 break
 
     def _search(self, deadline: Deadline) -> None:
-        """Add blocks that the prices make dear; of a small graph all that cost little and are worth more than 1."""
+        """Add blocks that the prices make heavy; of a small graph all that cost little and are worth more than 1."""
         if len(self._listed):
             little = self._listed_costs <= self.ceiling * (1 + _ROUNDING)
             for inside in self._listed[little & (self._listed @ self._tried > 1 + _ROUNDING)]:
@@ -186,11 +186,11 @@ class PriceSearch:
             self._tried = (self.prices + covering) / 2
 
     def _known(self) -> BoolArray:
-        """The known blocks that cost at most T, a row each."""
+        """Known blocks that cost at most T, a row each."""
         return np.array(list(self._blocks.values()))[np.array(self._costs) <= self.ceiling]
 
     def _scale(self, *candidates: FloatArray) -> None:
-        """Take the prices that are worth most under which no known block is worth more than 1."""
+        """Scale candidate prices such that no known block is worth more than 1; take those of the largest sum."""
         blocks = self._known()
         most = [float((blocks @ prices).max(initial=0.0)) for prices in candidates]
         scaled = [prices / (top if top > _LEAST else 1.0) for prices, top in zip(candidates, most, strict=True)]

@@ -64,7 +64,7 @@ _SPARE = 0.004
 
 
 def priced(start: Partition, controls: Controls) -> Result:
-    """Look for good prices and prove what they are worth: the better the start, the better the prices.
+    """Search for good prices and prove their bound; a better start gives better prices.
 
     The bound's witness holds the prices, unless it is *simple*. Without a time limit, the same seed gives the same
     bound.
@@ -73,14 +73,14 @@ def priced(start: Partition, controls: Controls) -> Result:
 
 
 class Prices:
-    """`priced` that remembers: asked again about the same question, it goes on where it was."""
+    """Stateful `priced`: called again for the same question, it continues."""
 
     def __init__(self) -> None:
         self._question: str | None = None
         self._climb: _Climb | None = None
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
-        """As `priced`."""
+        """Run or continue, as `priced`."""
         instance, floor = start.instance, simple(start.instance)
         # All nodes together are worth their share as well.
         most = min(start.bottleneck, one_block(instance).bottleneck)
@@ -112,7 +112,7 @@ class _Climb:
         self._lost, self._took = 0.0, 0.0  # seconds of trees since a goal was proved or fell, and of the last proof
 
     def go_on(self, start: Partition, controls: Controls) -> bool:
-        """Raise the bound until time is up; whether no better one is to be expected."""
+        """Raise the bound until time is up; return whether no better one is to be expected."""
         search, deadline, watch = self._search, controls.deadline, Stopwatch()
         search.learn(start)
         self._known = max(self._known, controls.known)
@@ -157,11 +157,11 @@ class _Climb:
 
     @property
     def _base(self) -> float:
-        """The best bound that is known, no higher than the ceiling: no goal below it is of use."""
+        """Best bound so far, at most the ceiling; no lower goal is of use."""
         return max(self.value, min(self._known, self._ceiling))
 
     def _suited(self, deadline: Deadline) -> float:
-        """The next goal, and prices for it."""
+        """Choose the next goal, and fit the prices to it."""
         search, goal = self._search, self._goal or self._ceiling
         goal = max(self.value, min(goal, self._ceiling))
         search.aim(goal)
@@ -171,7 +171,7 @@ class _Climb:
         return max(self.value, search.ceiling)
 
     def _attempt(self, goal: float, deadline: Deadline) -> tuple[float | None, list[BoolArray]]:
-        """What the prices prove, close to a goal, and blocks that stand in the way of more.
+        """Try to prove a bound close to a goal by the current prices; return it, and blocks that refute a higher one.
 
         The first is None where time is up, or a block is much too cheap. Blocks that are worth too much become cheaper,
         as long as prices can be spared; then a block that costs nearly as much as the goal lowers it. Neither way
@@ -205,7 +205,7 @@ class _Climb:
         return None, blocks
 
     def _correct(self, blocks: list[BoolArray], deadline: Deadline) -> bool:
-        """Learn from blocks that stand in the way of a goal; whether there are no better prices in view."""
+        """Add blocks that refute a goal to the price search; return whether no better prices are to be expected."""
         search = self._search
         known, prices = search.known, search.prices
         for block in blocks:
@@ -219,7 +219,7 @@ class _Climb:
         return too_long or self._failures % _CORRECTIONS == 0
 
     def _next_goal(self, seconds: float, deadline: Deadline) -> float:
-        """As high as there is time for, after a proof that took so many seconds."""
+        """Next goal, as high as the time allows after a proof of so many seconds."""
         value, ceiling = self.value, self._ceiling
         if value >= ceiling * (1 - _NEARLY):
             return ceiling

@@ -1,4 +1,4 @@
-"""The kernels of `mtpp_models.bounds.priced.branch_and_bound`: nodes of the tree, one after the other."""
+"""Kernels of `mtpp_models.bounds.priced.branch_and_bound`: expansion of the tree, node by node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEAST = 0.1
 
 
 class Leaves(NamedTuple):
-    """What is left of the tree.
+    """Leaves of the tree of decisions.
 
     Open ones come first, the last of them next; those that are done stand at the end. Together they hold all sets.
     """
@@ -45,7 +45,7 @@ class Leaves(NamedTuple):
 
     @classmethod
     def root(cls, n: int) -> Leaves:
-        """Nothing is decided; with room for a path down the tree."""
+        """Tree with one leaf in which nothing is decided, and room for a path down."""
         size = 2 * n + 2
         nothing = np.zeros(size, dtype=np.int64)
         return cls(np.zeros((size, n), dtype=np.int8), np.full(size, float(UNIT)), nothing, nothing.copy())
@@ -122,13 +122,13 @@ def explore(
 
 @compiled(inline="always")
 def _place(flows: Flows, row: int) -> int:
-    """Where the flow of a leaf may stand: behind that at work and its copy."""
+    """Slot for the flow of a leaf; slots 0 and 1 hold the current flow and its copy."""
     return 2 + row % (len(flows.row) - 2)
 
 
 @compiled
 def _go_on(question: BlockQuestion, leaves: Leaves, flows: Flows, row: int, state: NDArray[np.int8]) -> None:
-    """Put the flow that a leaf goes on from at place 0; set `state` to its decisions and what followed further up."""
+    """Load the flow from which a leaf continues into slot 0; set `state` to its decisions and their consequences."""
     place = _place(flows, row)
     if flows.row[0] != row:
         if flows.row[place] == row:
