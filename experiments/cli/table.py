@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.cli import options
-from experiments.cli.complaints import complain
-from experiments.cli.exit_codes import DONE
 from experiments.cli.inputs import Solving, load_targets
 from experiments.cli.printing import Printing
 from experiments.cli.units import parse_names
@@ -73,7 +71,6 @@ class _Running:
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead.")
     ] = None
-    cluster: Annotated[str | None, typer.Option(hidden=True)] = None
     out: Annotated[Path, typer.Option(metavar="FILE", help="Runs, one a line; those done are not repeated.")] = Path(
         "runs.jsonl"
     )
@@ -87,9 +84,7 @@ class _Running:
         """Processes of this machine, or the workers of a cluster."""
         from experiments.runs.workers import workers_at
 
-        if self.cluster is not None:  # the word means servers everywhere else
-            complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
-        return workers_at(self.scheduler or self.cluster, self.jobs)
+        return workers_at(self.scheduler, self.jobs)
 
     def report(self, printing: Printing) -> Report:
         """The file of runs, and how tables are shown."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from experiments.cli.main import main
 from experiments.runs.engine import run_jobs
 from experiments.runs.log import RunLog, read_runs
 from experiments.runs.workers import cluster_workers
@@ -79,11 +78,3 @@ def test_workers_with_several_threads_are_refused() -> None:
         cluster_workers(cluster.scheduler_address),
     ):
         pass
-
-
-def test_the_old_word_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--cluster` means servers everywhere else; the scheduler of jobs has a word of its own."""
-    assert main(["table", "quick", "-k", "2", "--methods", "kahn", "--cluster", "nonsense://nowhere:1"]) == 2
-    notice, refusal = capsys.readouterr().err.splitlines()
-    assert "--cluster of table is called --scheduler now" in notice
-    assert "--scheduler nonsense://nowhere:1: no scheduler answers" in refusal
