@@ -10,24 +10,11 @@ try:
     run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
     from instances import Result
 except KeyboardInterrupt:  # Ctrl-C while numpy is loading; the code is that of the command line
-    exec("")  # see `experiments.__main__`
+    exec("")  # see `mtpp.__main__`
     raise SystemExit(130) from None
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from experiments.certificates.ladder import certify
-
-__all__ = ["certify"]
-
-
-def __getattr__(name: str) -> object:
-    # `certify` brings Pyomo and numba along; the command line's help must not wait for them.
-    if name == "certify":
-        from experiments.certificates.ladder import certify
-
-        return certify
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _drawing(result: Result[Any, Any]) -> Figure:

@@ -62,9 +62,9 @@ def _refuse(message: str, name: str) -> None:
 
 
 def _is_command_line() -> bool:
-    """Whether Python was started as ``mtpp``, ``python -m mtpp`` or ``python -m experiments``."""
+    """Whether Python was started as ``mtpp`` or ``python -m mtpp``."""
     module = next((word for flag, word in pairwise(sys.orig_argv) if flag == "-m"), "")
-    return module in ("mtpp", "experiments") or any(Path(word).name in _PROGRAMS for word in sys.argv[:1])
+    return module == "mtpp" or any(Path(word).name in _PROGRAMS for word in sys.argv[:1])
 
 
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]

@@ -31,7 +31,7 @@ def dawdle(module, *rest, **names):
         time.sleep(30)
     return real(module, *rest, **names)
 builtins.__import__ = dawdle
-from experiments.__main__ import main
+from mtpp.__main__ import main
 sys.exit(main())
 """
 
@@ -39,7 +39,7 @@ sys.exit(main())
 #: Tells by a file that the ladder is at its third step, when a partition and a bound are known.
 CLIMBING = """
 import pathlib, sys
-from experiments.__main__ import main
+from mtpp.__main__ import main
 from experiments.runs.progress import LiveLine
 real = LiveLine.show
 def show(line, moment):
@@ -100,7 +100,7 @@ def test_sigterm_keeps_the_certificate(folder: Path) -> None:
 
 def test_sigterm_ends_a_table_and_its_processes(folder: Path) -> None:
     """The runs that are done are kept; no process is left."""
-    process = start("-m", "experiments", "table", "resnet152", "-k", "8", "--methods", "kahn,exact", "--jobs", "2")
+    process = start("-m", "mtpp", "table", "resnet152", "-k", "8", "--methods", "kahn,exact", "--jobs", "2")
     while process.poll() is None and not (Path("runs.jsonl").exists() and Path("runs.jsonl").read_bytes()):
         time.sleep(0.02)
     children = descendants(process.pid)
@@ -118,7 +118,7 @@ def test_sigterm_ends_a_table_and_its_processes(folder: Path) -> None:
 
 
 def test_sigterm_ends_both_processes_of_warm_up(folder: Path) -> None:
-    process = start("-m", "experiments", "warm-up", NUMBA_CACHE_DIR=str(folder))
+    process = start("-m", "mtpp", "warm-up", NUMBA_CACHE_DIR=str(folder))
     while process.poll() is None and not descendants(process.pid):
         time.sleep(0.02)
     children = descendants(process.pid)

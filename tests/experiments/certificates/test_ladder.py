@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from experiments import certify
+from experiments.certificates.ladder import certify
 from instances import Instance, Platform
 from instances.random_graphs import regal_style
 from mtpp_models import Progress, SolveOptions

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import instances, questions
 
-from experiments import certify
+from experiments.certificates.ladder import certify
 from experiments.certificates.other_k import from_other_k
 from instances import Bound, ComputationGraph, InputError, Instance, Platform, Result
 from mtpp_models import solve

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 import experiments.certificates.side_by_side as side_by_side
-from experiments import certify
 from experiments.certificates.arms import Rung
 from experiments.certificates.climb import Ladder, ignore
-from experiments.certificates.ladder import gather
+from experiments.certificates.ladder import certify, gather
 from heuristics import Limits, search
 from instances import Bound, FalseCertificateError, Instance, Partition, Platform, Result, combine
 from instances.deadline import Deadline

@@ -16,6 +16,7 @@ import pytest
 from command_line import columns, graph_file, mtpp
 
 import experiments
+from experiments.certificates.ladder import certify
 from experiments.certificates.plan_certificate import MILPS
 from experiments.cli.main import main
 from heuristics import HEURISTICS
@@ -81,10 +82,10 @@ def test_a_search_does_not_wait_for_pyomo(folder: Path) -> None:
     assert columns(printed(script))["k"] == "2"
 
 
-def test_python_m_experiments_is_mtpp(folder: Path) -> None:
+def test_python_m_mtpp_is_mtpp(folder: Path) -> None:
     root = Path(experiments.__file__).parent.parent
     run = subprocess.run(
-        [sys.executable, "-m", "experiments", "partition", "path.json", "-k", "0"],
+        [sys.executable, "-m", "mtpp", "partition", "path.json", "-k", "0"],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip
     assert (run.returncode, run.stdout) == (2, "")
@@ -154,7 +155,7 @@ def test_certify_proves_and_writes(folder: Path, capsys: pytest.CaptureFixture[s
 def test_certify_from_python_stays_in_its_budget_of_methods() -> None:
     """Without time for a solver there is still a partition and a bound, from the methods that need none."""
     graph = ARCHITECTURES["resnet50"].build()
-    result = experiments.certify(Instance(graph, Platform(8, 25e9)), SolveOptions(time_limit=0.01))
+    result = certify(Instance(graph, Platform(8, 25e9)), SolveOptions(time_limit=0.01))
     assert result.partition is not None
     assert result.bound is not None
     assert result.solver is None
@@ -268,7 +269,7 @@ def test_ctrl_c_prints_what_is_known(verb: str, folder: Path) -> None:
 def test_ctrl_c_keeps_the_runs_of_a_table(folder: Path) -> None:
     """An interrupted table says how to go on, and its file is whole."""
     root = Path(experiments.__file__).parent.parent
-    command = [sys.executable, "-m", "experiments", "table", "resnet152", "-k", "8", "--methods", "kahn,exact"]
+    command = [sys.executable, "-m", "mtpp", "table", "resnet152", "-k", "8", "--methods", "kahn,exact"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(root)}
     )

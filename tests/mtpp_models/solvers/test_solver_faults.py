@@ -14,7 +14,7 @@ import pytest
 from command_line import columns, mtpp
 from pyomo.common import Executable
 
-from experiments import certify
+from experiments.certificates.ladder import certify
 from experiments.runs.log import read_runs
 from heuristics import HEURISTICS
 from instances import FalseCertificateError, InputError, Instance, Partition, Platform, save_graph
