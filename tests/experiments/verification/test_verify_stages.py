@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from experiments.certificates.writing import certificate_document
 from experiments.verification.exact_instance import ExactInstance
 from experiments.verification.stages import faults_of_stages
 from experiments.verification.verify import verify
-from instances import Bound, Partition, Result
+from instances import Bound, InputError, Partition, Result
 from instances.json_files import Value
 from instances.partitioning.stated import certificate_from_document
 
@@ -64,7 +63,9 @@ def test_a_stage_that_is_left_out_is_found(member: str) -> None:
     assert fault.startswith(f"partition.{member}: ")
 
 
-def test_files_of_before_have_neither(tmp_path: Path) -> None:
-    old = copy.deepcopy(PLAIN)
-    del old["partition"]["costs"], old["partition"]["crossing"]
-    assert verify(Value(old, "c.json")).faults == ()
+@pytest.mark.parametrize("member", ["costs", "crossing"])
+def test_a_certificate_without_them_is_refused(member: str) -> None:
+    lacking = copy.deepcopy(PLAIN)
+    del lacking["partition"][member]
+    with pytest.raises(InputError, match=f"partition: missing field '{member}'"):
+        verify(Value(lacking, "c.json"))
