@@ -12,8 +12,6 @@ import typer
 from instances.errors import InputError
 from mtpp.cli import options
 from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE
-from mtpp.cli.messages import complain
 from mtpp.cli.printing import Printing
 from mtpp.questions.platforms import PlatformWords
 from mtpp.questions.solving import ProofWords, solve_options
@@ -59,7 +57,6 @@ class _Running:
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of dask.distributed, whose workers are used instead.")
     ] = None
-    cluster: Annotated[str | None, typer.Option(hidden=True)] = None
     out: Annotated[Path, typer.Option(metavar="FILE", help="Runs, one a line; those done are not repeated.")] = Path(
         "runs.jsonl"
     )
@@ -73,9 +70,7 @@ class _Running:
         """Processes of this machine, or the workers of a cluster."""
         from mtpp.runs.workers import workers_at
 
-        if self.cluster is not None:  # the word means servers everywhere else
-            complain("warning: --cluster of table is called --scheduler now; it is taken as that.", DONE)
-        return workers_at(self.scheduler or self.cluster, self.jobs)
+        return workers_at(self.scheduler, self.jobs)
 
     def report(self, printing: Printing) -> Report:
         """The file of runs, and how tables are shown."""

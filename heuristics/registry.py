@@ -69,15 +69,6 @@ def _arrangement(name: str, summary: str, weighted: bool) -> Method[Instance, Pa
     )
 
 
-def _learned(proposer: str, summary: str, samples: int) -> Method[Instance, Partition]:
-    def search(instance: Instance, rng: np.random.Generator, limits: Limits) -> Partition:
-        from heuristics.learned import Weights, learned_search, shipped  # here, so that the others do not wait for it
-
-        return learned_search(instance, rng, limits, samples, Weights.of(shipped(proposer)))
-
-    return _heuristic(f"learned-{proposer}-{samples}", summary, "this project, heuristics/learned", search)
-
-
 _ALL = (
     _heuristic(
         "kahn",
@@ -112,8 +103,6 @@ _ALL = (
         "this project, heuristics/portfolio.py",
         portfolio,
     ),
-    _learned("orders", "best slicing of 101 orders that fill one block after another as a trained policy says", 101),
-    _learned("intervals", "best slicing of 101 partitions whose nodes a trained policy moves in sweeps", 101),
 )
 
 #: Name to heuristic, in the order of the paper's Table 1, then those beyond the paper.

@@ -26,7 +26,7 @@ _RULES = ("fit", "constraints")
 
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """A partition as a file states it; nothing is checked yet. Files of before have neither costs nor crossing."""
+    """A partition as a file states it; nothing is checked yet."""
 
     block: tuple[int, ...]
     order: tuple[int, ...]
@@ -35,8 +35,8 @@ class Stated:
     graph_hash: str
     bottleneck: float
     stages: tuple[tuple[str, ...], ...]
-    costs: tuple[Stage, ...] | None
-    crossing: tuple[Crossing, ...] | None
+    costs: tuple[Stage, ...]
+    crossing: tuple[Crossing, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +89,10 @@ def certificate_from_document(document: Value) -> Certificate:
 
 def _stated(value: Value, graph: ComputationGraph) -> Stated:
     value.check_format(PARTITION_FORMAT)
-    names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages")
-    fields = value.members(names, (*_RULES, "costs", "crossing"))
+    names = ("format", "graph", "graph_hash", "block", "order", *_PLATFORM, "bottleneck", "stages", "costs", "crossing")
+    fields = value.members(names, _RULES)
     fields["graph"].text()
     platform = _platform(value, fields)
-    costs, crossing = (fields.get(name) for name in ("costs", "crossing"))
     return Stated(
         block=tuple(fields["block"].whole_numbers()),
         order=tuple(fields["order"].whole_numbers()),
@@ -102,8 +101,8 @@ def _stated(value: Value, graph: ComputationGraph) -> Stated:
         graph_hash=fields["graph_hash"].text(),
         bottleneck=fields["bottleneck"].number(),
         stages=tuple(tuple(stage.texts()) for stage in fields["stages"].items()),
-        costs=None if costs is None else tuple(map(read_stage, costs.items())),
-        crossing=None if crossing is None else tuple(map(read_crossing, crossing.items())),
+        costs=tuple(map(read_stage, fields["costs"].items())),
+        crossing=tuple(map(read_crossing, fields["crossing"].items())),
     )
 
 

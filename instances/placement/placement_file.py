@@ -18,7 +18,7 @@ __all__ = ["placement_document", "read_placement", "save_placement"]
 def placement_document(placement: Placement) -> dict[str, Any]:
     """The placement as the JSON document of its file; infinite bandwidth and memory are null.
 
-    One without an order, first come, first served, has null for its sequences, or in the older format no members.
+    One without an order, first come, first served, has null for its sequences, and in format 1 no such members.
     """
     instance = placement.instance
     nodes: list[list[str]] = [[] for _ in range(instance.devices)]

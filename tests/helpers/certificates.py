@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -12,10 +13,12 @@ from typing import Any
 from brute_force import best_partition
 from exact import needed_optimum
 
-from instances import Bound, ComputationGraph, Instance, Platform, Result, SharedParameter
+from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
+from instances.partitioning.stages import crossings, stages
+from instances.partitioning.stated import certificate_from_document
 from mtpp.certificates.rerun import rerun
 from mtpp.certificates.writing import bound_document, certificate_document
 from mtpp.verification.clock import Clock
@@ -123,8 +126,11 @@ def settle(document: Document) -> None:
     for v in partition["order"][: len(partition["block"])]:
         partition["stages"][partition["block"][v] % instance["k"]].append(graph.names[v])
     partition["bottleneck"] = document["bottleneck"]
-    for member in ("costs", "crossing"):  # which a file need not have
-        partition.pop(member, None)
+    with suppress(InputError):  # what is no partition has no stages
+        question = certificate_from_document(Value(document, "c.json")).instance
+        answer = Partition(question, partition["block"], partition["order"])
+        partition["costs"] = [stage.document() for stage in stages(answer)]
+        partition["crossing"] = [tensor.document() for tensor in crossings(answer)]
     document["bound"] = max(entry["value"] for entry in document["bounds"])
     document["ratio"] = max(1.0, document["bottleneck"] / document["bound"])
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from heuristics.learned.policies import Weights
 from heuristics.placement.placeto import Checkpoint, shipped
 from instances import InputError
 
@@ -97,15 +96,3 @@ def test_bug_options_that_do_not_fit_the_weights_are_refused(options: dict[str, 
 
     with pytest.raises(InputError, match="is damaged"):
         policy.restore(Checkpoint("fast", options, shipped().weights))
-
-
-def test_bug_weights_of_learned_orders_are_checked() -> None:
-    from heuristics.learned.policies import shipped as shipped_orders
-
-    good = shipped_orders("orders")
-    Weights.of(good)
-    for weights in ({}, {"mean": np.zeros(2), "deviation": np.zeros(2)}, {"mean": good.weights["mean"]}):
-        with pytest.raises(InputError, match="have other shapes"):
-            Weights.of(Checkpoint(good.policy, {}, weights, good.about))
-    with pytest.raises(InputError, match="with its features"):
-        Weights.of(Checkpoint(good.policy, {}, good.weights, {"features": 3}))

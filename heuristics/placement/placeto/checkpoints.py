@@ -36,7 +36,7 @@ _HEAD = "checkpoint"
 class Checkpoint:
     """A policy with its weights."""
 
-    policy: str  # name in `policy.POLICIES`, or in `heuristics.learned.policies.PROPOSERS`
+    policy: str  # name in `policy.POLICIES`
     options: Mapping[str, Any]  # its arguments
     weights: Mapping[str, NDArray[np.float32]]  # its parameters by name
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was trained; free text and numbers

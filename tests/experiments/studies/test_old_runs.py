@@ -71,6 +71,19 @@ def test_old_runs_are_not_made_again(jobs: Any, tmp_path: Path) -> None:
     assert path.read_bytes() == OLD.read_bytes()
 
 
+def test_runs_of_a_retired_method_are_passed_by(tmp_path: Path) -> None:
+    """They stay in the file and count for nothing, nor does the method have to exist."""
+    retired = next(run for run in old_runs().values() if run["method"] == "kahn")
+    retired |= {"key": "retired", "method": "learned-orders-101", "bottleneck": 0.0}
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(OLD.read_bytes() + json.dumps(retired).encode() + b"\n")
+    before = path.read_bytes()
+    with RunLog(path) as log, local_workers(1) as workers:
+        runs = run_jobs(partitioning(), log, workers)
+    assert runs == [old_runs()[job.key] for job in partitioning()]
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("jobs", [partitioning, training])
 def test_old_and_new_runs_are_alike(jobs: Any) -> None:
     """The same fields in the same order, and the same answers but for the time that they took."""

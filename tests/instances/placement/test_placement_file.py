@@ -1,4 +1,4 @@
-"""Placements in files: with their question and without, as files of before have it."""
+"""Placements in files: with their question and without."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from instances.placement.problem import PlacementInstance
 from instances.placement.stated import placement_from_document
 from mtpp.certificates.writing import placement_certificate
 
-#: As it was written before placements held their question.
+#: As `save_placement` writes it.
 BEFORE = """{
  "format": "mtpp-placement/1",
  "graph": "graph",
@@ -58,13 +58,13 @@ def test_files_hold_placements(tmp_path: Path) -> None:
             read_placement(path, placement.instance)
 
 
-def test_files_of_before_hold_placements(tmp_path: Path) -> None:
-    """They read as they did, and lack what a check needs."""
-    placement, path = diamond([0, 0, 1, 0]), tmp_path / "before.json"
+def test_files_without_a_question_hold_placements(tmp_path: Path) -> None:
+    """They read as answers, and lack what a check needs."""
+    placement, path = diamond([0, 0, 1, 0]), tmp_path / "bare.json"
     path.write_text(BEFORE.replace("HASH", placement.instance.graph.content_hash))
     assert read_placement(path, placement.instance).device.tolist() == [0, 0, 1, 0]
     assert json.loads(path.read_text()) == placement_document(placement)
-    with pytest.raises(InputError, match=r"before.json: its question and bounds are missing .* mtpp place --out"):
+    with pytest.raises(InputError, match=r"bare.json: its question and bounds are missing .* mtpp place --out"):
         placement_from_document(read_json(path))
 
 

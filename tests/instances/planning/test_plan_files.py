@@ -46,7 +46,7 @@ def test_files_give_back_what_was_saved(tmp_path: Path) -> None:
         read_plan(tmp_path / "plan.json", replace(instance, microbatches=3))
 
 
-#: As it was written before plans held their question.
+#: As `save_plan` writes it, but for the stages.
 BEFORE = """{
  "format": "mtpp-plan/1",
  "chain": "chain",
@@ -62,12 +62,12 @@ BEFORE = """{
 """
 
 
-def test_files_of_before_hold_plans(tmp_path: Path) -> None:
-    """They read as they did, and lack what a check needs."""
-    instance, path = random_instance(np.random.default_rng(0), 4, 3, 2), tmp_path / "before.json"
+def test_files_without_a_question_hold_plans(tmp_path: Path) -> None:
+    """They read as answers, and lack what a check needs."""
+    instance, path = random_instance(np.random.default_rng(0), 4, 3, 2), tmp_path / "bare.json"
     path.write_text(BEFORE.replace("KEY", instance.key))
     assert read_plan(path, instance).devices == ((2,), (0, 1))
-    with pytest.raises(InputError, match=r"before.json: its question and bounds are missing .* mtpp plan --out"):
+    with pytest.raises(InputError, match=r"bare.json: its question and bounds are missing .* mtpp plan --out"):
         plan_from_document(read_json(path))
 
 

@@ -6,9 +6,9 @@ import signal
 
 import pytest
 
-from experiments import certify
 from instances import Instance, Platform
 from instances.random_graphs import regal_style
+from mtpp.certifying.certify import certify
 from mtpp_models import Progress, SolveOptions
 
 

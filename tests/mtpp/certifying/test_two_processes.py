@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import mtpp.certifying.two_processes as side_by_side
-from experiments import certify
 from heuristics import Limits, search
 from instances import Bound, FalseCertificateError, Instance, Partition, Platform, Result, combine
 from instances.deadline import Deadline
@@ -21,7 +20,7 @@ from instances.random_graphs import regal_style
 from instances.system import programs
 from mtpp.certifying.candidates import Rung
 from mtpp.certifying.certification import Ladder, ignore
-from mtpp.certifying.certify import gather
+from mtpp.certifying.certify import certify, gather
 from mtpp_models import Progress, SolveOptions, simple
 from mtpp_models.solvers.interface import SolverFaultError, SolverNotAvailableError
 

@@ -23,7 +23,7 @@ from instances.graph.graph_file import save_graph
 from instances.partitioning.partition_file import read_partition
 from instances.readers import READERS
 from instances.suites import SUITES
-from mtpp.certifying.certify import certify as climb
+from mtpp.certifying.certify import certify
 from mtpp.certifying.planning import MILPS
 from mtpp.cli.main import main
 from mtpp_models import MODELS, SOLVERS, SolveOptions
@@ -155,7 +155,7 @@ def test_certify_proves_and_writes(folder: Path, capsys: pytest.CaptureFixture[s
 def test_certify_from_python_stays_in_its_budget_of_methods() -> None:
     """Without time for a solver there is still a partition and a bound, from the methods that need none."""
     graph = ARCHITECTURES["resnet50"].build()
-    result = climb(Instance(graph, Platform(8, 25e9)), SolveOptions(time_limit=0.01))
+    result = certify(Instance(graph, Platform(8, 25e9)), SolveOptions(time_limit=0.01))
     assert result.partition is not None
     assert result.bound is not None
     assert result.solver is None

@@ -107,6 +107,7 @@ def test_broken_files(content: str, folder: Path, capsys: pytest.CaptureFixture[
         ("table path.json --time-limit -1", "-1"),
         ("table path.json --gap nan", "gap"),
         ("table path.json --threads 0", "threads"),
+        ("table path.json --cluster nonsense://nowhere:1", "No such option: --cluster"),
         ("table path.json --scheduler nonsense://nowhere:1", "--scheduler nonsense://nowhere:1: no scheduler"),
         ("list", "heuristics"),
         ("list nonsense", "nonsense"),

@@ -11,7 +11,6 @@ import pytest
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from mtpp.cli.main import main
 from mtpp.runs.engine import run_jobs
 from mtpp.runs.log import RunLog, read_runs
 from mtpp.runs.partition_job import jobs_of
@@ -79,11 +78,3 @@ def test_workers_with_several_threads_are_refused() -> None:
         cluster_workers(cluster.scheduler_address),
     ):
         pass
-
-
-def test_the_old_word_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
-    """`--cluster` means servers everywhere else; the scheduler of jobs has a word of its own."""
-    assert main(["table", "quick", "-k", "2", "--methods", "kahn", "--cluster", "nonsense://nowhere:1"]) == 2
-    notice, refusal = capsys.readouterr().err.splitlines()
-    assert "--cluster of table is called --scheduler now" in notice
-    assert "--scheduler nonsense://nowhere:1: no scheduler answers" in refusal

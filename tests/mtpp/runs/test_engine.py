@@ -108,7 +108,7 @@ def test_resume_after_kill(tmp_path: Path) -> None:
     save_graph(diamonds(), tmp_path / "graph.json")
     path = tmp_path / "runs.jsonl"
     methods = "kahn,random-1,random-100,brkga-100,bottleneck,guess-the-bottleneck,exact"
-    command = [sys.executable, "-m", "experiments", "table", str(tmp_path / "graph.json"), "--bandwidth", "2"]
+    command = [sys.executable, "-m", "mtpp", "table", str(tmp_path / "graph.json"), "--bandwidth", "2"]
     command += ["-k", "2,3,4,5", "--methods", methods, "--jobs", "1", "--out", str(path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and (not path.exists() or path.read_bytes().count(b"\n") < 5):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from forging import places
 from hypothesis import given
 from strategies import partitions
 
-from instances import Bound, Partition, Result
+from instances import Bound, InputError, Partition, Result
 from instances.json_files import Value
 from instances.partitioning.stated import certificate_from_document
 from mtpp.certificates.writing import certificate_document
@@ -64,7 +63,9 @@ def test_a_stage_that_is_left_out_is_found(member: str) -> None:
     assert fault.startswith(f"partition.{member}: ")
 
 
-def test_files_of_before_have_neither(tmp_path: Path) -> None:
-    old = copy.deepcopy(PLAIN)
-    del old["partition"]["costs"], old["partition"]["crossing"]
-    assert verify(Value(old, "c.json")).faults == ()
+@pytest.mark.parametrize("member", ["costs", "crossing"])
+def test_a_certificate_without_them_is_refused(member: str) -> None:
+    lacking = copy.deepcopy(PLAIN)
+    del lacking["partition"][member]
+    with pytest.raises(InputError, match=f"partition: missing field '{member}'"):
+        verify(Value(lacking, "c.json"))

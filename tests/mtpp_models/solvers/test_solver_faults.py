@@ -14,12 +14,12 @@ import pytest
 from command_line import columns, mtpp
 from pyomo.common import Executable
 
-from experiments import certify
 from heuristics import HEURISTICS
 from instances import FalseCertificateError, InputError, Instance, Partition, Platform, save_graph
 from instances.certificates.claims import SOLVER_NAMES
 from instances.random_graphs import regal_style
 from instances.system.programs import run_program
+from mtpp.certifying.certify import certify
 from mtpp.runs.log import read_runs
 from mtpp_models import (
     MODELS,
