@@ -188,7 +188,9 @@ def test_pages_point_to_what_exists(page: Path) -> None:
     text = page.read_text()
     links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text)
     assert [link for link, _ in links if not (page.parent / link).exists()] == []
-    assert [link for link, place in links if place and place not in _anchors(page.parent / link)] == []
+    assert [
+        link for link, place in links if place and place not in _anchors(page.parent / link if link else page)
+    ] == []
     paths = re.findall(r"`((?:tests|notebooks|docs)/\w[\w./]*)`", text)
     assert [path for path in paths if not (ROOT / path).exists()] == []
     assert [name for name in re.findall(r"`(test_\w+\.py)`", text) if not list(ROOT.glob(f"tests/**/{name}"))] == []
