@@ -186,11 +186,10 @@ READERS: dict[str, Callable[[Path], object]] = {
 def test_pages_point_to_what_exists(page: Path) -> None:
     """Relative links, headings, make targets, tests and notebooks that a page mentions exist."""
     text = page.read_text()
-    links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text)
-    assert [link for link, _ in links if not (page.parent / link).exists()] == []
-    assert [
-        link for link, place in links if place and place not in _anchors(page.parent / link if link else page)
-    ] == []
+    for link, place in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
+        target = page.parent / link if link else page
+        assert target.exists(), link
+        assert not place or place in _anchors(target), place
     paths = re.findall(r"`((?:tests|notebooks|docs)/\w[\w./]*)`", text)
     assert [path for path in paths if not (ROOT / path).exists()] == []
     assert [name for name in re.findall(r"`(test_\w+\.py)`", text) if not list(ROOT.glob(f"tests/**/{name}"))] == []
