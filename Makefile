@@ -12,7 +12,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table test hunt bench check lint types contract warm notebooks golden format clean
+.PHONY: help table test hunt bench check lint types contract warm notebooks golden api format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
@@ -21,6 +21,7 @@ help:
 	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
 	@echo "make bench      speed of the inner loops"
 	@echo "make golden     write tests/pillars/golden.json anew; look at the difference before you commit it"
+	@echo "make api        write docs/api.md anew from the docstrings"
 	@echo "make format     format the code and sort the imports"
 	@echo "make clean      remove .venv, caches and results"
 
@@ -62,6 +63,9 @@ notebooks: warm
 
 golden: .venv/test.stamp
 	$(BIN)/python tests/pillars/test_golden.py
+
+api: .venv/test.stamp
+	$(BIN)/python docs/make_api.py
 
 format: .venv/test.stamp
 	$(BIN)/ruff check --fix .

@@ -1,0 +1,209 @@
+"""README, docs and notebooks are true: commands and snippets run, files are read, transcripts are what is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+from command_line import mtpp
+from pages import (
+    MANUAL,
+    NOTEBOOKS,
+    ROOT,
+    Block,
+    blocks,
+    check_call,
+    check_command,
+    check_words,
+    commands,
+    inline_code,
+    outline,
+    shell_lines,
+)
+
+from instances import load_graph
+from instances.devices.unequal import read_devices
+from instances.partitioning.constraints_file import KINDS
+from instances.planning.plan_files import read_chain, read_cluster
+from mtpp.cli.exit_codes import DONE, TRUSTED
+
+MOST_BYTES_OF_README = 8000
+PAGES = (*MANUAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
+#: Commands that are parsed but not run, by how they begin, and why.
+PARSED_ONLY = {
+    "mtpp warm-up": "compiles for a minute",
+    "mtpp table": "runs suites for minutes; other tests run small ones",
+    "mtpp plan llama-3-8b": "searches for five to ten seconds; the pages have a smaller plan that runs",
+    "mtpp place inception-v3": "needs its five seconds to fit into memory; the pages have a smaller one that runs",
+    "mtpp run --calibrate": "measures links for seconds; test_split_run.py runs it",
+    "mtpp bound inception-v3 -k 4 --solution": "reads what CBC has written; test_exchange.py runs it",
+}
+#: Other programs in blocks of commands; they are not run here.
+PROGRAMS = ("make", "python3", "pip", "cbc")
+#: Snippets of Python have a second where they say a minute.
+A_MINUTE, A_SECOND = "time_limit=60", "time_limit=1"
+
+each_page = pytest.mark.parametrize("page", MANUAL, ids=lambda page: page.stem)
+
+
+@each_page
+def test_commands_parse(page: Path) -> None:
+    """Each command line has a verb, options, values and a graph that exist."""
+    for command in commands(page):
+        check_command(command)
+
+
+@pytest.mark.parametrize("page", [*MANUAL, *NOTEBOOKS], ids=lambda page: page.stem)
+def test_prose_speaks_of_what_exists(page: Path) -> None:
+    """So do commands and calls of `mtpp` in the prose, where words may be missing but not be wrong."""
+    for code in inline_code(page):
+        if code.startswith("mtpp "):
+            check_words(code)
+        else:
+            check_call(code)
+
+
+@pytest.mark.parametrize("words", ["mtpp certfy bert-base", "mtpp certify bert-base --bandwith 1", "mtpp certify bert"])
+def test_a_wrong_command_is_noticed(words: str) -> None:
+    with pytest.raises((AssertionError, KeyError)):
+        check_words(words)
+
+
+@pytest.mark.parametrize("code", ['mtpp.compare(["resnet-50"], k=4)', "mtpp.sertify(graph)", "mtpp.run('s', quick=1)"])
+def test_a_wrong_call_is_noticed(code: str) -> None:
+    with pytest.raises((AssertionError, TypeError)):
+        check_call(code)
+
+
+@pytest.mark.slow
+@each_page
+def test_blocks_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From top to bottom in one folder; what is shown below a command is printed. Others have a second for each k."""
+    monkeypatch.chdir(tmp_path)
+    _write_model(tmp_path)
+    for block in blocks(page):
+        if block.language == "python":
+            exec(compile(block.text.replace(A_MINUTE, A_SECOND), page.name, "exec"), {})
+            assert capsys.readouterr().out
+        elif block.language in ("sh", "text"):
+            _run_commands(block, capsys)
+
+
+def _write_model(folder: Path) -> None:
+    """The model of the pages, if ONNX is installed."""
+    if _has_onnx():
+        from onnx_models import model, save
+
+        nodes = (
+            "a = MatMul(x, u) b = Relu(a) c = MatMul(b, v) d = Relu(c) e = MatMul(d, v) f = Relu(e) y = MatMul(f, w)"
+        )
+        shapes = {"u": (64, 512), "v": (512, 512), "w": (512, 8)}
+        save(folder, model(f"net (float[n, 64] x) => (float[n, 8] y) {{ {nodes} }}", **shapes), "model.onnx")
+
+
+def _has_onnx() -> bool:
+    return find_spec("onnx") is not None and find_spec("onnxruntime") is not None
+
+
+def _run_commands(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, shown in shell_lines(block):
+        needs_onnx = "model.onnx" in command or command.startswith("mtpp run")
+        is_run = command.startswith("mtpp ") and not command.startswith(tuple(PARSED_ONLY))
+        if not is_run or (needs_onnx and not _has_onnx()):
+            continue
+        words = command.removeprefix("mtpp ")
+        assert mtpp(words if shown else _hurried(words)) in (DONE, TRUSTED), command
+        printed = {outline(line) for line in capsys.readouterr().out.splitlines()}
+        assert [line for line in shown if line and outline(line) not in printed] == [], command
+
+
+def _hurried(command: str) -> str:
+    """The same with a second instead of its time limit."""
+    return re.sub(r"--time-limit \S+", "--time-limit 1", command)
+
+
+@each_page
+def test_other_programs_are_known(page: Path) -> None:
+    """Blocks of commands name `mtpp` and few other programs, targets of make and extras that exist."""
+    lines = [line for block in blocks(page) if block.language == "sh" for line, _ in shell_lines(block)]
+    others = [line for line in lines if line and not line.startswith("mtpp ")]
+    assert [line for line in others if line.split()[0] not in PROGRAMS] == []
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"])
+    assert set(re.findall(r"\.\[([\w-]+)\]", page.read_text())) <= extras
+    assert set(re.findall(r"extra `([\w-]+)`", page.read_text())) <= extras
+
+
+def test_what_is_not_run_is_there() -> None:
+    """No exception of `PARSED_ONLY` outlives its command."""
+    known = [command for page in MANUAL for command in commands(page)]
+    assert [start for start in PARSED_ONLY if not any(command.startswith(start) for command in known)] == []
+
+
+def test_readme_is_short() -> None:
+    """README has what a newcomer needs, and the rest is in the manual."""
+    text = (ROOT / "README.md").read_text()
+    assert len(text.encode()) <= MOST_BYTES_OF_README
+    assert "make table" in text
+    assert "make test" in text
+    assert [page.name for page in MANUAL[1:] if f"](docs/{page.name})" not in text] == []
+
+
+@each_page
+def test_files_are_read(page: Path, tmp_path: Path) -> None:
+    """Files that a page shows are read by what reads their format."""
+    for block in blocks(page):
+        if block.language == "json":
+            path = tmp_path / "shown.json"
+            path.write_text(block.text)
+            document = json.loads(block.text)
+            READERS[document["format"]](path)
+
+
+def _read_rules(path: Path) -> None:
+    assert set(json.loads(path.read_text())) - {"format"} == set(KINDS)
+
+
+#: What reads a file that is shown, by its format.
+READERS: dict[str, Callable[[Path], object]] = {
+    "mtpp-graph/1": load_graph,
+    "mtpp-constraints/1": _read_rules,
+    "mtpp-devices/1": lambda path: read_devices(path, bandwidth=1e9, memory=1e9),
+    "mtpp-chain/1": read_chain,
+    "mtpp-cluster/1": read_cluster,
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_point_to_what_exists(page: Path) -> None:
+    """Relative links, headings, make targets, tests and notebooks that a page mentions exist."""
+    text = page.read_text()
+    for link, place in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
+        target = page.parent / link if link else page
+        assert target.exists(), link
+        assert not place or place in _anchors(target), place
+    paths = re.findall(r"`((?:tests|notebooks|docs)/\w[\w./]*)`", text)
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    assert [name for name in re.findall(r"`(test_\w+\.py)`", text) if not list(ROOT.glob(f"tests/**/{name}"))] == []
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"(?:`|^)make (\w+)", text, flags=re.MULTILINE)) <= targets
+
+
+def _anchors(page: Path) -> set[str]:
+    """Headings of a page as links name them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def test_the_page_of_python_is_new() -> None:
+    """`make api` would write what is committed."""
+    made = run_path(str(ROOT / "docs" / "make_api.py"))["page"]()
+    assert made == (ROOT / "docs" / "api.md").read_text(), "run: make api"
