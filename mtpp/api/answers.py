@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Result
-from instances.errors import WordError
+from instances.errors import WordError, word
 from instances.json_files import check_readable, read_json
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated import Certificate
@@ -183,7 +183,8 @@ def _difference(verdict: Verdict, own: ComputationGraph) -> str:
     """Why the graph of a certificate is not the caller's; empty if it is."""
     certificate = verdict.certificate
     if not isinstance(certificate, Certificate | StatedPlacement):
-        raise WordError("graph", None, f"{certificate.file}: a plan or a serving front has a chain and no graph.")
+        why = f"a plan or a serving front has a chain and no graph to compare; leave out {word('graph')}."
+        raise InputError(f"{certificate.file}: {why}")
     stated = certificate.instance.graph
     if (stated.n, stated.m) != (own.n, own.m):
         return f"{stated.n} nodes and {stated.m} edges against {own.n} and {own.m}"

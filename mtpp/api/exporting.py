@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from instances import InputError, Partition, Platform, Result
 from instances.certificates.claims import Claim
-from instances.errors import printable, said
+from instances.errors import printable
 from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, check_writable, read_json
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
@@ -102,7 +102,7 @@ def export(
 
     found = find(RUNTIMES, runtime, "runtime")
     if isinstance(answer, str | PathLike):
-        result = exported(Path(fspath(answer)), found, graph, words)
+        result = exported(Path(fspath(answer)), found, graph, words, "export(file, runtime, graph=…)")
     else:
         if graph is not None or chosen(ReadingWords, words):
             raise InputError("An answer has its graph; leave out all that says another one.")
@@ -123,8 +123,8 @@ def _cut(answer: object) -> Partition | Plan:
     return cut
 
 
-def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords) -> Exported:
-    """The cut of a file or a folder of stages.
+def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str) -> Exported:
+    """The cut of a file or a folder of stages; `again` says how to name a missing graph.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
     manifest = read_manifest(file) if file.is_dir() else None
     if manifest is not None:
         file = file / manifest.certificate.file
-    answer, stated = _read(read_json(file), file, graph, words)
+    answer, stated = _read(read_json(file), file, graph, words, again)
     settings = runtime.words(answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
     lines = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
     return Exported(runtime, settings, tuple(lines), file)
@@ -157,7 +157,7 @@ def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manif
 
 
 def _read(
-    document: Value, file: Path, graph: GraphLike | None, words: ReadingWords
+    document: Value, file: Path, graph: GraphLike | None, words: ReadingWords, again: str
 ) -> tuple[Partition | Plan, str | None]:
     """The answer of a file, and its statement about all answers, which nothing here checks."""
     kind = format_of(document)
@@ -167,8 +167,7 @@ def _read(
         return _WITH_GRAPH[kind](document)
     answer = AnswerFile.of(document)
     if graph is None:
-        example = said("graph", answer.graph_name or "GRAPH")
-        raise InputError(f"{file}: it does not hold its graph; name that: {example}")
+        raise InputError(f"{file}: it does not hold its graph; name that: {again} {answer.graph_name or 'GRAPH'}")
     # Where the words cut does not depend on speeds.
     return answer.partition(read_graph(graph, words), lambda k, stated: Platform(k, 1.0)), None
 

@@ -11,8 +11,6 @@ from heuristics import Limits, search
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.certify import gather
-from mtpp.certifying.least_k import LeastK, find_least_k
 from mtpp.questions.answers import as_partition
 from mtpp.questions.partitioning import (
     Blocks,
@@ -27,10 +25,10 @@ from mtpp.questions.partitioning import (
 from mtpp.questions.solving import solve_options
 from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.parsing import Quantity
-from mtpp_models import solve as solve_model
 
 if TYPE_CHECKING:
     from mtpp.certifying.candidates import Rung
+    from mtpp.certifying.least_k import LeastK
     from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 
 __all__ = ["bound", "certified", "certify", "least_k", "partition", "searched", "solve"]
@@ -151,6 +149,8 @@ def bound(
     >>> round(mtpp.bound(graph, k=2, bandwidth=1).bound.value, 3)
     6.0
     """
+    from mtpp_models import solve as solve_model
+
     options = solve_options(words, words["time_limit"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
@@ -197,6 +197,8 @@ def solve(
     >>> mtpp.solve(graph, k=2, bandwidth=1, model="exact+all").status.value
     'optimal'
     """
+    from mtpp_models import solve as solve_model
+
     options = solve_options(words, words["time_limit"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
@@ -261,6 +263,8 @@ def certified(
     on_step: Callable[[Rung], None] | None = None,
 ) -> Result:
     """Certify one question; parameters as of `mtpp.certifying.certify.gather`, whose results are combined."""
+    from mtpp.certifying.certify import gather
+
     return combine(
         *gather(
             instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault, on_step=on_step
@@ -298,6 +302,8 @@ def least_k(graph: GraphLike, throughput: Quantity | None = None, **words: Unpac
     >>> mtpp.least_k(graph, throughput=1 / 5, bandwidth=1).k
     2
     """
+    from mtpp.certifying.least_k import find_least_k
+
     options = solve_options(words, words["time_limit"])
     [question] = instances_of(graph, None, pick(PartitioningWords, words), is_open=True)
     return find_least_k(question, enough_for(question, throughput), options)

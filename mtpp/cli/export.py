@@ -57,7 +57,7 @@ def export(
     Files(out=out).check(None if out is None else Path(f"{out}.certificate.json"))
     if out is not None and out.exists() and out.samefile(file):
         raise InputError(f"--out {out}: this is the file that the cut is read from; give another name.")
-    answer = exported(file, found, graph, words)
+    answer = exported(file, found, graph, words, f"mtpp export {file}")
     if out is None:
         printing.say(answer.text.removesuffix("\n"))
     else:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from instances import Instance
 from instances.errors import WordError, said
-from mtpp.certifying.least_k import LeastK, find_least_k
 from mtpp.cli.exit_codes import IMPOSSIBLE, INTERRUPTED, NOTHING
 from mtpp.cli.messages import complain
 from mtpp.cli.printing import Printing
 from mtpp.questions.partitioning import AUTO, PartitioningWords, enough_for, instances_of
 
 if TYPE_CHECKING:
+    from mtpp.certifying.least_k import LeastK
     from mtpp_models import SolveOptions, SolverNotAvailableError
 
 __all__ = ["look", "no_k", "questions", "tell"]
@@ -45,6 +45,8 @@ def look(
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> LeastK:
     """Look for the least number of blocks, with progress; with `on_fault` also by proofs, not by search alone."""
+    from mtpp.certifying.least_k import find_least_k
+
     enough = enough_for(question, throughput)
     with printing.working(f"{question.name}, k = auto") as live:
         return find_least_k(

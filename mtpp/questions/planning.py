@@ -54,7 +54,7 @@ class PlanningWords(ChainWords, total=False):
         Word("Of a server's card: both directions at once or not, and its rate.", "full", "full|half|RATE[,half]"),
     ]
     dtype: Annotated[str | None, Word("fp32, bf16, fp16 or fp8.  [default: fp32]", metavar="NAME")]
-    sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N", least=1)]
+    sequence: Annotated[int | None, Word("Tokens of a sample.", metavar="N")]
     optimizer_bytes: Annotated[
         float | None,
         Word(

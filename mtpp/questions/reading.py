@@ -144,9 +144,6 @@ def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
         return graph
     if hasattr(graph, "columns"):
         raise InputError("This is a frame; give mtpp.ComputationGraph.from_frames(nodes, edges).")
-    if not hasattr(graph, "nodes") or not hasattr(graph, "edges"):
-        kinds = "an architecture, a file, a mtpp.ComputationGraph or a networkx.DiGraph"
-        raise InputError(f"A graph is {kinds}, no {type(graph).__name__}.")
     return ComputationGraph.from_networkx(graph)  # type: ignore[arg-type]
 
 

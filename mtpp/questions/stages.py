@@ -16,7 +16,7 @@ from instances.readers.onnx import recognises_onnx
 from mtpp.questions.answers import given_partition
 from mtpp.questions.partitioning import Rules, counts_of, rules_of
 from mtpp.questions.platforms import MemoryWords, PlatformWords, platform_of
-from mtpp.questions.reading import DeviceWords, ReadingWords, read_graph
+from mtpp.questions.reading import ChainWords, DeviceWords, ReadingWords, read_graph
 from mtpp.questions.solving import SolvingWords
 from mtpp.questions.words import Word, checked, chosen, pick, words_of
 from mtpp.text.parsing import Quantity
@@ -72,10 +72,8 @@ def stages_question(
     InputError
         If a word, the model or the partition is refused.
     """
-    if partition is None and k is None:
-        raise InputError(
-            f"say how many stages there are with {word('k')}, or which ones with {word('partition')}, a file."
-        )
+    if (partition is None) == (k is None):
+        raise InputError(f"say how many stages there are with {word('k')}, or which ones with {word('partition')}.")
     if partition is None:
         count, *more = counts_of(0 if k is None else k)
         if more:
@@ -83,8 +81,6 @@ def stages_question(
         graph = _graph(model, words)
         platform = platform_of(graph, count, pick(PlatformWords, words), {})
         return Instance(graph, platform, constraints=rules_of(words["constraints"], graph)), None
-    if k is not None:
-        raise InputError(f"{word('k')}: {word('partition')} says which stages there are; leave it out.")
     if not isinstance(partition, str | PathLike):
         given = given_partition(partition)
         assert given is not None
@@ -104,8 +100,9 @@ def stages_question(
 def _of_certificate(
     model: Path, given: Partition, words: StagesWords, source: str, dims: Mapping[str, int | str] | None
 ) -> tuple[Instance, Partition]:
-    if [name for name in chosen(StagesWords, words) if name not in chosen(ModelWords, words) or name == "cost"]:
-        raise InputError(f"{source}: a certificate holds its question; leave out what says another.")
+    if names := [name for name in chosen(StagesWords, words) if name not in chosen(ChainWords, words)]:
+        others = ", ".join(map(word, names))
+        raise InputError(f"{source}: a certificate holds its question; leave out what says another: {others}.")
     reading = pick(ModelWords, words)
     reading["dims"] = dims
     _check_same(read_graph(model, checked(ReadingWords, reading)), given.instance.graph, source)

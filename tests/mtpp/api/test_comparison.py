@@ -89,7 +89,7 @@ def test_one_node_and_a_name_with_markup() -> None:
         ({"solvers": "hihgs"}, "did you mean highs"),
         ({"solvers": "../highs"}, "There is no solver"),
         ({"k": []}, "There is no k"),
-        ({"k": 0}, "k is 0"),
+        ({"k": 0}, "k=0: the number of blocks"),
         ({"graphs": "quick", "bandwidth": 3}, "has its own bandwidths"),
         ({"jobs": 0}, "use from 1 to"),
         ({"gap": 2}, "The gap is 2"),

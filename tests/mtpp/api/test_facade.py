@@ -134,9 +134,9 @@ def test_solve_searches_and_proves() -> None:
     ("call", "error", "message"),
     [
         (lambda: mtpp.partition(PAIR), InputError, "k is missing"),
-        (lambda: mtpp.partition(PAIR, 2.5), InputError, "k is 2.5; give the number of blocks"),
+        (lambda: mtpp.partition(PAIR, 2.5), InputError, "k=2.5: give the number of blocks"),
         (lambda: mtpp.partition(PAIR, []), InputError, "There is no k"),
-        (lambda: mtpp.partition(PAIR, 0), InputError, "k is 0"),
+        (lambda: mtpp.partition(PAIR, 0), InputError, "k=0: the number of blocks"),
         (lambda: mtpp.partition(PAIR, 2, "khan"), InputError, "did you mean kahn"),
         (lambda: mtpp.partition(PAIR, 2, bandwith=3), TypeError, "did you mean bandwidth"),
         (lambda: mtpp.load(PAIR, levle="layer"), TypeError, "did you mean level"),
@@ -149,10 +149,10 @@ def test_solve_searches_and_proves() -> None:
         (lambda: mtpp.partition(PAIR, 2, activation_buffer=3), InputError, "give that as well"),
         (lambda: mtpp.bound(PAIR, 2, solver="hihgs"), mtpp.SolverNotAvailableError, "did you mean highs"),
         (lambda: mtpp.bound(PAIR, 2, time_limit=0), InputError, "must be positive"),
-        (lambda: mtpp.place(PAIR), InputError, "k is missing"),
+        (lambda: mtpp.place(PAIR), InputError, "devices is missing; give k"),
         (lambda: mtpp.place(PAIR, 2, "aneal"), InputError, "did you mean anneal"),
         (lambda: mtpp.plan("simulation", "2x2", 4, bandwidth=1e9, planner="sp"), InputError, "did you mean spp"),
-        (lambda: mtpp.plan("simulation", "2x2", 4), InputError, "give --bandwidth"),
+        (lambda: mtpp.plan("simulation", "2x2", 4), InputError, "give bandwidth within and between servers"),
     ],
 )
 def test_what_is_refused_is_told_in_one_line(call: Callable[[], Any], error: type[Exception], message: str) -> None:

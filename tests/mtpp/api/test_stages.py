@@ -45,7 +45,7 @@ def test_a_partition_is_kept(network: Path, tmp_path: Path) -> None:
     save_partition(found, tmp_path / "partition.json")
     mtpp.split(network, partition=found, out=tmp_path / "object", samples=False, method="kahn")
     result = mtpp.split(
-        network, 2, partition=tmp_path / "partition.json", out=tmp_path / "file", method="kahn", samples=False,
+        network, partition=tmp_path / "partition.json", out=tmp_path / "file", method="kahn", samples=False,
         dims={"n": 8}, **SLOW,
     )  # fmt: skip
     assert result.bound is not None
@@ -61,8 +61,8 @@ def test_what_cannot_be_split(network: Path, tmp_path: Path) -> None:
     refused = [
         (network, {"k": 2}, "dimension 'n' of input 'x' has no value"),
         (network, {"k": "2,3", "dims": {"n": 8}}, "give one number of stages"),
-        (network, {"dims": {"n": 8}}, "k is missing"),
-        (network, {"partition": found, "bandwidth": 1e9}, "bandwidth: the partition has its own"),
+        (network, {"dims": {"n": 8}}, "say how many stages there are with k"),
+        (network, {"partition": found, "bandwidth": 1e9}, "leave out what says another: bandwidth"),
         (network, {"k": 2, "dims": {"n": 8}, "memory": "1kB", "fit": True}, "does not fit"),
         (other, {"partition": found}, "of another model or of other dimensions"),
         ("bert-base", {"k": 2}, "an architecture has no weights"),

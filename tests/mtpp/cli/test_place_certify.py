@@ -13,7 +13,6 @@ from command_line import columns, mtpp
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
 from mtpp.certifying.placement import PLACEMENT_STEPS
-from mtpp.cli import place
 from mtpp_models import SolverFaultError
 from mtpp_models.placement.registry import PLACEMENT_MODELS
 
@@ -76,7 +75,7 @@ def test_an_interrupt_between_search_and_proof_keeps_the_answer(
         os.kill(os.getpid(), signal.SIGINT)
         return [answer]
 
-    monkeypatch.setattr(place, "_prove", prove)
+    monkeypatch.setattr("mtpp.api.placement.prove_placement", prove)
     assert mtpp(small) == 130
     assert float(columns(capsys.readouterr().out)["ratio"]) >= 1
     assert Path("p.json").exists()
