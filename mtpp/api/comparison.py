@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ from instances import ComputationGraph, InputError, Instance
 from instances.suites import SUITES
 from mtpp.questions.partitioning import load_targets
 from mtpp.questions.reading import Blocks, Quantity, counts_of, instances_of, word
+from mtpp.runs.workers import is_worker
 from mtpp.text.parsing import parse_names
 from mtpp_models import SolveOptions
 
@@ -84,7 +84,7 @@ def compare(
     >>> frame[["method", "bottleneck", "bound", "ratio"]].values.tolist()
     [['kahn', 6.0, nan, 1.3333333333333333], ['simple', nan, 4.5, nan]]
     """
-    if jobs > 1 and multiprocessing.parent_process() is not None:
+    if jobs > 1 and is_worker():
         raise InputError('jobs: a process that was started for them came here again; use if __name__ == "__main__":.')
     from mtpp.runs.comparison import compare_methods
 
