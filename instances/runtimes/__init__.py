@@ -1,4 +1,4 @@
-"""Runtimes that run pipelines: the words that each takes for a cut, and its legality as constraints of the question.
+"""Runtimes that run pipelines: the settings that each takes for a cut, and its legality as constraints of the question.
 
 - `runtime`: what all have; `layer_stack`: the layers of a graph by its names; `layer_cut`: a cut between them
 - one file a runtime

@@ -1,4 +1,4 @@
-"""What all runtimes have: a name, the words that they take, and the constraints that make a cut legal for them."""
+"""What all runtimes have: a name, the settings that they take, and the constraints that make a cut legal for them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes, with a line break at its end.
+    def settings(self, answer: Partition | Plan) -> str:
+        """Return what the runtime takes, with a line break at its end.
 
         Raises
         ------
@@ -65,8 +65,8 @@ class LayerRuntime(Runtime):
         """Each layer is in one stage; stages have what they need, and the ends are where the runtime has them."""
         return LayerStack.of(graph).whole_units(self.front_with_first, self.back_with_last, self.every_stage)
 
-    def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes."""
+    def settings(self, answer: Partition | Plan) -> str:
+        """Return what the runtime takes."""
         cut = LayerCut.of(answer)
         self._check(cut)
         return self.write(cut)
@@ -112,8 +112,8 @@ class NodeRuntime(Runtime):
         """None: any cut is legal."""
         return NO_CONSTRAINTS
 
-    def words(self, answer: Partition | Plan) -> str:
-        """What the runtime takes."""
+    def settings(self, answer: Partition | Plan) -> str:
+        """Return what the runtime takes."""
         if not isinstance(answer, Partition):
             raise InputError(
                 f"{self.name} takes the stage of each operator, which a plan does not tell; give a partition."

@@ -15,7 +15,7 @@ from heuristics.placement import PlacementResult, search_placement
 from heuristics.placement.placeto import Checkpoint
 from instances import ComputationGraph, InputError, combine
 from instances.deadline import Deadline
-from instances.devices.unequal import UnequalDevices, read_devices
+from instances.devices.unequal import DeviceTable, read_devices
 from instances.placement.grouping import group_nodes
 from instances.placement.problem import PlacementInstance
 from instances.system.interrupts import catch_interrupt
@@ -45,7 +45,7 @@ def place(
     time_unit: str | None = None,
     peak_flops: Quantity = None,
     memory_bandwidth: Quantity = None,
-    unequal: str | Path | UnequalDevices | None = None,
+    unequal: str | Path | DeviceTable | None = None,
     groups: int | None = None,
     policy: str | Path | None = None,
     seed: int = 0,
@@ -70,7 +70,7 @@ def place(
         Of a device; no limit by default.
     dims, training, reader, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
-    unequal : str, path or UnequalDevices, optional
+    unequal : str, path or DeviceTable, optional
         Speeds, memories and rates of unequal devices, or a file of them; then k may be left out.
     groups : int, optional
         Search with at most so many groups of nodes; by default with single nodes.
@@ -110,7 +110,7 @@ def place(
         raise InputError("k is missing; give the number of devices.")
     instance = _instance(graph, k or 1, bandwidth, memory, given)
     if unequal is not None:
-        if not isinstance(unequal, UnequalDevices):
+        if not isinstance(unequal, DeviceTable):
             unequal = read_devices(unequal, instance.bandwidth, instance.memory)
         instance = replace(instance, devices=k or len(unequal.speeds), unequal=unequal)
     elif k is not None and k != instance.devices:

@@ -1,1 +1,1 @@
-"""How certificates are made: the ladder, other numbers of blocks, files."""
+"""Certificates: written, read back, and their bounds proved again."""

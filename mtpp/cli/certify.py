@@ -17,7 +17,7 @@ from mtpp.cli.step_table import draw_steps, tell_steps, with_steps
 from mtpp.questions.partitioning import AUTO, OpenQuestion, Solving
 
 if TYPE_CHECKING:
-    from mtpp.certifying.candidates import Rung
+    from mtpp.certifying.candidates import Turn
     from mtpp_models import SolverNotAvailableError
 
 __all__ = ["certify"]
@@ -50,12 +50,12 @@ def certify(
     starts = read_starts(None if question.blocks == AUTO else start, instances)
 
     from mtpp.certificates.writing import certificate_document
-    from mtpp.certifying.certify import gather
+    from mtpp.certifying.certify import certify_all
     from mtpp.cli.least_k import look, no_k, tell
     from mtpp.cli.rows import certificate_row
 
     faults: list[SolverNotAvailableError] = []
-    told: list[tuple[Instance, list[Rung]]] = []
+    told: list[tuple[Instance, list[Turn]]] = []
     least, interrupted = None, False
     try:
         if (enough := question.enough(instances[0])) is not None:
@@ -67,9 +67,9 @@ def certify(
             instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
         with printing.answers(certificate_row, instances) as found:
             for instance, begin in zip(instances, starts, strict=True):
-                steps: list[Rung] = []
+                steps: list[Turn] = []
                 with printing.working(instance.label) as live:
-                    answers = gather(
+                    answers = certify_all(
                         instance,
                         settings,
                         start=begin,

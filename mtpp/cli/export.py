@@ -73,7 +73,7 @@ def export(
     if manifest is not None:
         file = file / manifest.certificate.file
     answer, stated = _read(read_json(file), file, graph, reading)
-    words = found.words(answer) if manifest is None else _words_of_stages(found, answer, manifest)
+    words = found.settings(answer) if manifest is None else _words_of_stages(found, answer, manifest)
     said = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
     text = "".join(f"{found.comment} {line}\n" for line in said if found.comment is not None) + words
     if out is None:
@@ -90,7 +90,7 @@ def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manif
     from instances.runtimes.onnxruntime_genai import StageFile, StageFileRuntime
 
     if not isinstance(runtime, StageFileRuntime):
-        return runtime.words(answer)
+        return runtime.settings(answer)
     files = [
         StageFile(
             name=stage.file.file,
@@ -99,7 +99,7 @@ def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manif
         )
         for stage in manifest.stages
     ]
-    return runtime.words_for(answer, files)
+    return runtime.settings_for(answer, files)
 
 
 def _read(document: Value, file: Path, graph: str | None, reading: Reading) -> tuple[Partition | Plan, str | None]:

@@ -76,7 +76,7 @@ def serve(
     if not front.points:
         return complain(f"{question.instance.label}: {_reason(question, front.largest)}", IMPOSSIBLE)
     answer = front.points[_FIRST[first]]
-    words = chosen.words(answer.partition)
+    words = chosen.settings(answer.partition)
     printing.rows([_row(point) for point in front.points])
     printing.detail(_stages(answer), words.removesuffix("\n"))
     printing.document(lambda: _document(question, front.points, answer, runtime, words))
