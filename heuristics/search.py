@@ -12,7 +12,7 @@ from heuristics.registry import HEURISTICS, go_on
 from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
-from instances.partitioning.no_fit import fits_nowhere
+from instances.partitioning.no_fit import proof_of_no_fit
 from instances.registry import find
 
 __all__ = ["search"]
@@ -58,7 +58,7 @@ def search(
     2.0
     """
     heuristic, partition = find(HEURISTICS, method, "heuristic"), None
-    if (reason := fits_nowhere(instance)) is not None:
+    if (reason := proof_of_no_fit(instance)) is not None:
         return Result(method, instance, impossible=reason)
     limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,9 +24,7 @@ from numba.core import event
 from numba.misc.appdirs import AppDirs
 
 from instances.deadline import CLOCK
-
-if sys.platform != "win32":
-    import fcntl
+from instances.system.file_lock import file_lock
 
 __all__ = ["compiled", "has_code", "is_warm", "kernel_sources", "kernels", "mark_warm", "warmed_alone"]
 
@@ -110,15 +107,12 @@ def _store_one_by_one(kernel: Any, folder: Path) -> None:
     """Let processes that store machine code at the same time wait for each other.
 
     numba reads the index of a function, adds to it and writes it. Two processes that do so for other types would take
-    the same name for their code. Windows has no such lock: there they may have to compile it again.
+    the same name for their code.
     """
-    if sys.platform == "win32":
-        return
     save = kernel._cache.save_overload
 
     def save_alone(*code: Any) -> None:
-        with open(folder / _LOCK, "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with file_lock(folder / _LOCK, wait=True):
             save(*code)
 
     kernel._cache.save_overload = save_alone

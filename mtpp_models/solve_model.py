@@ -11,7 +11,7 @@ import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline
-from instances.partitioning.no_fit import fits_nowhere
+from instances.partitioning.no_fit import proof_of_no_fit
 from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
 from instances.system.interrupts import catch_interrupt
 from mtpp_models.formulations.contradictions import ExcludedPartitionError
@@ -90,7 +90,7 @@ def solve(
         question = reduction.instance.modelled()
         begin = None if start is None else _modelled(question, reduction.restrict(start))
         controls = Controls(options, deadline, report=on_progress or _ignore, relaxation=relaxation, known=known)
-        if (reason := fits_nowhere(question)) is not None:
+        if (reason := proof_of_no_fit(question)) is not None:
             return Result(chosen.name, instance, impossible=reason)
         result = _prove(chosen, question, begin, controls)
         result = _expanded(result, reduction, start if chosen.is_bound else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from instances.system.programs import run_program
 
 __all__ = ["has_scotch", "metis", "scotch"]
 
@@ -68,11 +68,9 @@ def scotch(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limi
     with tempfile.TemporaryDirectory() as folder:
         graph, parts = Path(folder, "graph.grf"), Path(folder, "parts.map")
         graph.write_text(_scotch_graph(adjacency, work))
-        done = subprocess.run(
-            [program, str(instance.devices), str(graph), str(parts)], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0 or not parts.exists():
-            raise InputError(f"scotch: {program} failed: {done.stderr.strip() or done.returncode}.")
+        done = run_program([program, str(instance.devices), str(graph), str(parts)])
+        if done.code != 0 or not parts.exists():
+            raise InputError(f"scotch: {program} failed: {done.text.strip() or done.code}.")
         _, *lines = parts.read_text().splitlines()
     device = np.zeros(instance.graph.n, dtype=np.int64)
     for line in lines:

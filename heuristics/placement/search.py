@@ -14,7 +14,7 @@ from instances import Bound, Result
 from instances.deadline import Stopwatch
 from instances.errors import InputError
 from instances.placement.grouping import Grouping
-from instances.placement.no_fit import why_no_room
+from instances.placement.no_fit import proof_of_no_fit
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.registry import find
@@ -65,7 +65,7 @@ def search_placement(
     placer = find(PLACERS, method, "placer")
     if policy is not None and placer.run is not zero_shot:
         raise InputError(f"A policy is given, which the method {method} does not use; take the method placeto.")
-    impossible = why_no_room(instance)
+    impossible = proof_of_no_fit(instance)
     if impossible is not None:
         return PlacementResult(method=method, instance=instance, impossible=impossible)
     asked = instance if grouping is None else replace(instance, graph=grouping.graph)

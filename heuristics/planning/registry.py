@@ -11,7 +11,7 @@ from heuristics.limits import Limits
 from heuristics.method import Method
 from heuristics.planning.improved import improved
 from heuristics.planning.rivals import data_parallel, gpipe, hetpipe, pipedream, pipedream_hierarchical
-from heuristics.planning.shared_cards import improved_on_ports, on_ports
+from heuristics.planning.shared_cards import improved_on_cards, on_cards
 from heuristics.planning.spp import spp
 from instances.planning import Iteration, TrainingInstance
 
@@ -27,13 +27,13 @@ def _fixed(
     """A planner that draws nothing and has no limits, and plans for the paper's network."""
 
     def run(instance: TrainingInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Iteration:
-        return plan(instance) if instance.network is None else on_ports(plan(instance.in_paper), instance)
+        return plan(instance) if instance.network is None else on_cards(plan(instance.in_paper), instance)
 
     return Method(name, summary, reference, run)
 
 
 def _improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None) -> Iteration:
-    return (improved if instance.network is None else improved_on_ports)(instance, rng, limits)
+    return (improved if instance.network is None else improved_on_cards)(instance, rng, limits)
 
 
 _ALL = (
@@ -41,7 +41,7 @@ _ALL = (
     Method(
         "improved",
         "least makespan bound along several device orders, then annealing of the simulated time; never worse than spp",
-        "this project, heuristics/planning/improved.py and on_ports.py",
+        "this project, heuristics/planning/improved.py and shared_cards.py",
         _improved,
     ),
     _fixed("data-parallel", "one stage on all devices", _SPP, data_parallel),

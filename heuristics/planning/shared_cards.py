@@ -24,7 +24,7 @@ from heuristics.planning.improved import device_orders, improved, least_bound_pl
 from heuristics.planning.interleaving import interleaved_plans
 from heuristics.planning.orders import execute_orders, lists_of, portfolio, steady_order, unsplit_orders, zero_bubble
 from heuristics.planning.prm import plans_by_stages
-from heuristics.planning.shared_cards_annealing import Scored, anneal_on_ports, score
+from heuristics.planning.shared_cards_annealing import Scored, anneal_on_cards, score
 from heuristics.planning.splitting import even_counts
 from heuristics.planning.spp import spp
 from instances.errors import InputError
@@ -32,7 +32,7 @@ from instances.graph.tensors import IntArray
 from instances.planning import Iteration, Plan, Schedule, TrainingInstance
 from instances.planning.timeline import Timeline
 
-__all__ = ["EFFORTS", "ORDERS", "Words", "improved_on_ports", "on_ports"]
+__all__ = ["EFFORTS", "ORDERS", "Effort", "improved_on_cards", "on_cards"]
 
 #: Searches of each effort: PRM along one order, Z-DP along several, annealing, annealing until time is up.
 EFFORTS = (0, 1, 2, 3)
@@ -72,16 +72,16 @@ Tell = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
-class Words:
+class Effort:
     """Settings of the search: effort, orders, and progress."""
 
-    effort: int = 2
+    level: int = 2  # one of `EFFORTS`
     orders: str = "auto"
     tell: Tell | None = None  # told the phase and the best time after each
 
     def __post_init__(self) -> None:
-        if self.effort not in EFFORTS:
-            raise InputError(f"effort is {self.effort}; choose one of {', '.join(map(str, EFFORTS))}.")
+        if self.level not in EFFORTS:
+            raise InputError(f"effort is {self.level}; choose one of {', '.join(map(str, EFFORTS))}.")
         if self.orders not in ORDERS:
             raise InputError(f"There are no orders '{self.orders}'; choose one of {', '.join(ORDERS)}.")
 
@@ -91,8 +91,8 @@ class _Candidate(NamedTuple):
     state: PlanState
 
 
-def improved_on_ports(
-    instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None, words: Words = Words()
+def improved_on_cards(
+    instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None, effort: Effort = Effort()
 ) -> Iteration:
     """Plan for the simulated time on shared cards; never worse than SPP or `improved` there, if time suffices for them.
 
@@ -101,16 +101,16 @@ def improved_on_ports(
     InputError
         If no plan fits into memory, or none can take the given orders.
     """
-    search = _Search(instance, rng, limits or Limits(), words)
+    search = _Search(instance, rng, limits or Limits(), effort)
     search.start()
-    if words.effort > 0:
+    if effort.level > 0:
         search.least_bounds()
-    if words.effort > 1:
+    if effort.level > 1:
         search.anneal()
     return Iteration(instance, (search.ordered(),))
 
 
-def on_ports(iteration: Iteration, instance: TrainingInstance) -> Iteration:
+def on_cards(iteration: Iteration, instance: TrainingInstance) -> Iteration:
     """Execute on shared cards, in the same order of passes, an iteration that was planned for the paper's network.
 
     Servers that run pipelines of their own do not share cards, except when they add up their gradients.
@@ -129,12 +129,12 @@ def on_ports(iteration: Iteration, instance: TrainingInstance) -> Iteration:
 
 
 class _Search:
-    def __init__(self, instance: TrainingInstance, rng: np.random.Generator, limits: Limits, words: Words) -> None:
-        self.instance, self.rng, self.limits, self.words = instance, rng, limits, words
+    def __init__(self, instance: TrainingInstance, rng: np.random.Generator, limits: Limits, effort: Effort) -> None:
+        self.instance, self.rng, self.limits, self.effort = instance, rng, limits, effort
         self.found: list[_Candidate] = []
         self.timelines: list[Timeline] = []
         M = instance.microbatches
-        self.ways = [(d or distance, min(M, behind)) for d, behind in _WAYS[words.orders] for distance in _DISTANCES]
+        self.ways = [(d or distance, min(M, behind)) for d, behind in _WAYS[effort.orders] for distance in _DISTANCES]
         self.ways = list(dict.fromkeys((min(M, distance), behind) for distance, behind in self.ways))
         assert instance.ports is not None
         self.scored = Scored(
@@ -142,7 +142,7 @@ class _Search:
             ports=instance.ports,
             at_once=instance.at_once if instance.samples is not None else 0.0,
             recomputation=instance.recomputation,
-            free=words.orders in ("auto", "unsplit", "zb", "interleaved"),
+            free=effort.orders in ("auto", "unsplit", "zb", "interleaved"),
         )
         self.hurried = limits.deadline.left < math.inf and instance.chain.n * instance.cluster.n > _LARGE
 
@@ -159,7 +159,7 @@ class _Search:
             if self._stops() or (name == "improved" and self.hurried):
                 break
             try:
-                (schedule,) = on_ports(planner(self.instance.in_paper), self.instance).schedules
+                (schedule,) = on_cards(planner(self.instance.in_paper), self.instance).schedules
             except InputError:  # does not fit as the paper counts memory
                 continue
             assert isinstance(schedule, Timeline)
@@ -179,12 +179,12 @@ class _Search:
         for by_stages in kinds.values():
             for start in sorted(by_stages.values(), key=lambda one: one.time)[: _STARTS if len(kinds) == 1 else _FEWER]:
                 self._anneal_from(start)
-        while self.words.effort == 3 and self.limits.deadline.left < math.inf and not self._stops():
+        while self.effort.level == 3 and self.limits.deadline.left < math.inf and not self._stops():
             self._anneal_from(self._different()[0])
 
     def ordered(self) -> Timeline:
         """The best plan in its best order, of those that there is time for."""
-        chosen = list(self.timelines) if self.words.orders in ("auto", "unsplit") else []
+        chosen = list(self.timelines) if self.effort.orders in ("auto", "unsplit") else []
         for timeline in self._executed():
             chosen.append(timeline)
             if self.limits.deadline.passed:
@@ -199,13 +199,13 @@ class _Search:
         """The best plans in the orders that may be chosen, then interleaved ones."""
         for one in self._different()[:_VARIED]:
             yield from self._in_orders(one)
-        if self.words.orders in ("auto", "interleaved"):
+        if self.effort.orders in ("auto", "interleaved"):
             for plan, orders in interleaved_plans(self.instance, self._device_orders()):
                 yield execute_orders(plan, orders, "interleaved")
 
     def _in_orders(self, one: _Candidate) -> Iterator[Timeline]:
         """Execute in the order that was scored, and in others if orders are free."""
-        kinds, (_, distance, behind) = self.words.orders, one.state.counts.tolist()
+        kinds, (_, distance, behind) = self.effort.orders, one.state.counts.tolist()
         plan = one.state.plan(self.instance)
         if kinds == "interleaved":
             return
@@ -266,7 +266,7 @@ class _Search:
             if self._stops():
                 return
             seed = int(self.rng.integers(2**31))
-            state, least, best = anneal_on_ports(self.instance.arrays, self.scored, state, piece, seed)
+            state, least, best = anneal_on_cards(self.instance.arrays, self.scored, state, piece, seed)
             if least < self._least():
                 self.found.append(_Candidate(least, best))
         self._tell("annealing", self._least())
@@ -278,13 +278,13 @@ class _Search:
         return bool(self.found) and self.limits.reached(self._least())
 
     def _tell(self, phase: str, time: float) -> None:
-        if self.words.tell is not None and time < math.inf:
-            self.words.tell(phase, time)
+        if self.effort.tell is not None and time < math.inf:
+            self.effort.tell(phase, time)
 
     def _refusal(self) -> InputError:
         if not self.found:
             return self.instance.no_plan
-        kinds, V, M = self.words.orders, self.instance.cluster.n, self.instance.microbatches
+        kinds, V, M = self.effort.orders, self.instance.cluster.n, self.instance.microbatches
         why = _NEEDS.get(kinds[:2], "").format(devices=V, microbatches=M)
         return InputError(f"No plan found can take the orders '{kinds}' within memory{why}; choose auto.")
 

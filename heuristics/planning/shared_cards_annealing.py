@@ -15,7 +15,7 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.kernel_arrays import TrainingArrays, transfer_time
 from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
 
-__all__ = ["Scored", "anneal_on_ports", "score"]
+__all__ = ["Scored", "anneal_on_cards", "score"]
 
 
 class Scored(NamedTuple):
@@ -47,7 +47,7 @@ def score(arrays: TrainingArrays, scored: Scored, state: PlanState, limit: float
 
 
 @compiled
-def anneal_on_ports(
+def anneal_on_cards(
     arrays: TrainingArrays, scored: Scored, start: PlanState, cooling: FloatArray, seed: int
 ) -> tuple[PlanState, float, PlanState]:
     """Search for a plan with a small simulated makespan by random changes, fewer and fewer of them for the worse.

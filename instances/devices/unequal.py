@@ -15,7 +15,7 @@ from typing import Any
 from instances.errors import InputError
 from instances.json_files import Value, finite_or_none, read_json
 
-__all__ = ["DEVICES_FORMAT", "UnequalDevices", "devices_from_members", "read_devices"]
+__all__ = ["DEVICES_FORMAT", "DeviceTable", "devices_from_members", "read_devices"]
 
 DEVICES_FORMAT = "mtpp-devices/1"
 
@@ -23,7 +23,7 @@ _MOST = 256
 
 
 @dataclass(frozen=True)
-class UnequalDevices:
+class DeviceTable:
     """Speeds, memories and link rates of devices that differ.
 
     Parameters
@@ -79,13 +79,13 @@ class UnequalDevices:
         }
 
 
-def read_devices(path: str | Path, bandwidth: float, memory: float) -> UnequalDevices:
+def read_devices(path: str | Path, bandwidth: float, memory: float) -> DeviceTable:
     """Read a file of devices; members that it lacks are taken from `bandwidth` and `memory`.
 
     Raises
     ------
     InputError
-        If the file cannot be read, or does not hold what `UnequalDevices` takes.
+        If the file cannot be read, or does not hold what `DeviceTable` takes.
     """
     document = read_json(path)
     document.check_format(DEVICES_FORMAT)
@@ -94,7 +94,7 @@ def read_devices(path: str | Path, bandwidth: float, memory: float) -> UnequalDe
 
 def devices_from_members(
     document: Value, bandwidth: float = math.inf, memory: float = math.inf, beside: Sequence[str] = ()
-) -> UnequalDevices:
+) -> DeviceTable:
     """Read the devices of a part of a file, which may hold the members `beside`; as `read_devices`."""
     fields = document.members((*beside, "speeds"), ("memories", "rates"))
     speeds = fields["speeds"].numbers()
@@ -104,7 +104,7 @@ def devices_from_members(
     if "rates" in fields:
         rates = [_limits(row) for row in fields["rates"].items()]
     try:
-        return UnequalDevices(speeds, memories, rates)
+        return DeviceTable(speeds, memories, rates)
     except InputError as error:
         document.fail(str(error))
 

@@ -25,9 +25,9 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray, compressed_rows
 from instances.partitioning.node_names import (
+    NodeName,
     NodeNames,
     Windows,
-    Word,
     listed,
     pairs_of,
     span_of,
@@ -65,41 +65,41 @@ class Constraints:
         cls,
         graph: ComputationGraph,
         *,
-        together: Iterable[Sequence[Word] | str] = (),
+        together: Iterable[Sequence[NodeName] | str] = (),
         windows: Windows | None = None,
-        uncut: Iterable[Word] = (),
-        at_least: Iterable[tuple[int, Iterable[Word] | str]] = (),
+        uncut: Iterable[NodeName] = (),
+        at_least: Iterable[tuple[int, Iterable[NodeName] | str]] = (),
     ) -> Constraints:
-        """Constraints in words of their own.
+        """Read constraints whose nodes are names, patterns or numbers.
 
         Parameters
         ----------
         graph : ComputationGraph
         together : iterable of groups
-            A group is a list of words, or one pattern.
-        windows : mapping or pairs of word to block or to (first, last)
+            A group is a list of names, or one pattern.
+        windows : mapping or pairs of name to block or to (first, last)
             Of several windows of a node all hold.
-        uncut : iterable of words
+        uncut : iterable of names
             Nodes whose output tensors are never cut.
-        at_least : iterable of (count, words)
+        at_least : iterable of (count, names)
 
         Raises
         ------
         InputError
-            If a word fits no node, or a number is none.
+            If a name fits no node, or a number is none.
         """
         names = NodeNames(graph)
         return cls(
             together=tuple(names.all(group, "together") for group in listed(together, "together")),
             windows=tuple(
-                (v, *span_of(word, span))
-                for word, span in pairs_of(() if windows is None else windows, "windows")
-                for v in names.one(word)
+                (v, *span_of(node, span))
+                for node, span in pairs_of(() if windows is None else windows, "windows")
+                for v in names.one(node)
             ),
             uncut=names.all(uncut, "uncut"),
             at_least=tuple(
-                (whole_number(count, "at_least"), names.all(words, "at_least"))
-                for count, words in pairs_of(at_least, "at_least")
+                (whole_number(count, "at_least"), names.all(nodes, "at_least"))
+                for count, nodes in pairs_of(at_least, "at_least")
             ),
         )
 

@@ -12,7 +12,7 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
 from instances.partitioning.constraints import BlockRules, Constraints
-from instances.partitioning.node_names import NodeNames, Word, span_of, whole_number
+from instances.partitioning.node_names import NodeName, NodeNames, span_of, whole_number
 
 __all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "stated_constraints"]
 
@@ -90,23 +90,23 @@ def constraints_document(constraints: Constraints) -> dict[str, Any]:
 
 
 def _group(field: Value, names: NodeNames) -> tuple[int, ...]:
-    words = _words(field)
+    nodes = _nodes(field)
     with _at(field):
-        return names.all(words, field.path)
+        return names.all(nodes, field.path)
 
 
 def _windows(field: Value, names: NodeNames) -> list[tuple[int, int, int]]:
     window = field.members(("nodes", "first", "last"))
-    words, span = _words(window["nodes"]), (window["first"].whole(), window["last"].whole())
+    nodes, span = _nodes(window["nodes"]), (window["first"].whole(), window["last"].whole())
     with _at(field):
-        return [(v, *span_of(word, span)) for word in words for v in names.one(word)]
+        return [(v, *span_of(node, span)) for node in nodes for v in names.one(node)]
 
 
 def _count(field: Value, names: NodeNames) -> tuple[int, tuple[int, ...]]:
     least = field.members(("count", "nodes"))
-    count, words = least["count"].whole(), _words(least["nodes"])
+    count, nodes = least["count"].whole(), _nodes(least["nodes"])
     with _at(field):
-        return whole_number(count, "at_least"), names.all(words, "at_least")
+        return whole_number(count, "at_least"), names.all(nodes, "at_least")
 
 
 @contextmanager
@@ -118,5 +118,5 @@ def _at(field: Value) -> Iterator[None]:
         field.fail(str(error))
 
 
-def _words(field: Value) -> list[Word]:
+def _nodes(field: Value) -> list[NodeName]:
     return [item.data if isinstance(item.data, str) else item.whole() for item in field.items()]

@@ -12,7 +12,7 @@ from instances.graph.tensors import FloatArray
 from instances.partitioning.problem import Instance
 from instances.partitioning.reductions import contract_groups
 
-__all__ = ["fits_nowhere", "needs_of", "room", "surely_above", "total_held"]
+__all__ = ["needs_of", "proof_of_no_fit", "room", "surely_above", "total_held"]
 
 # Sums of bytes that are not exact may be off by this part of their largest term.
 _ROUNDING = 1e-12
@@ -47,7 +47,7 @@ def surely_above(instance: Instance, held: T, limit: float) -> T:
         return np.maximum(0.0, held - limit - _ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory))
 
 
-def fits_nowhere(instance: Instance) -> str | None:
+def proof_of_no_fit(instance: Instance) -> str | None:
     """Say why no partition fits into the hard memory limit; None if that is not proved.
 
     Parameters

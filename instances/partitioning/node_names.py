@@ -12,16 +12,16 @@ import numpy as np
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 
-__all__ = ["NodeNames", "Windows", "Word", "listed", "pairs_of", "span_of", "whole_number"]
+__all__ = ["NodeName", "NodeNames", "Windows", "listed", "pairs_of", "span_of", "whole_number"]
 
 #: A node by number or by name, or several by a pattern such as ``/model/layers.7/*``.
-Word = int | str
-#: The block of a word, or its first and last one.
-Windows = Mapping[Word, int | Sequence[int]] | Iterable[tuple[Word, int | Sequence[int]]]
+NodeName = int | str
+#: The block of a name, or its first and last one.
+Windows = Mapping[NodeName, int | Sequence[int]] | Iterable[tuple[NodeName, int | Sequence[int]]]
 
-# Names that patterns look at, and nodes that words stand for, at the most, all words together.
+# Names that patterns look at, and nodes that names stand for, at the most, all of them together.
 _MOST_MATCHES, _MOST_NODES = 20_000_000, 10_000_000
-# A suggestion compares a word with so many letters of names, divided by its own, at the most.
+# A suggestion compares a name with so many letters of names, divided by its own, at the most.
 _MOST_LETTERS = 10_000_000
 _SHOWN = 60
 
@@ -36,64 +36,64 @@ class NodeNames:
         for v, name in enumerate(graph.names):
             self._nodes.setdefault(name, []).append(v)
 
-    def all(self, words: Any, what: str) -> tuple[int, ...]:
-        """The nodes of several words, or of one text.
+    def all(self, names: Any, what: str) -> tuple[int, ...]:
+        """Return the nodes of several names, or of one text.
 
         Raises
         ------
         InputError
             If that is no list, or as `one`; `what` says where it stands.
         """
-        return tuple(v for word in listed(words, what) for v in self.one(word))
+        return tuple(v for name in listed(names, what) for v in self.one(name))
 
-    def one(self, word: Any) -> list[int]:
-        """The nodes of a word.
+    def one(self, name: Any) -> list[int]:
+        """Return the nodes of a name, a pattern or a number.
 
         Raises
         ------
         InputError
-            If there is no such node, or the words stand for too many.
+            If there is no such node, or the names stand for too many.
         """
-        found = self._nodes_of(word)
+        found = self._nodes_of(name)
         self._found += len(found)
         if self._found > _MOST_NODES:
-            raise InputError(f"Names up to {_short(word)} stand for more than {_MOST_NODES} nodes; name fewer.")
+            raise InputError(f"Names up to {_short(name)} stand for more than {_MOST_NODES} nodes; name fewer.")
         return found
 
-    def _nodes_of(self, word: Any) -> list[int]:
-        if isinstance(word, (int, np.integer)) and not isinstance(word, bool):
-            if not 0 <= word < self._graph.n:
-                raise InputError(f"There is no node {_short(word)}; nodes run from 0 to {self._graph.n - 1}.")
-            return [int(word)]
-        if not isinstance(word, str):
-            raise InputError(f"A node is a name, a pattern or a number, not {_short(word)}.")
-        if word in self._nodes:
-            return self._nodes[word]
+    def _nodes_of(self, name: Any) -> list[int]:
+        if isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+            if not 0 <= name < self._graph.n:
+                raise InputError(f"There is no node {_short(name)}; nodes run from 0 to {self._graph.n - 1}.")
+            return [int(name)]
+        if not isinstance(name, str):
+            raise InputError(f"A node is a name, a pattern or a number, not {_short(name)}.")
+        if name in self._nodes:
+            return self._nodes[name]
         self._matches += len(self._nodes)
         if self._matches > _MOST_MATCHES:
             raise InputError(
-                f"Patterns up to {_short(word)} are too many for {self._graph.n} nodes; give node numbers."
+                f"Patterns up to {_short(name)} are too many for {self._graph.n} nodes; give node numbers."
             )
-        found = [v for name in matching(self._nodes, word) for v in self._nodes[name]]
+        found = [v for match in matching(self._nodes, name) for v in self._nodes[match]]
         if not found:
-            near = get_close_matches(word, self._comparable(word), n=1)
+            near = get_close_matches(name, self._comparable(name), n=1)
             raise InputError(
-                f"There is no node {_short(word)}" + (f"; did you mean {_short(near[0])}?" if near else ".")
+                f"There is no node {_short(name)}" + (f"; did you mean {_short(near[0])}?" if near else ".")
             )
         return sorted(found)
 
-    def _comparable(self, word: str) -> list[str]:
+    def _comparable(self, name: str) -> list[str]:
         """The first names, as many as a suggestion has time for."""
-        names, letters = [], _MOST_LETTERS // (len(word) + 1)
-        for name in self._nodes:
-            letters -= len(name)
+        first, letters = [], _MOST_LETTERS // (len(name) + 1)
+        for other in self._nodes:
+            letters -= len(other)
             if letters < 0:
                 break
-            names.append(name)
-        return names
+            first.append(other)
+        return first
 
 
-def listed(words: Any, what: str) -> list[Any]:
+def listed(names: Any, what: str) -> list[Any]:
     """The items of a list; one text is a list of one.
 
     Raises
@@ -101,11 +101,11 @@ def listed(words: Any, what: str) -> list[Any]:
     InputError
         If it is no list; `what` says where it stands.
     """
-    if isinstance(words, str):
-        return [words]
-    if not isinstance(words, Iterable):
-        raise InputError(f"{what}: {_short(words)} is no list; put it into one.")
-    return list(words)
+    if isinstance(names, str):
+        return [names]
+    if not isinstance(names, Iterable):
+        raise InputError(f"{what}: {_short(names)} is no list; put it into one.")
+    return list(names)
 
 
 def pairs_of(pairs: Any, what: str) -> list[tuple[Any, Any]]:
@@ -136,8 +136,8 @@ def whole_number(value: Any, what: str) -> int:
     return int(value)
 
 
-def span_of(word: Any, span: Any) -> tuple[int, int]:
-    """The first and the last block of the window of a word.
+def span_of(name: Any, span: Any) -> tuple[int, int]:
+    """The first and the last block of the window of a name.
 
     Raises
     ------
@@ -146,10 +146,10 @@ def span_of(word: Any, span: Any) -> tuple[int, int]:
     """
     ends = list(span) if isinstance(span, (list, tuple, np.ndarray)) else [span, span]
     if len(ends) != 2:
-        raise InputError(f"The window of {word!r} is {_short(span)}; give a block, or the first and the last one.")
-    first, last = (whole_number(end, f"The window of {word!r}") for end in ends)
+        raise InputError(f"The window of {name!r} is {_short(span)}; give a block, or the first and the last one.")
+    first, last = (whole_number(end, f"The window of {name!r}") for end in ends)
     if first > last:
-        raise InputError(f"The window of {word!r} begins with block {first} and ends with {last}; exchange them.")
+        raise InputError(f"The window of {name!r} begins with block {first} and ends with {last}; exchange them.")
     return first, last
 
 

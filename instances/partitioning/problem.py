@@ -18,7 +18,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
-from instances.partitioning.node_names import Windows, Word
+from instances.partitioning.node_names import NodeName, Windows
 
 __all__ = ["Instance"]
 
@@ -43,7 +43,7 @@ class Instance(Displayed):
     by_need : bool
         Without a fixed buffer, the peak of a block is not that of its order but the largest need of its nodes.
     together, windows, uncut, at_least
-        More constraints, in the words of `Constraints.of`.
+        More constraints, as `Constraints.of` takes them.
 
     Raises
     ------
@@ -63,21 +63,21 @@ class Instance(Displayed):
     constraints: Constraints = NO_CONSTRAINTS
     need: FloatArray | None = None
     by_need: bool = False
-    together: InitVar[Iterable[Sequence[Word] | str]] = ()
+    together: InitVar[Iterable[Sequence[NodeName] | str]] = ()
     windows: InitVar[Windows | None] = None
-    uncut: InitVar[Iterable[Word]] = ()
-    at_least: InitVar[Iterable[tuple[int, Iterable[Word] | str]]] = ()
+    uncut: InitVar[Iterable[NodeName]] = ()
+    at_least: InitVar[Iterable[tuple[int, Iterable[NodeName] | str]]] = ()
 
     def __post_init__(
         self,
-        together: Iterable[Sequence[Word] | str],
+        together: Iterable[Sequence[NodeName] | str],
         windows: Windows | None,
-        uncut: Iterable[Word],
-        at_least: Iterable[tuple[int, Iterable[Word] | str]],
+        uncut: Iterable[NodeName],
+        at_least: Iterable[tuple[int, Iterable[NodeName] | str]],
     ) -> None:
-        words: dict[str, Any] = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
-        if not all(said is None or (isinstance(said, tuple) and not said) for said in words.values()):
-            object.__setattr__(self, "constraints", self.constraints + Constraints.of(self.graph, **words))
+        given: dict[str, Any] = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
+        if not all(said is None or (isinstance(said, tuple) and not said) for said in given.values()):
+            object.__setattr__(self, "constraints", self.constraints + Constraints.of(self.graph, **given))
         if self.constraints:
             self.rules  # noqa: B018 - a contradiction shows here
         if not math.isfinite(self.k * self._longest):

@@ -48,7 +48,7 @@ class StatedServing(Envelope):
     front: tuple[StatedPoint, ...]
     answer: int  # of the front
     runtime: str
-    words: str  # of the answer for the runtime; empty if there are none
+    settings: str  # of the answer for the runtime; empty if there are none
 
     answer_name: ClassVar[str] = "front"
     cost_name: ClassVar[str] = "bottleneck"
@@ -87,7 +87,7 @@ def serving_from_document(document: Value) -> StatedServing:
         front=tuple(map(_point, fields["front"].items())),
         answer=fields["answer"].whole(),
         runtime=fields["runtime"].text(),
-        words=fields["words"].text(),
+        settings=fields["words"].text(),
     )
 
 

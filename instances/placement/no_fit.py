@@ -8,13 +8,13 @@ from instances.graph.memory import held_alone, touched_bytes
 from instances.graph.tensors import FloatArray
 from instances.placement.problem import PlacementInstance
 
-__all__ = ["why_no_room"]
+__all__ = ["proof_of_no_fit"]
 
 #: Sums of bytes may be rounded by this part.
 _ROUNDING = 1e-9
 
 
-def why_no_room(instance: PlacementInstance) -> str | None:
+def proof_of_no_fit(instance: PlacementInstance) -> str | None:
     """Say in one line why no placement fits; None if that is not proved.
 
     Parameters and states are somewhere all the time, shared ones at least once. While a node runs that takes time, its

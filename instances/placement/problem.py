@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from instances.devices.platform import Platform
-from instances.devices.unequal import UnequalDevices
+from instances.devices.unequal import DeviceTable
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
@@ -56,7 +56,7 @@ class PlacementInstance(Displayed):
         Time that a bus rests after a transfer.
     broadcast : bool
         Whether one transfer of a tensor serves all devices that read it. By default each device needs its own.
-    unequal : UnequalDevices, optional
+    unequal : DeviceTable, optional
         Speeds, memories and rates, one for each of the `devices`. Then `bandwidth` and `memory` become the largest of
         these. A transfer that serves several devices takes as long as that to the slowest. By default, devices are
         equal.
@@ -74,7 +74,7 @@ class PlacementInstance(Displayed):
     node_gap: float = 0.0
     transfer_gap: float = 0.0
     broadcast: bool = False
-    unequal: UnequalDevices | None = None
+    unequal: DeviceTable | None = None
 
     def __post_init__(self) -> None:
         try:

@@ -34,7 +34,7 @@ class StageFile(NamedTuple):
 class StageFileRuntime(LayerRuntime):
     """A runtime that takes a model a stage, which may be there."""
 
-    def words_for(self, answer: Partition | Plan, files: Sequence[StageFile]) -> str:
+    def settings_for(self, answer: Partition | Plan, files: Sequence[StageFile]) -> str:
         """Configuration of the runtime for an answer, whose stage files exist.
 
         Raises

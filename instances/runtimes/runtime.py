@@ -41,7 +41,7 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def words(self, answer: Partition | Plan) -> str:
+    def settings(self, answer: Partition | Plan) -> str:
         """Settings that make the runtime execute the answer, with a line break at the end.
 
         Raises
@@ -65,7 +65,7 @@ class LayerRuntime(Runtime):
         """Each layer is in one stage; stages have what they need, and the ends are where the runtime has them."""
         return LayerStack.of(graph).whole_units(self.front_with_first, self.back_with_last, self.every_stage)
 
-    def words(self, answer: Partition | Plan) -> str:
+    def settings(self, answer: Partition | Plan) -> str:
         """Settings that make the runtime execute the answer."""
         cut = LayerCut.of(answer)
         self._check(cut)
@@ -112,7 +112,7 @@ class NodeRuntime(Runtime):
         """No constraints: any cut is legal."""
         return NO_CONSTRAINTS
 
-    def words(self, answer: Partition | Plan) -> str:
+    def settings(self, answer: Partition | Plan) -> str:
         """Settings that make the runtime execute the answer."""
         if not isinstance(answer, Partition):
             raise InputError(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import resource
 import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
+
+from instances.system.limits import limit_process, warn_if_unlimited
 
 __all__ = ["NotBoundedError", "run_bounded"]
 
@@ -31,7 +32,8 @@ class NotBoundedError(Exception):
 def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **options: Any) -> T:
     """Call a function in a process that is ended when its time is up, after so many seconds of wall time.
 
-    The function, its arguments and its result are such that they can be pickled.
+    The function, its arguments and its result are such that they can be pickled. Where the system cannot limit its
+    memory, an `InputWarning` says so.
 
     Raises
     ------
@@ -40,6 +42,7 @@ def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **o
     Exception
         What the function raises.
     """
+    warn_if_unlimited()
     # Elsewhere a copy of a process with threads may hang; on Linux it starts at once.
     context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -65,7 +68,7 @@ def run_bounded(function: Callable[..., T], *arguments: Any, seconds: float, **o
 
 
 def _call(sender: Connection, function: Callable[..., T], arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+    limit_process(memory=_MEMORY)
     try:
         sender.send(_outcome(function, arguments, options))
     except KeyboardInterrupt:  # the one who asked has heard it too, or has told it

@@ -15,14 +15,15 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
 
-__all__ = ["GRACE", "ProgramRun", "end_programs", "run_program"]
+__all__ = ["GRACE", "ProgramRun", "end_programs", "run_program", "signal_name"]
 
 #: Seconds that a program has to end by itself once it is told to.
 GRACE = 3.0
 
 # Seconds between looks.
 _HEARTBEAT = 0.02
-_RUNNING: set[int] = set()  # process groups
+# Each begins a process group, where the system has them.
+_RUNNING: set[subprocess.Popen[bytes]] = set()
 
 
 class ProgramRun(NamedTuple):
@@ -66,7 +67,7 @@ def run_program(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, cwd=folder,
             process_group=0,
         )  # fmt: skip
-        _RUNNING.add(process.pid)
+        _RUNNING.add(process)
         stop = math.inf if seconds is None else time.monotonic() + seconds
         kill = math.inf
         try:
@@ -74,12 +75,12 @@ def run_program(
                 wished = interrupted is not None and interrupted.is_set()
                 if kill == math.inf and (wished or time.monotonic() >= stop):
                     kill = time.monotonic() + GRACE
-                    _signal(process.pid, signal.SIGINT)
+                    _stop(process)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_HEARTBEAT)
         finally:  # also when a second Ctrl-C raises; children that outlive the program end with it
-            _signal(process.pid, signal.SIGKILL)
-            _RUNNING.discard(process.pid)
+            _kill(process)
+            _RUNNING.discard(process)
             process.wait()
         output.seek(0)
         return ProgramRun(process.returncode, output.read().decode(errors="replace"), kill < math.inf)
@@ -87,8 +88,13 @@ def run_program(
 
 def end_programs() -> None:
     """End all programs that run, for a process that is about to leave."""
-    for group in tuple(_RUNNING):
-        _signal(group, signal.SIGKILL)
+    for process in tuple(_RUNNING):
+        _kill(process)
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal, as of one that ended a process; its number if it has none here."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 @contextmanager
@@ -113,6 +119,22 @@ def _end_with_us() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _signal(group: int, number: int) -> None:
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Do to a program what Ctrl-C does; without process groups, end it."""
+    if hasattr(os, "killpg"):
+        _signal(process, signal.SIGINT)
+    else:
+        process.terminate()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a program, and all that it started where that can be found."""
+    if hasattr(os, "killpg"):
+        _signal(process, signal.SIGKILL)
+    else:
+        process.kill()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+        os.killpg(process.pid, number)

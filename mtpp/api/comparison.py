@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -15,6 +14,7 @@ from mtpp.questions.partitioning import Blocks, CompareWords, PartitioningWords,
 from mtpp.questions.platforms import PlatformWords
 from mtpp.questions.suites import load_targets
 from mtpp.questions.words import GraphLike, checked, pick, takes_words
+from mtpp.runs.workers import is_worker
 from mtpp.text.parsing import parse_names
 from mtpp_models import SolveOptions
 
@@ -76,7 +76,7 @@ def compare(
     >>> frame[["method", "bottleneck", "bound", "ratio"]].values.tolist()
     [['kahn', 6.0, nan, 1.3333333333333333], ['simple', nan, 4.5, nan]]
     """
-    if words["jobs"] > 1 and multiprocessing.parent_process() is not None:
+    if words["jobs"] > 1 and is_worker():
         raise InputError('jobs: a process that was started for them came here again; use if __name__ == "__main__":.')
     from mtpp.runs.comparison import compare_methods
 

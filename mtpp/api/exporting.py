@@ -106,7 +106,7 @@ def export(
     else:
         if graph is not None or chosen(ReadingWords, words):
             raise InputError("An answer has its graph; leave out all that says another one.")
-        result = Exported(found, found.words(_cut(answer)), (), None)
+        result = Exported(found, found.settings(_cut(answer)), (), None)
     if out is not None:
         result.write(Path(out))
     return result.text
@@ -135,7 +135,7 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
     if manifest is not None:
         file = file / manifest.certificate.file
     answer, stated = _read(read_json(file), file, graph, words, again)
-    settings = runtime.words(answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
+    settings = runtime.settings(answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
     lines = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
     return Exported(runtime, settings, tuple(lines), file)
 
@@ -144,7 +144,7 @@ def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manif
     from instances.runtimes.onnxruntime_genai import StageFile, StageFileRuntime
 
     if not isinstance(runtime, StageFileRuntime):
-        return runtime.words(answer)
+        return runtime.settings(answer)
     files = [
         StageFile(
             name=stage.file.file,
@@ -153,7 +153,7 @@ def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manif
         )
         for stage in manifest.stages
     ]
-    return runtime.words_for(answer, files)
+    return runtime.settings_for(answer, files)
 
 
 def _read(

@@ -27,7 +27,7 @@ from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.parsing import Quantity
 
 if TYPE_CHECKING:
-    from mtpp.certifying.candidates import Rung
+    from mtpp.certifying.candidates import Turn
     from mtpp.certifying.least_k import LeastK
     from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 
@@ -260,13 +260,13 @@ def certified(
     known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-    on_step: Callable[[Rung], None] | None = None,
+    on_step: Callable[[Turn], None] | None = None,
 ) -> Result:
-    """Certify one question; parameters as of `mtpp.certifying.certify.gather`, whose results are combined."""
-    from mtpp.certifying.certify import gather
+    """Certify one question; parameters as of `mtpp.certifying.certify.certify_all`, whose results are combined."""
+    from mtpp.certifying.certify import certify_all
 
     return combine(
-        *gather(
+        *certify_all(
             instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault, on_step=on_step
         )
     )

@@ -53,7 +53,7 @@ def place(
         Of a device; no limit by default.
     dims, training, reader, cost, input_work, time_unit, peak_flops, memory_bandwidth
         As for `mtpp.load`.
-    unequal : str, path or UnequalDevices, optional
+    unequal : str, path or DeviceTable, optional
         Speeds, memories and rates of unequal devices, or a file of them; then k may be left out.
     groups : int, optional
         Search with at most so many groups of nodes; by default with single nodes.

@@ -39,7 +39,7 @@ class ServingResult(Displayed):
     @property
     def settings(self) -> str:
         """The answer as the runtime takes it; empty without one."""
-        return "" if self.answer is None else layer_runtime(self.runtime).words(self.answer.partition)
+        return "" if self.answer is None else layer_runtime(self.runtime).settings(self.answer.partition)
 
     @property
     def impossible(self) -> str | None:

@@ -16,7 +16,7 @@ from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.registry import Model, find_model
 
-__all__ = ["Arm", "Rung", "arms_of", "choose"]
+__all__ = ["Candidate", "Turn", "candidates_for", "next_candidate"]
 
 # How much longer each turn is than the one before; no turn counts less in seconds.
 _GROWTH, _SHORTEST = 2.0, 1e-3
@@ -41,7 +41,7 @@ _NARROW = 14
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rung:
+class Turn:
     """Record of one turn of a method: its time, and the best results after it."""
 
     method: str
@@ -53,7 +53,7 @@ class Rung:
 
 
 @dataclass
-class Arm:
+class Candidate:
     """Method that may have several turns."""
 
     method: str
@@ -83,7 +83,7 @@ class Arm:
         self.turn *= _GROWTH
 
 
-def arms_of(instance: Instance) -> list[Arm]:
+def candidates_for(instance: Instance) -> list[Candidate]:
     """Methods that take turns, in the order of their first ones.
 
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
@@ -101,27 +101,27 @@ def arms_of(instance: Instance) -> list[Arm]:
     superblocks = find_model("coarse-2+all")
     assert isinstance(quick, Algorithm)
     assert isinstance(prices, Algorithm)
-    candidates = [
-        (narrow, Arm("ideals", 0.5, find_model("ideals"))),
-        (small, Arm("exact", 0.4, find_model("exact"), least=k * row)),
-        (True, Arm("portfolio", 0.1)),
-        (n <= MOST_PAIRED, Arm("pigeonhole", 0.1, find_model("pigeonhole"))),
-        (listed and not narrow, Arm("ideals", 0.1, find_model("ideals"))),
-        (tried, Arm("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
-        (k > _TWO and n <= MOST_PAIRED, Arm(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
-        (large and k > _TWO, Arm("coarse-2+all", 0.6, superblocks, least=_TWO * row)),
-        (priced, Arm(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
-        (not large and k > _TWO, Arm("coarse-2+all", 1.0, superblocks, least=_TWO * row)),
-        (not tried and k <= _MOST_BLOCKS, Arm("exact+all", 1.0, whole, least=k * row)),
+    possible = [
+        (narrow, Candidate("ideals", 0.5, find_model("ideals"))),
+        (small, Candidate("exact", 0.4, find_model("exact"), least=k * row)),
+        (True, Candidate("portfolio", 0.1)),
+        (n <= MOST_PAIRED, Candidate("pigeonhole", 0.1, find_model("pigeonhole"))),
+        (listed and not narrow, Candidate("ideals", 0.1, find_model("ideals"))),
+        (tried, Candidate("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
+        (k > _TWO and n <= MOST_PAIRED, Candidate(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
+        (large and k > _TWO, Candidate("coarse-2+all", 0.6, superblocks, least=_TWO * row)),
+        (priced, Candidate(PRICED, 0.7 if k <= _MOST_BLOCKS else 1.0, replace(prices, run=Prices()))),
+        (not large and k > _TWO, Candidate("coarse-2+all", 1.0, superblocks, least=_TWO * row)),
+        (not tried and k <= _MOST_BLOCKS, Candidate("exact+all", 1.0, whole, least=k * row)),
     ]
-    return [arm for suits, arm in candidates if suits]
+    return [candidate for suits, candidate in possible if suits]
 
 
-def choose(arms: Sequence[Arm], left: float = math.inf) -> Arm | None:
+def next_candidate(candidates: Sequence[Candidate], left: float = math.inf) -> Candidate | None:
     """Return an untried candidate, else that of largest gain per second; of equal ones that of least time so far.
 
-    None if the time left [s] is too short for any.
+    None if the seconds left are too few for any.
     """
-    able = [arm for arm in arms if arm.least <= left]
-    untried = next((arm for arm in able if arm.spent == 0), None)
-    return untried or max(able, key=lambda arm: (arm.gain, -arm.spent), default=None)
+    able = [candidate for candidate in candidates if candidate.least <= left]
+    untried = next((candidate for candidate in able if candidate.spent == 0), None)
+    return untried or max(able, key=lambda candidate: (candidate.gain, -candidate.spent), default=None)

@@ -11,20 +11,20 @@ import numpy as np
 from heuristics import HEURISTICS, Limits, search
 from instances import Instance, Result, combine
 from instances.deadline import Deadline, Stopwatch
-from mtpp.certifying.candidates import Arm, Rung, choose
+from mtpp.certifying.candidates import Candidate, Turn, next_candidate
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import Model, find_model
 
-__all__ = ["AT_ONCE", "OPENING", "Ladder", "ignore", "reaches", "rules_out"]
+__all__ = ["INSTANT_STEPS", "OPENING", "Certification", "ignore", "reaches", "rules_out"]
 
 # Seconds that are worth a turn, and the least that a method is told.
 _SHORTEST, _LEAST, _ROUNDING = 0.05, 1e-3, 1e-9
 
 #: Steps that answer at once, so that they run even when time is up, and the part of the time left that each may use.
-AT_ONCE = (("simple", 1.0), ("kahn", 1.0))
+INSTANT_STEPS = (("simple", 1.0), ("kahn", 1.0))
 #: The steps behind them.
 OPENING = (("pinned", 0.1), ("local-search", 0.02), ("pinned", 0.1))
 
@@ -34,24 +34,24 @@ def ignore(_: object) -> None:
 
 
 @dataclass
-class Ladder:
+class Certification:
     """State of a `certify` run: all answers so far, and methods that take turns."""
 
     instance: Instance
     options: SolveOptions
     deadline: Deadline
     answers: list[Result]  # in the order in which they were found
-    enough: float | None  # a bottleneck at which, or at the proof that there is none, the work ends
+    good_enough: float | None  # a bottleneck at which, or at the proof that there is none, the work ends
     on_progress: Callable[[Progress], None]
     on_fault: Callable[[SolverNotAvailableError], None]
-    on_step: Callable[[Rung], None]
+    on_step: Callable[[Turn], None]
     on_answer: Callable[[Result], None] = ignore
-    hear: Callable[[], None] = lambda: None  # called before each step: `answers` may grow by what others found
+    before_step: Callable[[], None] = lambda: None  # `answers` may grow by what others found
     watch: Stopwatch = field(default_factory=Stopwatch)  # since the begin of the work
 
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.options.seed)
-        self._sound = True  # whether the solver is to be believed
+        self._solver_trusted = True
 
     @property
     def best(self) -> Result:
@@ -65,27 +65,31 @@ class Ladder:
                 return
             self._run(method, None if method in HEURISTICS else find_model(method), self.deadline.share(share))
 
-    def turns(self, arms: Sequence[Arm]) -> None:
+    def turns(self, candidates: Sequence[Candidate]) -> None:
         """Give turns to methods by their gains, as long as one is worth it."""
-        while not self.is_over() and (arm := choose(arms, self.deadline.left)) is not None:
+        while not self.is_over() and (candidate := next_candidate(candidates, self.deadline.left)) is not None:
             before, watch = _gap(self.best), Stopwatch()
-            answer = self._run(arm.method, arm.model, arm.deadline(self.deadline))
+            answer = self._run(candidate.method, candidate.model, candidate.deadline(self.deadline))
             at_its_end = answer is None or (answer.bound is not None and answer.bound.optimal)
-            arm.learn(watch.passed, before, _gap(self.best), at_its_end or self.deadline.left == math.inf)
-            arms = [arm for arm in arms if not arm.over and (self._sound or not isinstance(arm.model, Formulation))]
+            candidate.learn(watch.passed, before, _gap(self.best), at_its_end or self.deadline.left == math.inf)
+            candidates = [
+                candidate
+                for candidate in candidates
+                if not candidate.over and (self._solver_trusted or not isinstance(candidate.model, Formulation))
+            ]
 
     def is_over(self, *, timeless: bool = False) -> bool:
         """Whether the goal is reached, or the time is too short for methods that need time."""
-        self.hear()
-        self.drop_lies()
+        self.before_step()
+        self.drop_refuted_bounds()
         no_time = self.deadline.interrupted.is_set() or self.best.interrupted or self.deadline.left < _SHORTEST
         return self.is_done or (no_time and not timeless)
 
     @property
     def is_done(self) -> bool:
         """Whether the goal is reached: proved, decided, or within the gap."""
-        best, enough = self.best, self.enough
-        decided = enough is not None and (reaches(best, enough) or rules_out(best, enough))
+        best, good_enough = self.best, self.good_enough
+        decided = good_enough is not None and (reaches(best, good_enough) or rules_out(best, good_enough))
         return best.impossible is not None or decided or _close_enough(best, self.options.gap)
 
     def _run(self, method: str, model: Model | None, deadline: Deadline) -> Result | None:
@@ -98,17 +102,17 @@ class Ladder:
             self.answers.append(answer)
             self.on_answer(answer)
         except SolverNotAvailableError as fault:
-            self._sound = False
+            self._solver_trusted = False
             self.on_fault(fault)
-        self.drop_lies()
-        self.on_step(self.rung(method, watch.passed))
+        self.drop_refuted_bounds()
+        self.on_step(self.turn_of(method, watch.passed))
         return answer
 
-    def drop_lies(self) -> None:
+    def drop_refuted_bounds(self) -> None:
         """Remove solver bounds above a known cost, and use that solver no more."""
-        for lie in _drop_lies(self.answers):
-            self._sound = False
-            self.on_fault(lie)
+        for fault in _drop_refuted(self.answers):
+            self._solver_trusted = False
+            self.on_fault(fault)
 
     def _answer(
         self, method: str, model: Model | None, deadline: Deadline, best: Result, report: Callable[[Progress], None]
@@ -123,10 +127,10 @@ class Ladder:
         known = 0.0 if best.bound is None else best.bound.value
         return solve(self.instance, model, told, start=best.partition, known=known, on_progress=report)
 
-    def rung(self, method: str, seconds: float) -> Rung:
+    def turn_of(self, method: str, seconds: float) -> Turn:
         """Record of a turn that ends now, with the best results after it."""
         best = self.best
-        return Rung(
+        return Turn(
             method=method,
             seconds=seconds,
             end=self.watch.passed,
@@ -141,19 +145,19 @@ def _gap(known: Result) -> float:
     return math.inf if known.ratio is None or known.ratio == math.inf else math.log(known.ratio)
 
 
-def reaches(known: Result, enough: float) -> bool:
-    """Whether a partition is known with a bottleneck of at most `enough`."""
-    return known.partition is not None and known.partition.bottleneck <= enough
+def reaches(known: Result, good_enough: float) -> bool:
+    """Whether a partition is known with a bottleneck of at most `good_enough`."""
+    return known.partition is not None and known.partition.bottleneck <= good_enough
 
 
-def rules_out(known: Result, enough: float) -> bool:
+def rules_out(known: Result, good_enough: float) -> bool:
     """Whether it is proved that there is no such partition, rounding aside."""
-    above = known.bound is not None and known.bound.value > enough * (1 + _ROUNDING)
+    above = known.bound is not None and known.bound.value > good_enough * (1 + _ROUNDING)
     return known.impossible is not None or above
 
 
-def _drop_lies(answers: list[Result]) -> list[SolverFaultError]:
-    """Take away the bounds of solvers that a partition found later contradicts; one fault for each."""
+def _drop_refuted(answers: list[Result]) -> list[SolverFaultError]:
+    """Remove the bounds of solvers above the cost of a known partition; return a fault for each."""
     least = min((answer.partition.bottleneck for answer in answers if answer.partition is not None), default=math.inf)
     faults = []
     for number, answer in enumerate(answers):

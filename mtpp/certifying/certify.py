@@ -9,14 +9,14 @@ from dataclasses import replace
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.candidates import Rung, arms_of
-from mtpp.certifying.certification import AT_ONCE, OPENING, Ladder, ignore
+from mtpp.certifying.candidates import Turn, candidates_for
+from mtpp.certifying.certification import INSTANT_STEPS, OPENING, Certification, ignore
 from mtpp.certifying.other_k import from_other_k
-from mtpp.certifying.two_processes import can_split, climb_side_by_side
+from mtpp.certifying.two_processes import can_split, certify_in_two_processes
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["certify", "gather"]
+__all__ = ["certify", "certify_all"]
 
 # Default time limit of `certify`.
 _A_MINUTE = SolveOptions(time_limit=60.0)
@@ -67,10 +67,12 @@ def certify(
     >>> certify(Instance(graph, Platform(k=2, bandwidth=1))).ratio
     1.0
     """
-    return combine(*gather(instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault))
+    return combine(
+        *certify_all(instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault)
+    )
 
 
-def gather(
+def certify_all(
     instance: Instance,
     options: SolveOptions = _A_MINUTE,
     *,
@@ -78,36 +80,36 @@ def gather(
     known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-    on_step: Callable[[Rung], None] | None = None,
-    enough: float | None = None,
+    on_step: Callable[[Turn], None] | None = None,
+    good_enough: float | None = None,
 ) -> list[Result]:
-    """The answers that `certify` combines, in the order in which they were found; of each bound the best.
+    """Return all results of `certify`, in the order in which they were found, of each method its best bound.
 
-    `on_step` receives a `Rung` behind each turn of a method. The work ends early once a partition has a bottleneck of
-    at most `enough`, or a bound rules that out.
+    `on_step` receives a `Turn` behind each turn of a method. The work ends early once a partition has a bottleneck of
+    at most `good_enough`, or a bound rules that out.
     """
     find_solver(options.solver)  # before the searches, which may take a while
     answers = [*from_other_k(known, instance), *([] if start is None else [Result("start", instance, start)])]
     on_fault = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3))
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(options.time_limit, interrupted)
-        ladder = Ladder(
+        certification = Certification(
             instance=instance,
             options=options,
             deadline=deadline,
             answers=answers,
-            enough=enough,
+            good_enough=good_enough,
             on_progress=on_progress or ignore,
             on_fault=on_fault,
             on_step=on_step or ignore,
         )
-        ladder.steps(AT_ONCE, timeless=True)
+        certification.steps(INSTANT_STEPS, timeless=True)
         if options.threads > 1 and can_split():
-            climb_side_by_side(ladder)
+            certify_in_two_processes(certification)
         else:
-            ladder.steps(OPENING)
-            if not ladder.is_over():
-                ladder.turns(arms_of(instance))
+            certification.steps(OPENING)
+            if not certification.is_over():
+                certification.turns(candidates_for(instance))
     kept = _best_of_each_bound(answers)
     stopped = interrupted.is_set() or combine(*answers).interrupted
     return [*kept[:-1], replace(kept[-1], interrupted=stopped)]

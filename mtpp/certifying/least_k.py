@@ -12,10 +12,10 @@ import numpy as np
 from heuristics import Limits, search
 from instances import Bound, InputError, Instance, Result, combine
 from instances.deadline import Deadline
-from instances.partitioning.no_fit import fits_nowhere
+from instances.partitioning.no_fit import proof_of_no_fit
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certification import reaches, rules_out
-from mtpp.certifying.certify import gather
+from mtpp.certifying.certify import certify_all
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, simple
 
 __all__ = ["LeastK", "find_least_k"]
@@ -34,7 +34,7 @@ class LeastK:
     ----------
     question : Instance
         For any k.
-    enough : float
+    good_enough : float
         The bottleneck to reach; infinite if any answer will do, because it fits.
     known : dict of int to Result
         For the k that were looked at: a partition that is good enough, what excludes one, or neither.
@@ -45,7 +45,7 @@ class LeastK:
     """
 
     question: Instance
-    enough: float
+    good_enough: float
     known: dict[int, Result] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
     interrupted: bool = False
@@ -53,7 +53,7 @@ class LeastK:
     @property
     def k(self) -> int | None:
         """Least k with a known partition; None if there is none."""
-        return min((k for k, result in self.known.items() if reaches(result, self.enough)), default=None)
+        return min((k for k, result in self.known.items() if reaches(result, self.good_enough)), default=None)
 
     @property
     def open(self) -> list[int]:
@@ -83,8 +83,8 @@ class LeastK:
     def sentence(self) -> str:
         """State the least k, and why no smaller one will do."""
         unit = self.question.time_unit
-        reached = f"with a bottleneck of {self.enough:.6g} {unit} or less ({1 / self.enough:.6g} per {unit})"
-        goal = "that fits" if math.isinf(self.enough) else reached
+        reached = f"with a bottleneck of {self.good_enough:.6g} {unit} or less ({1 / self.good_enough:.6g} per {unit})"
+        goal = "that fits" if math.isinf(self.good_enough) else reached
         if self.k is None:
             found = f"none {goal} is known" if self.open else f"there is none {goal}"
             return f"Of all numbers of blocks up to {self.most} {found}." + self._why(self.most)
@@ -96,13 +96,13 @@ class LeastK:
         return f"k = {self.k} is the least {goal}: {self.k - 1} will not do." + self._why(self.k - 1)
 
     def _excluded(self, k: int) -> bool:
-        return k in self.refused or (k in self.known and rules_out(self.known[k], self.enough))
+        return k in self.refused or (k in self.known and rules_out(self.known[k], self.good_enough))
 
     def _why(self, k: int) -> str:
         if k in self.refused:
             return f" {self.refused[k]}"
         result = self.known.get(k)
-        if result is None or not rules_out(result, self.enough):
+        if result is None or not rules_out(result, self.good_enough):
             return ""
         if result.impossible is not None:
             return f" {result.instance.label}: {result.impossible}."
@@ -113,7 +113,7 @@ class LeastK:
 
 def find_least_k(
     question: Instance,
-    enough: float,
+    good_enough: float,
     options: SolveOptions,
     *,
     method: str = "portfolio",
@@ -124,13 +124,13 @@ def find_least_k(
     """Search for the least number of blocks.
 
     Sums exclude the first k; a search looks for the next that is good enough, in growing steps and then between them.
-    From there on downwards, `gather` finds a partition or excludes one, until one k is excluded: then so are fewer.
+    From there on downwards, `certify_all` finds a partition or excludes it, until one k is excluded: then so are fewer.
 
     Parameters
     ----------
     question : Instance
         Its k does not matter, beyond what its constraints ask for.
-    enough : float
+    good_enough : float
         The bottleneck to reach; infinite where the memory is a hard limit and any answer will do.
     options : SolveOptions
         The time limit is for each k.
@@ -139,9 +139,9 @@ def find_least_k(
     prove : bool
         Whether to exclude smaller k by more than sums.
     on_progress, on_fault : callable, optional
-        As of `gather`.
+        As of `certify_all`.
     """
-    least = LeastK(question, enough)
+    least = LeastK(question, good_enough)
     with catch_interrupt() as interrupted:
         if _starts(least, interrupted):
             _look_upwards(least, lambda k: _search(least, k, options, method, interrupted))
@@ -151,10 +151,12 @@ def find_least_k(
             if instance is None:
                 continue
             known = list(least.known.values())
-            answers = gather(instance, options, known=known, enough=enough, on_progress=on_progress, on_fault=on_fault)
+            answers = certify_all(
+                instance, options, known=known, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault
+            )
             least.known[k] = combine(*answers)
             least.interrupted = least.known[k].interrupted
-            if not (rules_out(least.known[k], enough) or reaches(least.known[k], enough)):
+            if not (rules_out(least.known[k], good_enough) or reaches(least.known[k], good_enough)):
                 break
         least.interrupted |= interrupted.is_set()
     return least
@@ -177,9 +179,9 @@ def _may_do(least: LeastK, k: int) -> bool:
     instance = least.instance(k)
     if instance is None:
         return False
-    reason, bound = fits_nowhere(instance), Bound(simple(instance), "simple", optimal=False)
+    reason, bound = proof_of_no_fit(instance), Bound(simple(instance), "simple", optimal=False)
     result = Result("simple", instance, bound=bound if reason is None else None, impossible=reason)
-    if rules_out(result, least.enough):
+    if rules_out(result, least.good_enough):
         least.known[k] = result
         return False
     return True
@@ -204,8 +206,8 @@ def _search(least: LeastK, k: int, options: SolveOptions, method: str, interrupt
     if instance is None:
         return False
     limit = None if options.time_limit is None else _FOR_SEARCH * options.time_limit
-    target = least.enough if least.enough < math.inf else None
+    target = least.good_enough if least.good_enough < math.inf else None
     limits = Limits(Deadline.after(limit, interrupted), target=target)
     least.known[k] = search(instance, method, np.random.default_rng(options.seed), limits)
     least.interrupted = interrupted.is_set()
-    return reaches(least.known[k], least.enough)
+    return reaches(least.known[k], least.good_enough)

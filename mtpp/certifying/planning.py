@@ -11,7 +11,7 @@ from heuristics.limits import Limits
 from heuristics.planning import PLANNERS
 from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.orders import execute_orders, portfolio
-from heuristics.planning.shared_cards import Words, improved_on_ports
+from heuristics.planning.shared_cards import Effort, improved_on_cards
 from heuristics.planning.spp import spp_plans
 from instances import InputError, Result
 from instances.deadline import Deadline, Stopwatch
@@ -126,10 +126,10 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
     if search.planner in MILPS:
         return _solved(instance, search)
     planner = find(PLANNERS, search.planner, "planner")
-    words = Words(search.effort, search.orders, search.tell)
+    effort = Effort(search.effort, search.orders, search.tell)
     if search.planner == "improved" and instance.network is not None:
-        return improved_on_ports(instance, rng, Limits(deadline=_deadline(search)), words)
-    if words.orders != "auto" or words.effort != Words().effort:
+        return improved_on_cards(instance, rng, Limits(deadline=_deadline(search)), effort)
+    if effort.orders != "auto" or effort.level != Effort().level:
         raise InputError(
             f"The planner {search.planner} has its own order and effort; choose --planner improved with --network "
             "shared, or leave --orders and --effort out."

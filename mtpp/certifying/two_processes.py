@@ -20,12 +20,12 @@ from typing import Any
 from heuristics import HEURISTICS
 from instances import Instance, Partition, Result
 from instances.system.programs import GRACE, end_programs
-from mtpp.certifying.candidates import Arm, Rung, arms_of
-from mtpp.certifying.certification import OPENING, Ladder
+from mtpp.certifying.candidates import Candidate, Turn, candidates_for
+from mtpp.certifying.certification import OPENING, Certification
 from mtpp_models import Progress, SolverNotAvailableError
 from mtpp_models.solvers.highs import forget_threads
 
-__all__ = ["can_split", "climb_side_by_side"]
+__all__ = ["can_split", "certify_in_two_processes"]
 
 # Part of the time left for the first turn of the search; each one is twice as long.
 _FIRST = 0.02
@@ -40,7 +40,7 @@ def can_split() -> bool:
     return sys.platform == "linux" and not multiprocessing.current_process().daemon
 
 
-def climb_side_by_side(ladder: Ladder) -> None:
+def certify_in_two_processes(certification: Certification) -> None:
     """Continue with one process that searches and one that proves, until the time is up or nothing is left to do.
 
     The search begins each turn from the best partition and stops at the best bound; each proof begins with both. The
@@ -51,13 +51,15 @@ def climb_side_by_side(ladder: Ladder) -> None:
     Exception
         What one of them raises.
     """
-    if ladder.is_over():
+    if certification.is_over():
         return
     forget_threads()
-    arms = [arm for arm in arms_of(ladder.instance) if arm.method not in HEURISTICS]
-    searches = [Arm("portfolio", _FIRST)]
+    candidates = [
+        candidate for candidate in candidates_for(certification.instance) if candidate.method not in HEURISTICS
+    ]
+    searches = [Candidate("portfolio", _FIRST)]
     opening = [step for step in OPENING if step[0] not in HEURISTICS]
-    _Listener(ladder).run([(opening, arms), ([], searches)])
+    _Listener(certification).run([(opening, candidates), ([], searches)])
 
 
 class _Question:
@@ -68,15 +70,15 @@ class _Question:
 class _Listener:
     """Collector of the results of both processes, which also answers their requests."""
 
-    ladder: Ladder
+    certification: Certification
 
-    def run(self, plans: Sequence[tuple[Sequence[tuple[str, float]], Sequence[Arm]]]) -> None:
+    def run(self, plans: Sequence[tuple[Sequence[tuple[str, float]], Sequence[Candidate]]]) -> None:
         """Run each plan, first steps and then turns, in a process of its own."""
         context, processes = multiprocessing.get_context("fork"), dict[Connection, BaseProcess]()
         try:
-            for steps, arms in plans:
+            for steps, candidates in plans:
                 here, there = context.Pipe()
-                told = (self.ladder, steps, arms, there, (*processes, here), os.getpid())
+                told = (self.certification, steps, candidates, there, (*processes, here), os.getpid())
                 process: BaseProcess = context.Process(target=_work, args=told, daemon=True)
                 process.start()
                 processes[here] = process
@@ -93,7 +95,7 @@ class _Listener:
                 process.join()
 
     def _listen(self, processes: Mapping[Connection, BaseProcess]) -> None:
-        interrupted, until, lines = self.ladder.deadline.interrupted, math.inf, list(processes)
+        interrupted, until, lines = self.certification.deadline.interrupted, math.inf, list(processes)
         while lines and time.monotonic() < until:
             if interrupted.is_set() and until == math.inf:
                 until = time.monotonic() + _GRACE
@@ -109,7 +111,7 @@ class _Listener:
                         self._tell_of_death(processes[line])
                     continue
                 self._hear(said, line)
-                if isinstance(said, Rung) and until == math.inf and self.ladder.is_done:
+                if isinstance(said, Turn) and until == math.inf and self.certification.is_done:
                     return
 
     def _tell_of_death(self, process: BaseProcess) -> None:
@@ -117,30 +119,30 @@ class _Listener:
         process.join(_GRACE)
         if process.exitcode:
             words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
-            self.ladder.on_fault(SolverNotAvailableError(f"{words}; give more memory, or --threads 1."))
+            self.certification.on_fault(SolverNotAvailableError(f"{words}; give more memory, or --threads 1."))
 
     def _hear(self, said: Any, line: Connection) -> None:
-        ladder = self.ladder
+        certification = self.certification
         if isinstance(said, _Question):
             with suppress(OSError):
-                line.send(ladder.best)
+                line.send(certification.best)
         elif isinstance(said, Result):
-            ladder.answers.append(_ours(said, ladder.instance))
-            ladder.drop_lies()
-        elif isinstance(said, Rung):
-            ladder.on_step(ladder.rung(said.method, said.seconds))
+            certification.answers.append(_ours(said, certification.instance))
+            certification.drop_refuted_bounds()
+        elif isinstance(said, Turn):
+            certification.on_step(certification.turn_of(said.method, said.seconds))
         elif isinstance(said, Progress):
-            ladder.on_progress(said)
+            certification.on_progress(said)
         elif isinstance(said, SolverNotAvailableError):
-            ladder.on_fault(said)
+            certification.on_fault(said)
         else:
             raise said
 
 
 def _work(
-    ladder: Ladder,
+    certification: Certification,
     steps: Sequence[tuple[str, float]],
-    arms: Sequence[Arm],
+    candidates: Sequence[Candidate],
     line: Connection,
     others: Sequence[Connection],
     parent: int,
@@ -149,22 +151,22 @@ def _work(
     for other in others:
         other.close()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    interrupted = ladder.deadline.interrupted
+    interrupted = certification.deadline.interrupted
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who listens has heard it too
     signal.signal(signal.SIGTERM, lambda number, frame: interrupted.set())
     own = replace(
-        ladder,
-        options=replace(ladder.options, threads=max(1, ladder.options.threads - 1)),
+        certification,
+        options=replace(certification.options, threads=max(1, certification.options.threads - 1)),
         on_progress=line.send,
         on_fault=lambda fault: line.send(_portable(fault)),
         on_step=line.send,
         on_answer=line.send,
-        hear=lambda: _ask(line, own.instance, own.answers),
+        before_step=lambda: _ask(line, own.instance, own.answers),
     )
     try:
         if os.getppid() == parent:
             own.steps(steps)
-            own.turns(arms)
+            own.turns(candidates)
     except (BrokenPipeError, EOFError, KeyboardInterrupt):
         pass  # nobody listens any more
     except Exception as error:

@@ -20,7 +20,7 @@ from mtpp.questions.partitioning import AUTO, CertifyWords
 from mtpp.questions.solving import solve_options
 
 if TYPE_CHECKING:
-    from mtpp.certifying.candidates import Rung
+    from mtpp.certifying.candidates import Turn
     from mtpp_models import SolverNotAvailableError
 
 __all__ = ["certify"]
@@ -58,7 +58,7 @@ def certify(
     from mtpp.cli.rows import certificate_row
 
     faults: list[SolverNotAvailableError] = []
-    told: list[tuple[Instance, list[Rung]]] = []
+    told: list[tuple[Instance, list[Turn]]] = []
     least, interrupted = None, False
     try:
         if k == AUTO:
@@ -70,7 +70,7 @@ def certify(
             instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
         with printing.answers(certificate_row, instances, files) as found:
             for instance, begin in zip(instances, starts, strict=True):
-                steps: list[Rung] = []
+                steps: list[Turn] = []
                 with printing.working(instance.label) as live:
                     result = certified(
                         instance,

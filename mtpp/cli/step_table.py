@@ -12,17 +12,17 @@ from mtpp.cli.printing import Printing
 from mtpp.text.tables import fitted, terminal_width
 
 if TYPE_CHECKING:
-    from mtpp.certifying.candidates import Rung
+    from mtpp.certifying.candidates import Turn
 
 __all__ = ["draw_steps", "tell_steps", "with_steps"]
 
 
-def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Rung]) -> dict[str, Any]:
+def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Turn]) -> dict[str, Any]:
     """The JSON document of an answer, and its steps."""
     return {**document(), "steps": [asdict(step) for step in steps]}
 
 
-def tell_steps(told: Sequence[tuple[Instance, Sequence[Rung]]], printing: Printing) -> None:
+def tell_steps(told: Sequence[tuple[Instance, Sequence[Turn]]], printing: Printing) -> None:
     """Print a table of steps for each question."""
     for instance, steps in told:
         unit = instance.graph.time_unit
@@ -32,7 +32,7 @@ def tell_steps(told: Sequence[tuple[Instance, Sequence[Rung]]], printing: Printi
         printing.say(fitted(header, rows, terminal_width()))
 
 
-def draw_steps(path: Path, instance: Instance, steps: Sequence[Rung]) -> None:
+def draw_steps(path: Path, instance: Instance, steps: Sequence[Turn]) -> None:
     """Draw bottleneck and bound over time, unless there was no step."""
     from mtpp.plots.progress import plot_progress
     from mtpp.plots.style import save_figure
@@ -41,7 +41,7 @@ def draw_steps(path: Path, instance: Instance, steps: Sequence[Rung]) -> None:
         save_figure(plot_progress(steps, instance.graph.time_unit), path)
 
 
-def _row(step: Rung) -> list[str]:
+def _row(step: Turn) -> list[str]:
     ratio = f"{step.bottleneck / step.bound:.4f}" if step.bottleneck is not None and step.bound else "–"
     times = [f"{step.seconds:.2f}", f"{step.end:.2f}"]
     return [step.method, *times, _number(step.bottleneck), _number(step.bound), step.by or "–", ratio]

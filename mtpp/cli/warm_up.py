@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import os
-import signal
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
-from multiprocessing.process import BaseProcess
 
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, NOTHING
@@ -59,11 +53,13 @@ def warm_up(*, printing: Printing) -> int:
 def _compile(printing: Printing) -> float:
     """Run every method on tiny questions, half of them in a second process; return the seconds it took."""
     from instances.deadline import CLOCK, Stopwatch
+    from instances.system.side_process import run_beside
     from mtpp_models import Progress
 
     logging.getLogger("instances.compiled").setLevel(logging.WARNING)  # who asks for it need not be told
     watch, still = Stopwatch(), CLOCK.still
-    with _second_process() as second, printing.working("compiling") as live:
+    # What the second process cannot compile is compiled here.
+    with run_beside(_plans_and_placements) as second, printing.working("compiling") as live:
         for name in _partitioning():
             live.show(Progress(name, 0.0, None, None, None))
         while second is not None and second.is_alive():
@@ -73,34 +69,6 @@ def _compile(printing: Printing) -> float:
             for name in _plans_and_placements():
                 live.show(Progress(name, 0.0, None, None, None))
     return watch.passed + CLOCK.still - still
-
-
-@contextmanager
-def _second_process() -> Iterator[BaseProcess | None]:
-    """Compile for plans and placements in a copy of this process, which ends with it.
-
-    Elsewhere than on Linux a copy of a process with threads may hang: there is none then.
-    """
-    if sys.platform != "linux":
-        yield None
-        return
-    process = multiprocessing.get_context("fork").Process(target=_compile_second, args=(os.getpid(),), daemon=True)
-    process.start()
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.join()
-
-
-def _compile_second(parent: int) -> None:
-    """Be silent: who started this process compiles what it could not."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C, too, and ends this process
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    for _ in _plans_and_placements():
-        if os.getppid() != parent:
-            return
 
 
 def _partitioning() -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from mtpp.certifying.candidates import Rung
+from mtpp.certifying.candidates import Turn
 from mtpp.plots.style import plain
 from mtpp.text.numbers import Scale
 
@@ -23,12 +23,12 @@ _UPPER, _LOWER = "black", "tab:red"
 _VISIBLE = 0.003
 
 
-def plot_progress(rungs: Sequence[Rung], time_unit: str) -> Figure:
+def plot_progress(turns: Sequence[Turn], time_unit: str) -> Figure:
     """Draw the best bottleneck and the best bound behind each step, and below it a row of turns for each method.
 
     Parameters
     ----------
-    rungs : sequence of Rung
+    turns : sequence of Turn
         In their order, at least one.
     time_unit : str
         Of bottleneck and bound.
@@ -37,24 +37,24 @@ def plot_progress(rungs: Sequence[Rung], time_unit: str) -> Figure:
     -------
     matplotlib.figure.Figure
     """
-    methods = list(dict.fromkeys(rung.method for rung in rungs))
+    methods = list(dict.fromkeys(turn.method for turn in turns))
     rows = _ROW * (len(methods) + 1)
     figure = Figure(figsize=(_WIDTH, _HEIGHT + rows), layout="constrained")
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(_HEIGHT, rows))
-    _draw_bounds(above, rungs, time_unit)
-    _draw_turns(below, rungs, methods)
+    _draw_bounds(above, turns, time_unit)
+    _draw_turns(below, turns, methods)
     for ax in (above, below):
         plain(ax)
     return figure
 
 
-def _draw_bounds(ax: Axes, rungs: Sequence[Rung], time_unit: str) -> None:
-    scale, last = Scale.of_times([rung.bottleneck or rung.bound or 0.0 for rung in rungs], time_unit), rungs[-1]
+def _draw_bounds(ax: Axes, turns: Sequence[Turn], time_unit: str) -> None:
+    scale, last = Scale.of_times([turn.bottleneck or turn.bound or 0.0 for turn in turns], time_unit), turns[-1]
     for name, by, values, colour in (
-        ("best bottleneck", "", [rung.bottleneck for rung in rungs], _UPPER),
-        ("best bound", f" ({last.by})", [rung.bound for rung in rungs], _LOWER),
+        ("best bottleneck", "", [turn.bottleneck for turn in turns], _UPPER),
+        ("best bound", f" ({last.by})", [turn.bound for turn in turns], _LOWER),
     ):
-        known = [(rung.end, value / scale.size) for rung, value in zip(rungs, values, strict=True) if value is not None]
+        known = [(turn.end, value / scale.size) for turn, value in zip(turns, values, strict=True) if value is not None]
         if not known:
             continue
         times, heights = zip(*known, strict=True)
@@ -69,11 +69,11 @@ def _draw_bounds(ax: Axes, rungs: Sequence[Rung], time_unit: str) -> None:
         ax.legend(frameon=False, fontsize="small")
 
 
-def _draw_turns(ax: Axes, rungs: Sequence[Rung], methods: Sequence[str]) -> None:
-    least = _VISIBLE * (max(rung.end for rung in rungs) or 1.0)
+def _draw_turns(ax: Axes, turns: Sequence[Turn], methods: Sequence[str]) -> None:
+    least = _VISIBLE * (max(turn.end for turn in turns) or 1.0)
     for row, method in enumerate(methods):
-        turns = [(max(0.0, rung.end - rung.seconds), rung.seconds) for rung in rungs if rung.method == method]
-        drawn = [(begin, max(least, seconds)) for begin, seconds in turns]
+        bars = [(max(0.0, turn.end - turn.seconds), turn.seconds) for turn in turns if turn.method == method]
+        drawn = [(begin, max(least, seconds)) for begin, seconds in bars]
         ax.broken_barh(drawn, (row - 0.4, 0.8), color="tab:blue", edgecolor="white", linewidth=0.5)
     ax.set_yticks(range(len(methods)), methods, fontsize="small")
     ax.set_ylim(len(methods) - 0.5, -0.5)

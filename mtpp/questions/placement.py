@@ -6,7 +6,7 @@ import math
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any
 
-from instances.devices.unequal import UnequalDevices, read_devices
+from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import InputError, word
 from instances.placement.problem import PlacementInstance
 from mtpp.questions.partitioning import counts_of
@@ -40,7 +40,7 @@ class PlacementWords(StepWords, total=False):
         Word("Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
     ]
     unequal: Annotated[
-        str | PathLike[str] | UnequalDevices | None,
+        str | PathLike[str] | DeviceTable | None,
         Word("Speeds of unequal devices, also memories and rates if they differ (mtpp-devices/1).", metavar="FILE"),
     ]
 
@@ -92,7 +92,7 @@ def placement_instance(
     memory = math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory")
     unequal = words["unequal"]
     if unequal is not None:
-        if not isinstance(unequal, UnequalDevices):
+        if not isinstance(unequal, DeviceTable):
             unequal = read_devices(fspath(unequal), bandwidth, memory)
         return PlacementInstance(loaded, k or len(unequal.speeds), bandwidth, unequal=unequal)
     if k is None:

@@ -8,21 +8,24 @@ failure: its last line counts. A line that is no run is reported, does not count
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
 from instances import InputError
 from instances.json_files import check_readable, check_writable
+from instances.system.file_lock import file_lock
 
 __all__ = ["SCHEMA", "Run", "RunLog", "read_runs"]
 
 SCHEMA = "mtpp-run/1"
+# Windows changes ends of lines in other files.
+_BINARY: int = getattr(os, "O_BINARY", 0)
 _OPENING = f'{{"schema": "{SCHEMA}"'.encode()
 
 #: One line of the file; missing values are None.
@@ -68,21 +71,21 @@ class RunLog:
         check_writable(path)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._path = str(path)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.runs, length = _parse(Path(path).read_bytes(), path)
+        with ExitStack() as opened:
+            try:
+                opened.enter_context(file_lock(path, wait=False))
+            except BlockingIOError:
+                raise InputError(
+                    f"{path} is being written by another process; wait for it or choose another --out."
+                ) from None
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
+            opened.callback(os.close, self._file)
+            data = Path(path).read_bytes()
+            self.runs, length = _parse(data, path)
             os.ftruncate(self._file, length)
-            if length and os.pread(self._file, 1, length - 1) != b"\n":  # a damaged line stays one by itself
+            if length and data[length - 1 : length] != b"\n":  # a damaged line stays one by itself
                 os.write(self._file, b"\n")
-        except BlockingIOError:
-            os.close(self._file)
-            raise InputError(
-                f"{path} is being written by another process; wait for it or choose another --out."
-            ) from None
-        except BaseException:
-            os.close(self._file)
-            raise
+            self._opened = opened.pop_all()
 
     def append(self, run: Mapping[str, Any]) -> None:
         """Write one run, durably."""
@@ -102,7 +105,7 @@ class RunLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
+        self._opened.close()
 
 
 def _parse(data: bytes, path: str | Path) -> tuple[dict[str, Run], int]:

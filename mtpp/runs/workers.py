@@ -18,7 +18,7 @@ from typing import Any
 from instances import InputError
 from instances.system.programs import end_programs
 
-__all__ = ["Workers", "cluster_workers", "local_workers", "this_process", "workers_at"]
+__all__ = ["Workers", "cluster_workers", "is_worker", "local_workers", "this_process", "workers_at"]
 
 _MOST_JOBS = 256
 #: Variables that NumPy and PyTorch read when they start; a worker of dask has them already.
@@ -36,6 +36,11 @@ class Workers:
 def workers_at(scheduler: str | None, jobs: int) -> AbstractContextManager[Workers]:
     """The workers of a cluster if its scheduler is named, otherwise `jobs` local ones."""
     return local_workers(jobs) if scheduler is None else cluster_workers(scheduler)
+
+
+def is_worker() -> bool:
+    """Whether this process was started by another one for its jobs."""
+    return multiprocessing.parent_process() is not None
 
 
 class _HereAndNow(Executor):

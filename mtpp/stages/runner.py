@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.deadline import Deadline
+from instances.errors import InputError
 from instances.system.fresh_python import module_command
+from instances.system.programs import signal_name
 from mtpp.stages import stage_process
 from mtpp.stages.records import Received, Sent
 from mtpp.stages.shared_memory import Layout, new_memory
@@ -65,7 +66,7 @@ class StageJob:
 class Pipeline:
     """Processes of stages, from the first to the last request.
 
-    Use it as a context: at the end no process is left, and no shared memory.
+    Use it as a context: at the end no process is left, and no shared memory. It is an `InputError` on Windows.
 
     Parameters
     ----------
@@ -104,6 +105,11 @@ class Pipeline:
         self._complaints: list[IO[bytes]] = []
 
     def __enter__(self) -> Pipeline:
+        if sys.platform == "win32":
+            raise InputError(
+                "Stages cannot run on Windows: its processes do not inherit pipes and memory; run them on Linux, macOS "
+                "or WSL."
+            )
         self.memory = new_memory(self.layout.bytes)
         return self
 
@@ -267,7 +273,7 @@ class Pipeline:
     def _death(self, number: int) -> str:
         code = self._processes[number].poll()
         if code is not None and code < 0:
-            name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+            name = signal_name(-code)
             return f"its process was ended by {name}" + (", perhaps for want of memory" if name == "SIGKILL" else "")
         self._complaints[number].seek(0)
         lines = self._complaints[number].read().decode(errors="replace").strip().splitlines()

@@ -131,7 +131,7 @@ class _Stage:
     """Stage of a job, ready to run."""
 
     def __init__(self, job: Mapping[str, Any]) -> None:
-        if job["core"] is not None:
+        if job["core"] is not None:  # never where processes cannot be pinned to cores
             os.sched_setaffinity(0, {job["core"]})
         if job["memory_limit"] is not None:
             with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system

@@ -10,13 +10,9 @@ have to share a device (see `colocation`), so that refuting it takes less than r
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import importlib.util
 import json
-import signal
-import subprocess
-import tempfile
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,7 +22,8 @@ from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.results import PROOF_TOLERANCE
-from instances.system.fresh_python import module_command
+from instances.system.fresh_python import ask_module
+from instances.system.programs import signal_name
 from mtpp_models.placement.colocation import colocation_bound, share_devices
 from mtpp_models.placement.heads import ROUNDING, Heads, heads_bound, heads_of
 from mtpp_models.placement.scaled_placement import ScaledPlacement
@@ -42,8 +39,8 @@ _UNITS = 20000
 # Parts of the time: for a bound without a solver, which CP-SAT begins from, and for the best step. The rest is for
 # times that are refuted, each of them by so much of what is open above the one before.
 _BOUNDS, _FIRST, _STRIDE = 0.1, 0.35, 0.35
-# Seconds between looks at the process, and those it has to end by itself.
-_LOOK, _GRACE = 0.2, 30.0
+# Seconds that the process has to end by itself.
+_GRACE = 30.0
 
 
 def prove_cp(start: OrderedPlacement, controls: Controls) -> Result[PlacementInstance, Placement]:
@@ -181,34 +178,19 @@ def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, 
 
 
 def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """Run the solver in a process of its own and return its answer.
-
-    At Ctrl-C and at the deadline it is told to answer with the best so far.
-    """
-    command, environment = module_command("mtpp_models.placement.cp_process")
-    pipe, patience = subprocess.PIPE, None
-    with tempfile.TemporaryFile("w+") as asked:
-        json.dump(question, asked)
-        asked.seek(0)
-        process = subprocess.Popen(command, env=environment, text=True, stdin=asked, stdout=pipe, stderr=pipe)
-        try:
-            while True:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    out, err = process.communicate(timeout=_LOOK)
-                    break
-                if deadline.interrupted.is_set():
-                    process.send_signal(signal.SIGINT)
-                patience = patience or (Deadline.after(_GRACE) if deadline.passed else None)
-                if patience is not None and patience.passed:
-                    process.kill()
-        finally:
-            process.kill()
-            process.wait()
-    if process.returncode < 0:
-        raise SolverFaultError(_SOLVER, f"was killed ({signal.Signals(-process.returncode).name})")
+    """What the process answers; Ctrl-C and the end of the time make it answer with what it has."""
+    said = ask_module(
+        "mtpp_models.placement.cp_process",
+        json.dumps(question),
+        interrupted=deadline.interrupted,
+        is_late=lambda: deadline.passed,
+        patience=_GRACE,
+    )
+    if said.returncode < 0:
+        raise SolverFaultError(_SOLVER, f"was killed ({signal_name(-said.returncode)})")
     try:
-        answer: dict[str, Any] = json.loads(out)
+        answer: dict[str, Any] = json.loads(said.stdout)
     except ValueError:
-        last = (err.strip().splitlines() or ["no answer"])[-1]
+        last = (said.stderr.strip().splitlines() or ["no answer"])[-1]
         raise SolverFaultError(_SOLVER, f"failed ({last})") from None
     return answer

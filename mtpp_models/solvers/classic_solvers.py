@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +17,7 @@ from pyomo.opt import SolverStatus
 from pyomo.opt import TerminationCondition as ClassicTermination
 from pyomo.opt.solver import SystemCallSolver
 
-from instances.system.programs import run_program
+from instances.system.programs import run_program, signal_name
 from mtpp_models.solvers.interface import (
     Controls,
     SolverFaultError,
@@ -125,9 +124,8 @@ def classic_solver(name: str, controls: Controls | None = None) -> Any:
             if run.stopped:
                 raise SolverFaultError(name, f"did not end within its {limit:.3g} s and was stopped")
             if not nearly.passed:  # CBC may crash where it has to stop at once
-                end = (
-                    f"died of {signal.Signals(-run.code).name}" if run.code < 0 else f"ended with exit code {run.code}"
-                )
+                died = run.code < 0
+                end = f"died of {signal_name(-run.code)}" if died else f"ended with exit code {run.code}"
                 raise SolverFaultError(name, end)
         return [run.code, run.text]
 

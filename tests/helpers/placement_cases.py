@@ -16,7 +16,7 @@ from placement_oracle import best_ordered, random_question
 from heuristics import Limits
 from heuristics.placement import search_placement
 from instances import ComputationGraph
-from instances.devices.unequal import UnequalDevices
+from instances.devices.unequal import DeviceTable
 from instances.json_files import Value
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
@@ -54,7 +54,7 @@ class PlacementCase:
         """The same for the project."""
         unequal = None
         if self.speeds is not None and self.rates is not None:
-            unequal = UnequalDevices(self.speeds, [math.inf] * self.k, self.rates)
+            unequal = DeviceTable(self.speeds, [math.inf] * self.k, self.rates)
         graph = ComputationGraph.from_edges([tuple(edge) for edge in self.edges], self.work, self.outputs)
         node_gap, transfer_gap = self.gaps
         return PlacementInstance(

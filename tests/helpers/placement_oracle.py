@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from instances import ComputationGraph
-from instances.devices.unequal import UnequalDevices
+from instances.devices.unequal import DeviceTable
 from instances.placement.problem import PlacementInstance
 
 #: A node, as (device, node), or a transfer, as (source, tensor, targets).
@@ -131,6 +131,6 @@ def random_question(rng: np.random.Generator, most_nodes: int = 5) -> PlacementI
     unequal = None
     if rng.random() < 0.3:
         speeds, rates = rng.choice([0.5, 0.9, 1.0, 2.0], k), rng.choice([0.5, 1.0, 3.0, math.inf], (k, k))
-        unequal = UnequalDevices(speeds.tolist(), [math.inf] * k, rates.tolist())
+        unequal = DeviceTable(speeds.tolist(), [math.inf] * k, rates.tolist())
     broadcast = bool(rng.random() < 0.3)
     return replace(question, node_gap=gaps[0], transfer_gap=gaps[1], broadcast=broadcast, unequal=unequal)

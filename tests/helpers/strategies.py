@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from subset_oracle import Case
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
-from instances.devices.unequal import UnequalDevices
+from instances.devices.unequal import DeviceTable
 from instances.partitioning.constraints import Constraints
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
@@ -148,7 +148,7 @@ def placements(draw: st.DrawFn, max_nodes: int = 7, unequal: bool = True) -> Pla
     if unequal and draw(st.booleans()):
         columns = ([0.5, 1.0, 3.0], memories, *[rates] * k)
         speeds, memory, *rows = (draw(st.tuples(*[st.sampled_from(column)] * k)) for column in columns)
-        devices = UnequalDevices(speeds, memory, rows)
+        devices = DeviceTable(speeds, memory, rows)
     instance = PlacementInstance(
         graph,
         k,

@@ -144,8 +144,9 @@ def project(tmp_path: Path) -> Path:
     for package in ("instances", "mtpp_models"):
         (root / package).mkdir(parents=True)
         (root / package / "__init__.py").touch()
-    for name in ("compiled.py", "deadline.py", "errors.py"):
-        shutil.copy(ROOT / "instances" / name, root / "instances")
+    (root / "instances" / "system").mkdir()
+    for name in ("compiled.py", "deadline.py", "errors.py", "system/__init__.py", "system/file_lock.py"):
+        shutil.copy(ROOT / "instances" / name, root / "instances" / name)
     (root / "mtpp_models" / "callee.py").write_text(CALLEE)
     (root / "mtpp_models" / "caller.py").write_text(CALLER)
     return root

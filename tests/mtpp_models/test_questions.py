@@ -15,7 +15,7 @@ from strategies import instances, questions
 
 from heuristics import Limits, search
 from instances import Instance, Partition, Platform, load_graph
-from instances.partitioning.no_fit import fits_nowhere
+from instances.partitioning.no_fit import proof_of_no_fit
 from instances.results import Status
 from mtpp_models import MODELS, solve
 from mtpp_models.formulations.strengthening import ablation
@@ -112,7 +112,7 @@ def test_models_know_the_least_peak(instance: Instance) -> None:
 @given(questions())
 def test_what_is_said_to_fit_nowhere_does_not(instance: Instance) -> None:
     assert simple(instance) >= work_bound(instance) * (1 - 1e-12)
-    if not instance.rules.has_groups and fits_nowhere(instance) is not None:
+    if not instance.rules.has_groups and proof_of_no_fit(instance) is not None:
         assert optimum(instance) == math.inf
 
 

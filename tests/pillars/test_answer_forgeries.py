@@ -15,7 +15,7 @@ from forging import forgeries, places, write
 from hypothesis import HealthCheck, given, settings
 
 from instances import InputError
-from instances.devices.unequal import UnequalDevices
+from instances.devices.unequal import DeviceTable
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
 from instances.placement.stated import StatedPlacement
@@ -26,7 +26,7 @@ from mtpp.cli.main import main
 from mtpp.verification.verdict import Verdict
 
 PLANS = (plan_file(), plan_file("gpipe", full_duplex=True), plan_file("pipedream", memory=200.0))
-UNEQUAL = UnequalDevices([1.0, 0.7, 3.0], [30.0, 40.0, 20.0], [[1.0, 0.3, 2.0], [1.7, 1.0, 2.0], [1.1, 1.3, 1.0]])
+UNEQUAL = DeviceTable([1.0, 0.7, 3.0], [30.0, 40.0, 20.0], [[1.0, 0.3, 2.0], [1.7, 1.0, 2.0], [1.1, 1.3, 1.0]])
 PLACEMENTS = (
     placement_file(),
     placement_file(memory=20.0, node_gap=0.25, transfer_gap=0.125),

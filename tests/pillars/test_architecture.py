@@ -80,6 +80,34 @@ def test_the_second_opinion_imports_records_alone() -> None:
     assert own >= RECORDS
 
 
+#: What starts, stops or limits processes, or hears signals, and is not the same on all systems.
+OF_THE_SYSTEM = {"ctypes", "fcntl", "multiprocessing", "resource", "signal", "subprocess", "termios"}
+#: Files outside of `instances/system` that need it all the same, and are no ``*_process.py``.
+NEAR_THE_SYSTEM = {
+    "mtpp/__main__.py",  # hears Ctrl-C before anything else is loaded
+    "mtpp/certifying/two_processes.py",  # two copies that tell each other what they find
+    "mtpp/runs/workers.py",  # pools of processes
+    "mtpp/stages/runner.py",  # stages with pipes and shared memory
+    "mtpp/stages/torch_run.py",  # torch starts its processes itself
+}
+
+
+def test_one_room_speaks_to_the_system() -> None:
+    """All other files work wherever Python does."""
+    found = set()
+    for path in sources():
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith("instances/system/") or name.endswith("_process.py"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module or "", *(alias.name for alias in node.names if node.module == "torch")]
+            if any(part in OF_THE_SYSTEM for module in modules for part in module.split(".")):
+                found.add(name)
+    assert found == NEAR_THE_SYSTEM
+
+
 def test_packages_come_from_one_folder() -> None:
     """The sibling guard accepts the packages under test, and they are those of this folder."""
     check_siblings()

@@ -24,7 +24,7 @@ from strategies import extreme_cases
 from subset_oracle import Case, numbers, optimum
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
-from instances.partitioning.no_fit import fits_nowhere
+from instances.partitioning.no_fit import proof_of_no_fit
 from instances.placement.problem import PlacementInstance
 from mtpp_models import MODELS, solve
 
@@ -101,7 +101,7 @@ def test_bug_hard_memory_near_the_largest_number_overflowed() -> None:
     graph = ComputationGraph.from_edges([], [1.5, 1.0], [0.0, 0.5], [0.5, 0.5])
     for k in (1, 2, 3):
         with np.errstate(over="raise"):
-            assert fits_nowhere(Instance(graph, Platform(k, 1.0, 1e308, fit=True))) is None
+            assert proof_of_no_fit(Instance(graph, Platform(k, 1.0, 1e308, fit=True))) is None
 
 
 def test_bug_what_fits_by_the_tolerance_of_a_solver_was_called_the_optimum() -> None:

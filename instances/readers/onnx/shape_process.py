@@ -6,7 +6,6 @@ writes the model with more types to OUT, or ends with an error.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from instances.readers.onnx.live_nodes import type_of
 from instances.readers.onnx.model_file import all_graphs, inputs_of, load_model, set_dims
+from instances.system.limits import limit_process
 
 # Memory limit of a process: this [bytes], and some copies of the weights.
 _MEMORY = 2**31
@@ -100,11 +100,7 @@ def _size(weights: Path) -> int:
 def main(way: str, question: str, answer: str, weights: str, dims: str) -> None:
     """Find the types of one model."""
     model = onnx.load(question)
-    with contextlib.suppress(ImportError, ValueError, OSError):  # not on every system
-        import resource
-
-        room = _MEMORY + _COPIES * _size(Path(weights))
-        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    limit_process(memory=_MEMORY + _COPIES * _size(Path(weights)))
     found = infer_symbolically(model) if way == "symbolic" else run_once(model, Path(weights), json.loads(dims))
     Path(answer).write_bytes(found.SerializeToString())
 

@@ -8,7 +8,6 @@ hang or need too much memory without harm.
 from __future__ import annotations
 
 import json
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ from onnx import ModelProto, NodeProto, TypeProto
 
 from instances.errors import InputError
 from instances.readers.onnx.live_nodes import Scope
-from instances.system.fresh_python import run_module
+from instances.system.fresh_python import SubprocessError, run_module
 
 __all__ = ["infer_shapes"]
 
@@ -116,5 +115,5 @@ def _ask(way: str, model: ModelProto, path: str | Path, dims: Mapping[str, int])
         try:
             run_module(asking, way, *files, json.dumps(dict(dims)), folder=folder, seconds=_SECONDS).check_returncode()
             return onnx.load_model_from_string(answer.read_bytes())
-        except (subprocess.SubprocessError, OSError):
+        except (SubprocessError, OSError):
             return None

@@ -10,7 +10,6 @@ whose shapes torch infers without computing them, names must be identifiers, and
 from __future__ import annotations
 
 import re
-import resource
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from instances.errors import InputError
 from instances.json_files import LARGEST_TEXT, Value, parse_json
+from instances.system.limits import limit_process
 
 __all__ = ["load_program"]
 
@@ -237,9 +237,7 @@ def _limit(path: str) -> None:
     with zipfile.ZipFile(path) as archive:
         size = max((member.file_size for member in archive.infolist() if "/models/" in member.filename), default=0)
     size = min(size, LARGEST_TEXT)
-    for kind, most in ((resource.RLIMIT_CPU, 30 + size // 2**14), (resource.RLIMIT_DATA, 2**31 + 100 * size)):
-        hard = resource.getrlimit(kind)[1]
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    limit_process(memory=2**31 + 100 * size, cpu_seconds=30 + size // 2**14)
 
 
 def _main(path: str, out: str, peak_flops: str, memory_bandwidth: str) -> int:

@@ -137,17 +137,17 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
 
 
 def _faults_of_words(stated: StatedServing) -> Iterator[str]:
-    """Dimensions that the graph contradicts, and words for another cut than the answer."""
+    """Dimensions that the graph contradicts, and settings for another cut than the answer."""
     dims = stated.instance.graph.attributes.get("dims", {})
     for name, number in (("batch", stated.batch), ("context", stated.context)):
         if number < 1 or dims.get(name, number) != number:
             yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
-    if not stated.words or not 0 <= stated.answer < len(stated.front):
+    if not stated.settings or not 0 <= stated.answer < len(stated.front):
         return
     block = stated.front[stated.answer].block
     layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]
     try:
-        told = stages_of_layers(stated.runtime, stated.words, len(layers))
+        told = stages_of_layers(stated.runtime, stated.settings, len(layers))
     except ValueError as error:
         yield f"words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
         return

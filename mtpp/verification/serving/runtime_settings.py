@@ -20,15 +20,15 @@ _COUNTS = {
 }
 
 
-def stages_of_layers(runtime: str, words: str, layers: int) -> list[int]:
+def stages_of_layers(runtime: str, settings: str, layers: int) -> list[int]:
     """The stage of each layer.
 
     Parameters
     ----------
     runtime : str
         Name of a runtime.
-    words : str
-        Settings of the runtime.
+    settings : str
+        What it is told.
     layers : int
         Number of layers.
 
@@ -39,9 +39,9 @@ def stages_of_layers(runtime: str, words: str, layers: int) -> list[int]:
     """
     try:
         if runtime in _COUNTS:
-            found = _unrolled(_numbers(_match(_COUNTS[runtime], words)), layers)
+            found = _unrolled(_numbers(_match(_COUNTS[runtime], settings)), layers)
         else:
-            found = _READERS[runtime](words, layers)
+            found = _READERS[runtime](settings, layers)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError) as error:
         raise ValueError(str(error)) from None
     if len(found) != layers:
@@ -49,10 +49,10 @@ def stages_of_layers(runtime: str, words: str, layers: int) -> list[int]:
     return found
 
 
-def _match(pattern: str, words: str) -> str:
-    found = re.fullmatch(pattern, words)
+def _match(pattern: str, settings: str) -> str:
+    found = re.fullmatch(pattern, settings)
     if found is None:
-        raise ValueError("other words")
+        raise ValueError("other settings")
     return found[1]
 
 
@@ -66,9 +66,9 @@ def _unrolled(counts: list[int], layers: int) -> list[int]:
     return [stage for stage, count in enumerate(counts) for _ in range(count)]
 
 
-def _megatron(words: str, layers: int) -> list[int]:
+def _megatron(settings: str, layers: int) -> list[int]:
     """A letter a layer, stages between bars, and ``*n`` repeats what is before it."""
-    layout = _match(r'--pipeline-model-parallel-size \d+ --pipeline-model-parallel-layout "(.*)"\n', words)
+    layout = _match(r'--pipeline-model-parallel-size \d+ --pipeline-model-parallel-layout "(.*)"\n', settings)
     plain = ""
     for group, letter, times in re.findall(r"(?:\(([^()]*)\)|([^()*\d]))(?:\*(\d+))?", layout.replace(",", "")):
         if int(times or 1) > layers + len(layout):
@@ -77,39 +77,39 @@ def _megatron(words: str, layers: int) -> list[int]:
     return [stage for stage, units in enumerate(plain.split("|")) for unit in units if unit == "t"]
 
 
-def _torchtitan(words: str, layers: int) -> list[int]:
-    parts = json.loads(_match(r"(?:.*\n)*parallelism\.module_fqns_per_model_part = (.*)\n", words))
+def _torchtitan(settings: str, layers: int) -> list[int]:
+    parts = json.loads(_match(r"(?:.*\n)*parallelism\.module_fqns_per_model_part = (.*)\n", settings))
     stage = {module: n for n, part in enumerate(parts) for module in part}
     return [stage[f"layers.{i}"] for i in range(layers)]
 
 
-def _torch(words: str, layers: int) -> list[int]:
+def _torch(settings: str, layers: int) -> list[int]:
     """A stage begins before each module that is named."""
-    spec = _match(r"(?:.*\n)*split_spec = \{\n((?:.*\n)*)\}\n", words)
+    spec = _match(r"(?:.*\n)*split_spec = \{\n((?:.*\n)*)\}\n", settings)
     begins = re.findall(r'"(?:embeddings|layers\.(\d+))": SplitPoint\.BEGINNING', spec)
     firsts = sorted(int(number or 0) for number in begins)
     return [bisect_right(firsts, layer) for layer in range(layers)]
 
 
-def _accelerate(words: str, layers: int) -> list[int]:
-    device = {re.sub(r".*\.(?=\d+$)", "", module): own for module, own in json.loads(words).items()}
+def _accelerate(settings: str, layers: int) -> list[int]:
+    device = {re.sub(r".*\.(?=\d+$)", "", module): own for module, own in json.loads(settings).items()}
     return [int(device[str(layer)]) for layer in range(layers)]
 
 
-def _llama_cpp(words: str, layers: int) -> list[int]:
+def _llama_cpp(settings: str, layers: int) -> list[int]:
     """Stage of each layer: unit i of layers and output lies where i, as a part of all, is between cumulative parts."""
-    ends = list(accumulate(_numbers(_match(r"-ngl 999 -sm layer -ts ([\d,]+).*\n", words))))
+    ends = list(accumulate(_numbers(_match(r"-ngl 999 -sm layer -ts ([\d,]+).*\n", settings))))
     return [bisect_right(ends, Fraction(layer, layers + 1) * ends[-1]) for layer in range(layers)]
 
 
-def _deepspeed(words: str, layers: int) -> list[int]:
-    (bounds,) = re.findall(r"^parts = \[([\d, ]+)\]", words, flags=re.MULTILINE)
+def _deepspeed(settings: str, layers: int) -> list[int]:
+    (bounds,) = re.findall(r"^parts = \[([\d, ]+)\]", settings, flags=re.MULTILINE)
     begins = _numbers(bounds)
     return _unrolled([end - begin for begin, end in pairwise(begins)], layers)
 
 
-def _onnxruntime_genai(words: str, layers: int) -> list[int]:
-    (stages,) = json.loads(words)["model"]["decoder"]["pipeline"]
+def _onnxruntime_genai(settings: str, layers: int) -> list[int]:
+    (stages,) = json.loads(settings)["model"]["decoder"]["pipeline"]
     stage = {name: n for n, fields in enumerate(stages.values()) for name in fields["inputs"]}
     return [stage[f"past_key_values.{layer}.key"] for layer in range(layers)]
 

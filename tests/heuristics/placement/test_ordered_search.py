@@ -13,7 +13,7 @@ from heuristics.placement import PLACERS, search_placement
 from heuristics.placement.ordered_search import search_order
 from instances import ComputationGraph, InputError
 from instances.deadline import Deadline
-from instances.devices.unequal import UnequalDevices
+from instances.devices.unequal import DeviceTable
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
@@ -85,7 +85,7 @@ def least(question: PlacementInstance) -> float:
 
 
 def test_the_fastest_device_gets_most() -> None:
-    unequal = UnequalDevices([1.0, 4.0], [np.inf, np.inf], [[1.0, BANDWIDTH], [BANDWIDTH, 1.0]])
+    unequal = DeviceTable([1.0, 4.0], [np.inf, np.inf], [[1.0, BANDWIDTH], [BANDWIDTH, 1.0]])
     question = PlacementInstance(GRAPH, 2, BANDWIDTH, unequal=unequal)
     found = search_order(question, rng(), Limits(evaluations=3000))
     work = np.bincount(found.device, GRAPH.work, 2)

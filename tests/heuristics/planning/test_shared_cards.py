@@ -17,7 +17,7 @@ from heuristics.planning.arrays import PlanState
 from heuristics.planning.execution import steady
 from heuristics.planning.improved import improved
 from heuristics.planning.orders import execute_orders, warmed_up, zero_bubble
-from heuristics.planning.shared_cards import ORDERS, Words, improved_on_ports, on_ports
+from heuristics.planning.shared_cards import ORDERS, Effort, improved_on_cards, on_cards
 from heuristics.planning.shared_cards_annealing import Scored, score
 from heuristics.planning.spp import spp
 from instances import InputError
@@ -41,25 +41,25 @@ def test_never_worse_than_what_the_paper_plans() -> None:
     generator = np.random.default_rng(5)
     for _ in range(10):
         instance = replace(random_question(generator, ties=False), samples=None)
-        found = improved_on_ports(instance, rng(), None, Words(orders="unsplit"))
+        found = improved_on_cards(instance, rng(), None, Effort(orders="unsplit"))
         for planner in (spp(instance.in_paper), improved(instance.in_paper, rng())):
-            assert found.time <= on_ports(planner, instance).time * (1 + 1e-9)
+            assert found.time <= on_cards(planner, instance).time * (1 + 1e-9)
 
 
 def test_the_paper_s_cluster() -> None:
     """Network cards cost `improved` what it had gained over SPP; planning for them wins it back."""
     instance = shared(simulation(0, microbatches=8))
-    paper = on_ports(spp(instance.in_paper), instance).time
-    found = improved_on_ports(instance, rng(), None, Words(orders="unsplit"))
+    paper = on_cards(spp(instance.in_paper), instance).time
+    found = improved_on_cards(instance, rng(), None, Effort(orders="unsplit"))
     assert found.time <= 0.83 * paper
-    again = improved_on_ports(instance, rng(), None, Words(orders="unsplit"))
+    again = improved_on_cards(instance, rng(), None, Effort(orders="unsplit"))
     assert again.time == found.time
 
 
 @pytest.mark.parametrize("orders", ORDERS)
 def test_orders_that_are_asked_for(orders: str) -> None:
     instance = shared(simulation(1, microbatches=8, servers=(2, 2)))
-    (timeline,) = improved_on_ports(instance, rng(), None, Words(effort=1, orders=orders)).schedules
+    (timeline,) = improved_on_cards(instance, rng(), None, Effort(level=1, orders=orders)).schedules
     assert isinstance(timeline, Timeline)
     assert timeline.split or orders not in ("zb", "zb-h1")
     assert timeline.interleaved or orders != "interleaved"
@@ -110,12 +110,12 @@ def test_memory_is_kept_and_recomputation_makes_room() -> None:
     """Two layers that store 10 bytes and receive 1: with 4 microbatches in flight they do not fit into 30."""
     chain = LayerChain([4, 4], [8, 8], [1], [1], [0, 0], [10, 10])
     instance = shared(TrainingInstance(chain, Cluster.of_servers([1, 1], 1.0, 1.0), 8, memory=16.0))
-    plain = improved_on_ports(instance, rng())
+    plain = improved_on_cards(instance, rng())
     assert max(peak.total for peak in plain.schedules[0].peaks) <= 16  # type: ignore[union-attr]
-    again = improved_on_ports(replace(instance, recomputation=True), rng())
+    again = improved_on_cards(replace(instance, recomputation=True), rng())
     assert again.time <= plain.time
     with pytest.raises(InputError, match=r"layer 0 \(0\) alone needs 5 bytes"):
-        improved_on_ports(replace(instance, memory=4.0), rng())
+        improved_on_cards(replace(instance, memory=4.0), rng())
 
 
 def test_time_is_kept_and_the_first_plan_comes_early() -> None:
@@ -123,8 +123,8 @@ def test_time_is_kept_and_the_first_plan_comes_early() -> None:
     phases: list[str] = []
     limits = Limits(deadline=Deadline.after(0.0))
     instance = shared(simulation(0))
-    found = improved_on_ports(
-        instance, rng(), limits, Words(orders="unsplit", tell=lambda phase, _: phases.append(phase))
+    found = improved_on_cards(
+        instance, rng(), limits, Effort(orders="unsplit", tell=lambda phase, _: phases.append(phase))
     )
     assert math.isfinite(found.time)
     assert phases[0] == "even"
@@ -145,9 +145,9 @@ def test_rivals_run_on_shared_cards_as_they_planned() -> None:
 
 def test_words_that_are_none_are_refused() -> None:
     with pytest.raises(InputError, match="effort is 4"):
-        Words(effort=4)
+        Effort(level=4)
     with pytest.raises(InputError, match="no orders 'fast'"):
-        Words(orders="fast")
+        Effort(orders="fast")
 
 
 def test_bug_huge_memory_overflowed_the_order_with_split_passes() -> None:
@@ -180,12 +180,12 @@ def test_what_has_no_plan_says_what_is_missing() -> None:
     ):
         instance = TrainingInstance(chain, cluster, 2, memory=memory, network=Network())
         if words is None:
-            improved_on_ports(instance, np.random.default_rng(0), Limits(), Words(effort=0))
+            improved_on_cards(instance, np.random.default_rng(0), Limits(), Effort(level=0))
         else:
             assert re.search(words, str(instance.no_plan))
     apart = TrainingInstance(chain, Cluster.of_servers((1, 1), 1.0, 0.0), 2, memory=21.0, network=Network())
     with pytest.raises(InputError, match="have no link"):
-        improved_on_ports(apart, np.random.default_rng(0), Limits(), Words(effort=0))
+        improved_on_cards(apart, np.random.default_rng(0), Limits(), Effort(level=0))
 
 
 def test_interleaved_stages_on_uneven_groups_are_refused_with_the_reason() -> None:
@@ -193,4 +193,4 @@ def test_interleaved_stages_on_uneven_groups_are_refused_with_the_reason() -> No
     with pytest.raises(
         InputError, match="even groups, 2 or more, must divide 3 devices and 4 microbatches; choose auto"
     ):
-        improved_on_ports(instance, np.random.default_rng(0), Limits(), Words(effort=0, orders="interleaved"))
+        improved_on_cards(instance, np.random.default_rng(0), Limits(), Effort(level=0, orders="interleaved"))

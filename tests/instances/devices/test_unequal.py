@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from instances import ComputationGraph, InputError
-from instances.devices.unequal import UnequalDevices, read_devices
+from instances.devices.unequal import DeviceTable, read_devices
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
 GRAPH = ComputationGraph.from_edges([(0, 1), (0, 2)], work=[2, 4, 6], output_bytes=[6, 0, 0])
-DEVICES = UnequalDevices([1, 2, 4], [10, 20, math.inf], [[0, 1, 2], [3, 0, 3], [6, 6, 0]])
+DEVICES = DeviceTable([1, 2, 4], [10, 20, math.inf], [[0, 1, 2], [3, 0, 3], [6, 6, 0]])
 
 
 def test_works_transfers_and_memories_are_those_of_each_device() -> None:
@@ -29,12 +29,12 @@ def test_works_transfers_and_memories_are_those_of_each_device() -> None:
     together = Placement(PlacementInstance(GRAPH, 3, 1.0, broadcast=True, unequal=DEVICES), [0, 1, 2])
     assert together.timeline.end.tolist() == [2, 10, 9.5]
     assert placement.fits
-    tight = UnequalDevices([1, 2, 4], [10, 5, math.inf], DEVICES.rates)
+    tight = DeviceTable([1, 2, 4], [10, 5, math.inf], DEVICES.rates)
     assert not Placement(PlacementInstance(GRAPH, 3, 1.0, unequal=tight), [0, 1, 2]).fits
 
 
 def test_equal_devices_described_one_by_one_are_the_same() -> None:
-    same = UnequalDevices([1, 1], [7, 7], [[3, 3], [3, 3]])
+    same = DeviceTable([1, 1], [7, 7], [[3, 3], [3, 3]])
     one, other = PlacementInstance(GRAPH, 2, 3.0, 7.0), PlacementInstance(GRAPH, 2, 3.0, unequal=same)
     assert one.lower_bound == other.lower_bound
     for device in ([0, 0, 0], [0, 1, 0], [1, 0, 0]):

@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from strategies import placements
 
 from instances import ComputationGraph
-from instances.placement.no_fit import why_no_room
+from instances.placement.no_fit import proof_of_no_fit
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 
 
 def test_the_sum_and_the_largest_node() -> None:
     graph = ComputationGraph.from_edges([(0, 1)], [1, 1], [3, 4], [10, 12])
-    assert why_no_room(PlacementInstance(graph, 2, 1.0, 10.5)) == (
+    assert proof_of_no_fit(PlacementInstance(graph, 2, 1.0, 10.5)) == (
         "parameters and states need 22 bytes, all devices together have 21"
     )
-    assert why_no_room(PlacementInstance(graph, 4, 1.0, 18.0)) == (
+    assert proof_of_no_fit(PlacementInstance(graph, 4, 1.0, 18.0)) == (
         "node 1 (1) needs 19 bytes with what it reads and makes, the largest device has 18"
     )
     fits = PlacementInstance(graph, 2, 1.0, 19.0)
-    assert why_no_room(fits) is None
+    assert proof_of_no_fit(fits) is None
     assert Placement(fits, [0, 1]).fits
 
 
@@ -30,6 +30,6 @@ def test_the_sum_and_the_largest_node() -> None:
 @given(placements(max_nodes=4))
 def test_what_is_said_not_to_fit_does_not(placement: Placement) -> None:
     instance = placement.instance
-    if why_no_room(instance) is not None:
+    if proof_of_no_fit(instance) is not None:
         for device in product(range(instance.devices), repeat=instance.graph.n):
             assert not Placement(instance, list(device)).fits

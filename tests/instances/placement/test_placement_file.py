@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from instances import Bound, ComputationGraph, InputError, Result
-from instances.devices.unequal import UnequalDevices
+from instances.devices.unequal import DeviceTable
 from instances.json_files import read_json, write_json
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
@@ -110,7 +110,7 @@ def test_files_hold_sequences(tmp_path: Path) -> None:
 
 def test_files_hold_unequal_devices(tmp_path: Path) -> None:
     """In their question; infinite rates and memories are null."""
-    unequal = UnequalDevices([1, 2], [9, math.inf], [[1, math.inf], [3, 1]])
+    unequal = DeviceTable([1, 2], [9, math.inf], [[1, math.inf], [3, 1]])
     first = diamond([0, 0, 1, 0])
     placement = Placement(PlacementInstance(first.instance.graph, 2, 3.0, unequal=unequal), first.device)
     path = tmp_path / "placement.json"

@@ -60,9 +60,9 @@ def test_words_say_the_cut(name: str, data: st.DataObject) -> None:
     graph = chain(layers)
     if not legal(name, units, k):
         with pytest.raises(InputError, match=f"--for {name}"):
-            RUNTIMES[name].words(cut(graph, units, k))
+            RUNTIMES[name].settings(cut(graph, units, k))
         return
-    assert READERS[name](RUNTIMES[name].words(cut(graph, units, k)), layers, k) == units
+    assert READERS[name](RUNTIMES[name].settings(cut(graph, units, k)), layers, k) == units
 
 
 @pytest.mark.parametrize("name", BY_LAYERS)
@@ -76,7 +76,7 @@ def test_rules_are_what_can_be_said(name: str) -> None:
         if any(a > b for a, b in pairwise(block)):
             continue
         try:
-            words = runtime.words(Partition(Instance(graph, Platform(k, 1.0)), block))
+            words = runtime.settings(Partition(Instance(graph, Platform(k, 1.0)), block))
         except InputError:
             words = None
         try:
@@ -94,12 +94,12 @@ def test_examples_of_the_documents() -> None:
     graph = chain(61)
     stages = [0] + 16 * [0] + 15 * [1] + 15 * [2] + 15 * [3] + [3]
     partition = cut(graph, stages, 4)
-    assert RUNTIMES["vllm"].words(partition) == "VLLM_PP_LAYER_PARTITION=16,15,15,15\n"
-    assert "pp_partition: [16, 15, 15, 15]" in RUNTIMES["tensorrt-llm"].words(partition)
-    assert RUNTIMES["llama-cpp"].words(partition) == "-ngl 999 -sm layer -ts 16,15,15,16\n"
-    assert '"Et*16|t*15|t*15|t*15L"' in RUNTIMES["megatron"].words(partition)
+    assert RUNTIMES["vllm"].settings(partition) == "VLLM_PP_LAYER_PARTITION=16,15,15,15\n"
+    assert "pp_partition: [16, 15, 15, 15]" in RUNTIMES["tensorrt-llm"].settings(partition)
+    assert RUNTIMES["llama-cpp"].settings(partition) == "-ngl 999 -sm layer -ts 16,15,15,16\n"
+    assert '"Et*16|t*15|t*15|t*15L"' in RUNTIMES["megatron"].settings(partition)
     deep = [0, 0, 0, 0] + [1 + i // 2 for i in range(58)] + [30]
-    assert '"Et*3|(tt|)*29L"' in RUNTIMES["megatron"].words(cut(graph, deep, 31))
+    assert '"Et*3|(tt|)*29L"' in RUNTIMES["megatron"].settings(cut(graph, deep, 31))
     options = "--pipeline-model-parallel-size 31 --pipeline-model-parallel-layout"
     assert READERS["megatron"](f'{options} "Et*3|(tt|)*29,L"\n', 61, 31) == deep
 
@@ -108,20 +108,20 @@ def test_openvino_names_each_operator() -> None:
     """Any cut is legal there; two operators of a name are refused."""
     graph = chain(2)
     partition = Partition(Instance(graph, Platform(2, 1.0)), [0, 0, 0, 1, 1, 1, 1])
-    fields = json.loads(RUNTIMES["openvino"].words(partition))
+    fields = json.loads(RUNTIMES["openvino"].settings(partition))
     assert fields["device"] == "HETERO:GPU.0,GPU.1"
     assert [fields["affinity"][name] for name in graph.names] == [f"GPU.{b}" for b in partition.block]
     assert not RUNTIMES["openvino"].rules(graph)
     twice = ComputationGraph.from_edges([(0, 1)], work=[1, 1], names=("a", "a"))
     with pytest.raises(InputError, match="2 operators are called a"):
-        RUNTIMES["openvino"].words(Partition(Instance(twice, Platform(1, 1.0)), [0, 0]))
+        RUNTIMES["openvino"].settings(Partition(Instance(twice, Platform(1, 1.0)), [0, 0]))
 
 
 def test_torch_calls_the_norm_of_gpt2_by_its_name() -> None:
     """Where a stage has no layer, it begins with that."""
-    words = RUNTIMES["torch"].words(cut(chain(2, stem="transformer.h"), [0, 0, 0, 1], 2))
+    words = RUNTIMES["torch"].settings(cut(chain(2, stem="transformer.h"), [0, 0, 0, 1], 2))
     assert '"transformer.ln_f": SplitPoint.BEGINNING' in words
-    words = RUNTIMES["torch"].words(cut(chain(2, stem="model.layers"), [0, 0, 0, 1], 2))
+    words = RUNTIMES["torch"].settings(cut(chain(2, stem="model.layers"), [0, 0, 0, 1], 2))
     assert '"model.norm": SplitPoint.BEGINNING' in words
 
 
@@ -145,7 +145,7 @@ def test_torch_splits_where_it_is_told() -> None:
 
     units = [0, 0, 0, 1, 1, 1, 2]
     scope: dict[str, object] = {}
-    exec(RUNTIMES["torch"].words(cut(chain(5), units, 3)), scope)
+    exec(RUNTIMES["torch"].settings(cut(chain(5), units, 3)), scope)
     pipe = pipelining.pipeline(Net(), mb_args=(torch.zeros(2, 4),), split_spec=scope["split_spec"])
     held = [{key.rpartition(".")[0] for key in pipe.get_stage_module(n).state_dict()} for n in range(3)]
     assert held == [{"embeddings", "layers.0", "layers.1"}, {"layers.2", "layers.3", "layers.4"}, {"norm"}]
@@ -193,7 +193,7 @@ def test_names_write_no_program() -> None:
     hostile = 'x"]; import os #'
     graph = ComputationGraph.from_edges([(0, 1)], work=[1, 1], names=(f"{hostile}.layers.0", f"{hostile}.layers.1"))
     with pytest.raises(InputError, match="tell of no layers"):
-        RUNTIMES["torch"].words(Partition(Instance(graph, Platform(2, 1.0)), [0, 1]))
+        RUNTIMES["torch"].settings(Partition(Instance(graph, Platform(2, 1.0)), [0, 1]))
 
 
 def test_a_cut_layer_is_refused() -> None:
@@ -207,9 +207,9 @@ def test_accelerate_keeps_tied_parameters_together() -> None:
     plain = chain(2)
     tied = SharedParameter("words", 8.0, (0, plain.n - 1))
     graph = ComputationGraph(plain.work, plain.param_bytes, plain.tensors, plain.names, (tied,))
-    assert json.loads(RUNTIMES["accelerate"].words(cut(graph, [0, 0, 0, 0], 2)))["lm_head"] == 0
+    assert json.loads(RUNTIMES["accelerate"].settings(cut(graph, [0, 0, 0, 0], 2)))["lm_head"] == 0
     with pytest.raises(InputError, match="tied parameters"):
-        RUNTIMES["accelerate"].words(cut(graph, [0, 0, 1, 1], 2))
+        RUNTIMES["accelerate"].settings(cut(graph, [0, 0, 1, 1], 2))
 
 
 def test_more_blocks_than_layers() -> None:
@@ -227,11 +227,11 @@ def bert_plan(cuts: tuple[int, ...], devices: tuple[tuple[int, ...], ...]) -> Pl
 def test_plans_speak_too() -> None:
     """A plan is cut between the layers of its chain; replicas are equal or refused."""
     plan = bert_plan((0, 3, 7), ((0,), (1,)))
-    assert RUNTIMES["vllm"].words(plan) == "VLLM_PP_LAYER_PARTITION=2,2\n"
+    assert RUNTIMES["vllm"].settings(plan) == "VLLM_PP_LAYER_PARTITION=2,2\n"
     assert LayerCut.of(bert_plan((0, 3, 7), ((0, 1), (2, 3)))).replicas == 2
     with pytest.raises(InputError, match="1 to 2 devices"):
-        RUNTIMES["vllm"].words(bert_plan((0, 3, 7), ((0,), (1, 2))))
+        RUNTIMES["vllm"].settings(bert_plan((0, 3, 7), ((0,), (1, 2))))
     with pytest.raises(InputError, match="after the layers lies in stages 1 to 2"):
-        RUNTIMES["vllm"].words(bert_plan((0, 3, 6, 7), ((0,), (1,), (2,))))
+        RUNTIMES["vllm"].settings(bert_plan((0, 3, 6, 7), ((0,), (1,), (2,))))
     with pytest.raises(InputError, match="give a partition"):
-        RUNTIMES["openvino"].words(plan)
+        RUNTIMES["openvino"].settings(plan)

@@ -10,7 +10,7 @@ import pytest
 from instances import ComputationGraph, Instance, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
-from mtpp.certifying.candidates import Arm, arms_of, choose
+from mtpp.certifying.candidates import Candidate, candidates_for, next_candidate
 
 
 def path(n: int) -> ComputationGraph:
@@ -21,36 +21,40 @@ def path(n: int) -> ComputationGraph:
 
 def test_who_had_no_turn_yet_comes_first_in_order() -> None:
     """However much others gain."""
-    arms = [Arm("a", 0.5, spent=1.0, gain=9.0), Arm("b", 0.5), Arm("c", 0.5)]
-    assert choose(arms) is arms[1]
+    candidates = [Candidate("a", 0.5, spent=1.0, gain=9.0), Candidate("b", 0.5), Candidate("c", 0.5)]
+    assert next_candidate(candidates) is candidates[1]
 
 
 def test_then_who_gained_most_and_of_equals_who_had_least() -> None:
     """Gain is the fall of the logarithm of the ratio per second in the last turn."""
-    arms = [Arm("a", 0.5, spent=1.0, gain=0.1), Arm("b", 0.5, spent=9.0, gain=0.3), Arm("c", 0.5, spent=5.0, gain=0.3)]
-    assert choose(arms) is arms[2]
-    arms[2].learn(seconds=2.0, before=math.log(1.5), behind=math.log(1.5), at_its_end=False)
-    assert choose(arms) is arms[1]
+    candidates = [
+        Candidate("a", 0.5, spent=1.0, gain=0.1),
+        Candidate("b", 0.5, spent=9.0, gain=0.3),
+        Candidate("c", 0.5, spent=5.0, gain=0.3),
+    ]
+    assert next_candidate(candidates) is candidates[2]
+    candidates[2].learn(seconds=2.0, before=math.log(1.5), behind=math.log(1.5), at_its_end=False)
+    assert next_candidate(candidates) is candidates[1]
 
 
 def test_nobody_begins_what_the_time_left_is_too_short_for() -> None:
     """A model that cannot be built in time leaves its turn to others; None if nobody is left."""
-    arms = [Arm("model", 0.5, least=3.0), Arm("search", 0.5, spent=1.0, gain=0.0)]
-    assert choose(arms, left=4.0) is arms[0]
-    assert choose(arms, left=2.0) is arms[1]
-    assert choose(arms[:1], left=2.0) is None
+    candidates = [Candidate("model", 0.5, least=3.0), Candidate("search", 0.5, spent=1.0, gain=0.0)]
+    assert next_candidate(candidates, left=4.0) is candidates[0]
+    assert next_candidate(candidates, left=2.0) is candidates[1]
+    assert next_candidate(candidates[:1], left=2.0) is None
 
 
 def test_turns_double_and_the_last_takes_all() -> None:
     """What would be too short for another turn is no longer divided."""
-    arm, whole = Arm("a", 0.25), Deadline.after(1000.0)
-    assert arm.deadline(whole).left == pytest.approx(250.0, rel=1e-3)
-    arm.learn(seconds=250.0, before=1.0, behind=0.5, at_its_end=False)
-    assert arm.gain == pytest.approx(0.5 / 250.0)
-    assert arm.deadline(whole).left == pytest.approx(500.0, rel=1e-3)
-    arm.learn(seconds=500.0, before=0.5, behind=0.5, at_its_end=False)
-    assert arm.deadline(whole).left == pytest.approx(1000.0, rel=1e-3)
-    assert not arm.over
+    candidate, whole = Candidate("a", 0.25), Deadline.after(1000.0)
+    assert candidate.deadline(whole).left == pytest.approx(250.0, rel=1e-3)
+    candidate.learn(seconds=250.0, before=1.0, behind=0.5, at_its_end=False)
+    assert candidate.gain == pytest.approx(0.5 / 250.0)
+    assert candidate.deadline(whole).left == pytest.approx(500.0, rel=1e-3)
+    candidate.learn(seconds=500.0, before=0.5, behind=0.5, at_its_end=False)
+    assert candidate.deadline(whole).left == pytest.approx(1000.0, rel=1e-3)
+    assert not candidate.over
 
 
 @pytest.mark.parametrize(("seconds", "behind", "at_its_end", "over"), [
@@ -62,30 +66,30 @@ def test_the_first_turn_ends_an_arm_only_at_its_end(
     seconds: float, behind: float, at_its_end: bool, over: bool
 ) -> None:
     """A method that has proved all it can has no further turn."""
-    arm = Arm("a", 0.25)
-    arm.deadline(Deadline.after(1000.0))
-    arm.learn(seconds, 1.0, behind, at_its_end)
-    assert arm.over == over
+    candidate = Candidate("a", 0.25)
+    candidate.deadline(Deadline.after(1000.0))
+    candidate.learn(seconds, 1.0, behind, at_its_end)
+    assert candidate.over == over
 
 
 def test_who_stops_early_again_and_gains_nothing_is_done() -> None:
     """It has nothing more to say."""
-    arm = Arm("a", 0.25)
+    candidate = Candidate("a", 0.25)
     for _ in range(2):
-        arm.deadline(Deadline.after(1000.0))
-        arm.learn(1.0, 1.0, 1.0, False)
-    assert arm.over
+        candidate.deadline(Deadline.after(1000.0))
+        candidate.learn(1.0, 1.0, 1.0, False)
+    assert candidate.over
 
 
 def test_measures_of_the_question_choose_and_order_the_arms() -> None:
     """Narrow graphs begin with ideals; exact comes early where it is small; two blocks need no prices."""
     narrow = Instance(path(30), Platform(k=2, bandwidth=1.0))
     wide = Instance(regal_style("erdos-renyi", 300, seed=1), Platform(k=8, bandwidth=1.0))
-    names = [arm.method for arm in arms_of(narrow)]
+    names = [candidate.method for candidate in candidates_for(narrow)]
     assert names[0] == "ideals"
     assert "exact" in names
     assert not {"priced", "priced-quick", "coarse-2+all"} & set(names)
-    names = [arm.method for arm in arms_of(wide)]
+    names = [candidate.method for candidate in candidates_for(wide)]
     assert names.index("ideals") > names.index("portfolio")
     assert {"priced", "priced-quick", "coarse-2+all", "exact+all"} <= set(names)
     assert "exact" not in names
@@ -93,7 +97,7 @@ def test_measures_of_the_question_choose_and_order_the_arms() -> None:
 
 def test_bug_large_graphs_get_no_matrices_of_pairs() -> None:
     """Pigeonhole and prices took half a minute and gigabytes for 10,000 nodes, whatever the time limit."""
-    names = {arm.method for arm in arms_of(Instance(path(6_000), Platform(k=8, bandwidth=1.0)))}
+    names = {candidate.method for candidate in candidates_for(Instance(path(6_000), Platform(k=8, bandwidth=1.0)))}
     assert not names & {"pigeonhole", "priced", "priced-quick"}
     assert "portfolio" in names
 
@@ -101,4 +105,4 @@ def test_bug_large_graphs_get_no_matrices_of_pairs() -> None:
 def test_no_edges() -> None:
     """Measures of a graph without edges."""
     graph = ComputationGraph.from_edges([], np.ones(5), np.ones(5))
-    assert arms_of(Instance(graph, Platform(k=3, bandwidth=1.0)))
+    assert candidates_for(Instance(graph, Platform(k=3, bandwidth=1.0)))

@@ -1,4 +1,4 @@
-"""The ladder of methods that certify climbs."""
+"""Methods take turns until the answer is proved or the time is up."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from instances import Bound, FalseCertificateError, Instance, Partition, Platfor
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from instances.system import programs
-from mtpp.certifying.candidates import Rung
-from mtpp.certifying.certification import Ladder, ignore
-from mtpp.certifying.certify import certify, gather
+from mtpp.certifying.candidates import Turn
+from mtpp.certifying.certification import Certification, ignore
+from mtpp.certifying.certify import certify, certify_all
 from mtpp_models import Progress, SolveOptions, simple
 from mtpp_models.solvers.interface import SolverFaultError, SolverNotAvailableError
 
@@ -39,9 +39,9 @@ def children() -> set[int]:
 
 def test_two_processes_prove_what_one_proves() -> None:
     """The optimum, with steps of both, in the order of time."""
-    instance, steps = question(16, 3), list[Rung]()
+    instance, steps = question(16, 3), list[Turn]()
     before = children()
-    answers = gather(instance, BOTH, on_step=steps.append)
+    answers = certify_all(instance, BOTH, on_step=steps.append)
     assert all(answer.instance is instance for answer in answers)
     result = combine(*answers)
     alone = certify(instance, SolveOptions(time_limit=30.0))
@@ -49,9 +49,9 @@ def test_two_processes_prove_what_one_proves() -> None:
     assert alone.cost is not None
     assert result.cost == pytest.approx(alone.cost)
     assert children() == before
-    assert [rung.end for rung in steps] == sorted(rung.end for rung in steps)
-    bottlenecks = [rung.bottleneck for rung in steps if rung.bottleneck is not None]
-    bounds = [rung.bound for rung in steps if rung.bound is not None]
+    assert [turn.end for turn in steps] == sorted(turn.end for turn in steps)
+    bottlenecks = [turn.bottleneck for turn in steps if turn.bottleneck is not None]
+    bounds = [turn.bound for turn in steps if turn.bound is not None]
     assert bottlenecks == sorted(bottlenecks, reverse=True)
     assert bounds == sorted(bounds)
 
@@ -59,8 +59,8 @@ def test_two_processes_prove_what_one_proves() -> None:
 def test_both_take_part() -> None:
     """What the search finds and what the proofs say is in the answer and in the progress."""
     steps, moments = list[str](), list[Progress]()
-    answers = gather(
-        question(), SolveOptions(time_limit=3.0, threads=2), on_step=lambda rung: steps.append(rung.method),
+    answers = certify_all(
+        question(), SolveOptions(time_limit=3.0, threads=2), on_step=lambda turn: steps.append(turn.method),
         on_progress=moments.append,
     )  # fmt: skip
     assert {"simple", "kahn", "portfolio", "pinned"} <= set(steps)
@@ -109,10 +109,10 @@ def test_the_work_ends_once_enough_is_known() -> None:
     known = certify(instance, SolveOptions(time_limit=1.0))
     assert known.cost is not None
     assert known.bound is not None
-    for enough in (2 * known.cost, known.bound.value / 2):
-        steps = list[Rung]()
-        gather(instance, BOTH, start=known.partition, enough=enough, on_step=steps.append)
-        assert "portfolio" not in {rung.method for rung in steps}
+    for good_enough in (2 * known.cost, known.bound.value / 2):
+        steps = list[Turn]()
+        certify_all(instance, BOTH, start=known.partition, good_enough=good_enough, on_step=steps.append)
+        assert "portfolio" not in {turn.method for turn in steps}
 
 
 def test_one_hears_what_the_other_found() -> None:
@@ -160,7 +160,7 @@ def test_an_error_in_one_of_them_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     known = search(question(), "kahn", np.random.default_rng(0))
     before = children()
     with pytest.raises(FalseCertificateError, match="exceeds"):
-        gather(question(), BOTH, start=known.partition)
+        certify_all(question(), BOTH, start=known.partition)
     assert children() == before
 
 
@@ -178,13 +178,13 @@ def test_a_bound_that_the_other_contradicts_is_dropped_as_it_is_heard() -> None:
     found = search(instance, "kahn", np.random.default_rng(0))
     assert found.cost is not None
     wrong = Result("exact", instance, None, Bound(2 * found.cost, "exact"), solver="one that lies")
-    ladder = Ladder(
-        instance=instance, options=BOTH, deadline=Deadline.after(60.0), answers=[wrong], enough=None,
+    certification = Certification(
+        instance=instance, options=BOTH, deadline=Deadline.after(60.0), answers=[wrong], good_enough=None,
         on_progress=ignore, on_fault=faults.append, on_step=ignore,
-        hear=lambda: ladder.answers.append(found) if found not in ladder.answers else None,
+        before_step=lambda: certification.answers.append(found) if found not in certification.answers else None,
     )  # fmt: skip
-    assert not ladder.is_over()
-    assert ladder.best.bound is None
+    assert not certification.is_over()
+    assert certification.best.bound is None
     assert len(faults) == 1
     assert "one that lies" in str(faults[0])
 
@@ -198,7 +198,7 @@ def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     known, faults, before = search(question(), "kahn", np.random.default_rng(0)), list[str](), children()
     monkeypatch.setattr("mtpp.certifying.two_processes._work", die)
-    answers = gather(question(), BOTH, start=known.partition, on_fault=lambda fault: faults.append(str(fault)))
+    answers = certify_all(question(), BOTH, start=known.partition, on_fault=lambda fault: faults.append(str(fault)))
     assert combine(*answers).bound is not None
     assert len(faults) == 2
     assert all("exit code -9" in fault for fault in faults)
@@ -217,7 +217,7 @@ def test_a_process_that_cannot_begin_leaves_no_other(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(ForkProcess, "start", refuse)
     with pytest.raises(BlockingIOError, match="no more processes"):
-        gather(question(), BOTH)
+        certify_all(question(), BOTH)
     assert children() == before
 
 

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
 
-from mtpp.certifying.candidates import Rung
+from mtpp.certifying.candidates import Turn
 from mtpp.plots.progress import plot_progress
 
 
-def rung(method: str, seconds: float, end: float, bottleneck: float | None, bound: float | None) -> Rung:
-    return Rung(method=method, seconds=seconds, end=end, bottleneck=bottleneck, bound=bound, by=bound and "simple")
+def turn(method: str, seconds: float, end: float, bottleneck: float | None, bound: float | None) -> Turn:
+    return Turn(method=method, seconds=seconds, end=end, bottleneck=bottleneck, bound=bound, by=bound and "simple")
 
 
 STEPS = [
-    rung("simple", 0.0, 0.1, None, 2e-3),
-    rung("kahn", 0.1, 0.2, 8e-3, 2e-3),
-    rung("priced", 3.0, 4.0, 6e-3, 4e-3),
-    rung("kahn", 2.0, 4.5, 5e-3, 4e-3),
+    turn("simple", 0.0, 0.1, None, 2e-3),
+    turn("kahn", 0.1, 0.2, 8e-3, 2e-3),
+    turn("priced", 3.0, 4.0, 6e-3, 4e-3),
+    turn("kahn", 2.0, 4.5, 5e-3, 4e-3),
 ]
 
 
@@ -50,6 +50,6 @@ def test_a_row_for_each_method() -> None:
 
 def test_one_step_without_an_answer() -> None:
     """Where nothing is known nothing is drawn."""
-    above, _ = plot_progress([rung("kahn", 0.0, 0.0, None, None)], "unit").axes
+    above, _ = plot_progress([turn("kahn", 0.0, 0.0, None, None)], "unit").axes
     assert len(above.lines) == 0
     assert above.get_title(loc="left") == ""

@@ -153,12 +153,12 @@ def test_words_are_those_of_the_answer(name: str) -> None:
     """Read by the rules of the runtime; those of another cut are found, and what is no words."""
     question = gpt2_question(name, "llama-3-8b" if name == "accelerate" else "gpt2")
     points = serving_front(question).points
-    words = RUNTIMES[name].words(points[0].partition)
+    words = RUNTIMES[name].settings(points[0].partition)
     stated = document(question) | {"runtime": name, "words": words}
     assert faults(stated) == ()
     block = points[0].partition.block.copy()
     block[1 + int(np.flatnonzero(np.diff(block[1:-1]))[0])] += 1
-    other = RUNTIMES[name].words(Partition(question.instance.without_constraints(), block))
+    other = RUNTIMES[name].settings(Partition(question.instance.without_constraints(), block))
     assert any("words: they have the layers" in fault for fault in faults(stated | {"words": other}))
     digit = next(i for i in reversed(range(len(words))) if words[i].isdigit() and words[i] != "9")
     for forged in ("", words[:digit] + "9" + words[digit + 1 :], words[: len(words) // 2], "[" * 10**5):

@@ -14,7 +14,7 @@ from strategies import placements
 
 from instances import Bound, ComputationGraph
 from instances.deadline import Deadline
-from instances.devices.unequal import UnequalDevices
+from instances.devices.unequal import DeviceTable
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.grouping import group_nodes
 from instances.placement.ordered import OrderedPlacement
@@ -133,7 +133,7 @@ def test_nodes_that_must_share_a_device_run_one_after_the_other() -> None:
 def test_the_energetic_bound_is_for_equal_devices_alone() -> None:
     """Speeds 1 and 0.9 do works 10 and 9 in 10; as if devices were equal, an interval would refute that."""
     graph = ComputationGraph.from_edges([], [10, 9])
-    unequal = UnequalDevices([1, 0.9], [math.inf] * 2, [[1, 1], [1, 1]])
+    unequal = DeviceTable([1, 0.9], [math.inf] * 2, [[1, 1], [1, 1]])
     instance = PlacementInstance(graph, devices=2, bandwidth=1, unequal=unequal)
     assert Placement(instance, [0, 1]).step_time == 10
     assert [bound.value for bound in all_bounds(instance, 20)] == pytest.approx([10] * 4)
