@@ -16,6 +16,7 @@ __all__ = [
     "InputWarning",
     "NothingFoundError",
     "WordError",
+    "extra",
     "printable",
     "said",
     "spelling",
@@ -67,6 +68,11 @@ def word(name: str) -> str:
 def said(name: str, value: object) -> str:
     """Spell a word with a value, as in "bandwidth='abc'" or "--bandwidth abc"."""
     return spelling.get()(name, value)
+
+
+def extra(name: str) -> str:
+    """The command that installs an extra of this project, which no package index has."""
+    return f"pip install -e '.[{name}]' in the folder of mtpp"
 
 
 class WordError(InputError):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from heuristics.placement.arrays import SimulatorArrays
 from instances.compiled import compiled
-from instances.errors import InputError
+from instances.errors import InputError, word
 from instances.graph.tensors import FloatArray, IntArray, compressed_rows
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.problem import PlacementInstance
@@ -89,7 +89,7 @@ def sequences(instance: PlacementInstance) -> Sequences:
     if len(graph.tensors.bytes) * k > _MOST:
         raise InputError(
             f"{len(graph.tensors.bytes)} tensors on {k} devices are too many for a search on single nodes; search on "
-            "groups of nodes (--groups)."
+            f"groups of nodes ({word('groups')})."
         )
     n, t, m, kept = graph.n, len(graph.tensors.bytes), len(graph.inputs[1]), (graph.n - 1) // STEP + 1
     ends = np.concatenate((graph.edges, graph.edges[:, ::-1]))

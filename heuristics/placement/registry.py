@@ -32,7 +32,7 @@ _ALL: tuple[Method[PlacementInstance, Placement], ...] = (
     Method("greedy", "in HEFT's order, each where the step simulated so far is shortest", _THIS, greedy),
     Method(
         "placeto",
-        "a trained policy without further training: fast, which comes along and is no graph network, or --policy",
+        "a trained policy without further training: fast, which comes along and is no graph network, or a checkpoint",
         "Placeto",
         zero_shot,
     ),

@@ -123,7 +123,7 @@ def check_question(document: Value, members: Iterable[str], verb: str) -> None:
     """
     for name in members:
         if name not in document.open_members(()):
-            document.fail(f"its question and bounds are missing (no '{name}'); write it anew with mtpp {verb} --out.")
+            document.fail(f"its question and bounds are missing (no '{name}'); write it anew with mtpp {verb}.")
 
 
 def envelope(fields: Mapping[str, Value], cost: str, problem: str) -> dict[str, Any]:

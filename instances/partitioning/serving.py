@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from instances.errors import InputError
+from instances.errors import InputError, word
 from instances.graph.tensors import FloatArray, IntArray, sums_by
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
@@ -62,7 +62,7 @@ class ServingInstance:
             if (v - 1, v) not in links:
                 raise InputError(f"{graph.name}: node {v} does not read from node {v - 1}; give a chain of layers.")
         if not math.isfinite(self.instance.platform.memory):
-            raise InputError(f"{graph.name}: without a limit of memory any context fits; give --memory.")
+            raise InputError(f"{graph.name}: without a limit of memory any context fits; give {word('memory')}.")
         for name, values in (("token_bytes", self.token_bytes), ("window", self.window)):
             if np.shape(values) != (graph.n,) or not (np.asarray(values) >= 0).all():
                 raise InputError(f"{graph.name}: give {graph.n} numbers for {name}, each 0 or more.")

@@ -11,7 +11,7 @@ from typing import Any
 
 from instances.architectures import ARCHITECTURES, LEVELS, Dim
 from instances.devices.roofline import DEFAULT_DEVICE, Device
-from instances.errors import InputError, InputWarning
+from instances.errors import InputError, InputWarning, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.json_files import read_text
@@ -208,9 +208,9 @@ def load_graph(
 def _unit_remedy(reader: Reader) -> str:
     """Advice for a graph whose work is suspiciously large."""
     if "time_unit" in reader.options:
-        return "if the file gives milliseconds, say --time-unit ms"
+        return f"if the file gives milliseconds, say {said('time_unit', 'ms')}"
     if "device" in reader.options:
-        return "check --peak-flops and --memory-bandwidth"
+        return f"check {word('peak_flops')} and {word('memory_bandwidth')}"
     return "check the unit of the file's times"
 
 

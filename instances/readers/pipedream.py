@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from instances.errors import InputError
+from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import IntArray
 from instances.json_files import read_text
@@ -108,7 +108,7 @@ def read_pipedream(path: str | Path, training: bool = False, input_work: str | N
         share = scaled[inputs].sum() / scaled.sum()
         warning = (
             f"Input nodes take {share:.0%} of the work, and none in PipeDream's own optimizer; choose with "
-            "--input-work keep or drop."
+            f"{word('input_work')} keep or drop."
         )
         return replace(graph, attributes={"warnings": [warning]})
     return graph

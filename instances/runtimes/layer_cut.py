@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from instances.errors import InputError
+from instances.errors import InputError, word
 from instances.partitioning.partition import Partition
 from instances.planning.plan import Plan
 from instances.runtimes.layer_stack import LayerStack, numbered
@@ -15,8 +15,7 @@ from instances.runtimes.layer_stack import LayerStack, numbered
 __all__ = ["LayerCut"]
 
 _RANGE = " … "
-_REMEDY = "partition or certify it with --for and the name of the runtime."
-_REMEDY_OF_PLANS = "plan a graph of whole layers, as mtpp import --level layer writes it."
+_REMEDY_OF_PLANS = "plan a graph of whole layers, such as one of the level layer."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +80,8 @@ def _of_partition(partition: Partition) -> LayerCut:
     for unit in range(stack.layers + 2):
         held = np.unique(partition.block[list(stack.members(unit))]).tolist()
         if len(held) > 1:
-            raise InputError(f"{_cut_through(graph.name, stack.stem, stack.layers, unit, held)}; {_REMEDY}")
+            remedy = f"partition or certify it with {word('runtime')} and its name."
+            raise InputError(f"{_cut_through(graph.name, stack.stem, stack.layers, unit, held)}; {remedy}")
         stages.append(held[0] if held else None)
     tied = tuple(
         parameter.name

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from instances.errors import InputError
+from instances.errors import InputError, said
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
@@ -72,7 +72,7 @@ class LayerRuntime(Runtime):
         return self.write(cut)
 
     def _check(self, cut: LayerCut) -> None:
-        again = f"cut it again with --for {self.name}."
+        again = f"cut it again with {said('runtime', self.name)}."
         front, first, *_ = cut.unit_stage
         *_, last, back = cut.unit_stage
         if any(a > b for a, b in pairwise(cut.unit_stage)):

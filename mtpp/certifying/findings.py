@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from instances import Bound, Partition
-from instances.errors import printable
+from instances.errors import printable, word
 from instances.partitioning.stages import crossings, stages
 from instances.results import PROOF_TOLERANCE
 from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
@@ -102,7 +102,7 @@ def memory_sentence(partition: Partition) -> str | None:
         return f"does not fit: {why}"
     scale = Scale.of_times([partition.bottleneck], instance.time_unit)
     share = f"{scale.cell(overflow[slowest])} of {scale.cell(partition.bottleneck)} {scale.unit} are overflow"
-    return f"does not fit: {why}; {share}; --fit makes memory a hard limit"
+    return f"does not fit: {why}; {share}; {word('fit')} makes memory a hard limit"
 
 
 def _ratio(found: Findings) -> str | None:
@@ -132,10 +132,12 @@ def _better(found: Findings) -> str | None:
     if found.better is None:
         return None
     if math.isinf(found.partition.bottleneck):
-        return f"A partition that fits is known now, of {found.time(found.better.bottleneck)}; --json holds it."
+        return (
+            f"A partition that fits is known now, of {found.time(found.better.bottleneck)}; the JSON document holds it."
+        )
     faster = 1 - found.better.bottleneck / found.partition.bottleneck
     cost = found.time(found.better.bottleneck)
-    return f"A better partition is known now, of {cost}, {faster:.2%} below this one; --json holds it."
+    return f"A better partition is known now, of {cost}, {faster:.2%} below this one; the JSON document holds it."
 
 
 def _memory(found: Findings) -> str | None:

@@ -15,6 +15,7 @@ from heuristics.planning.shared_cards import Effort, improved_on_cards
 from heuristics.planning.spp import spp_plans
 from instances import InputError, Result
 from instances.deadline import Deadline, Stopwatch
+from instances.errors import said, word
 from instances.planning import Iteration, Schedule, Timeline, TrainingInstance
 from instances.registry import find
 from mtpp_models import SolveOptions
@@ -131,8 +132,8 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
         return improved_on_cards(instance, rng, Limits(deadline=_deadline(search)), effort)
     if effort.orders != "auto" or effort.level != Effort().level:
         raise InputError(
-            f"The planner {search.planner} has its own order and effort; choose --planner improved with --network "
-            "shared, or leave --orders and --effort out."
+            f"The planner {search.planner} has its own order and effort; choose {said('planner', 'improved')} "
+            f"with {said('network', 'shared')}, or leave {word('orders')} and {word('effort')} out."
         )
     return planner.run(instance, rng, Limits(deadline=_deadline(search)))
 
@@ -144,13 +145,15 @@ def _deadline(search: PlanSearch) -> Deadline:
 def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:
     """The plan of a model along RDO's order, in the order of passes that ends first."""
     if instance.network is None:
-        raise InputError(f"The planner {search.planner} plans for --network shared; choose that.")
+        raise InputError(f"The planner {search.planner} plans for {said('network', 'shared')}; choose that.")
     order, options = recursive_device_order(instance.cluster), SolveOptions(time_limit=search.time_limit)
     answer = solve_replication(instance, order, options, form=MILPS[search.planner], slack=_SLACK).answer
     assert answer is not None
     timelines = [execute_orders(answer.plan, orders, name) for name, orders in portfolio(answer.plan)]
     if not timelines:
-        raise InputError("The plan of the model does not fit into memory in any order; use --planner improved.")
+        raise InputError(
+            f"The plan of the model does not fit into memory in any order; use {said('planner', 'improved')}."
+        )
     return Iteration(instance, (min(timelines, key=lambda timeline: timeline.makespan),))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from heuristics import HEURISTICS
 from instances import Instance, Partition, Result
+from instances.errors import said
 from instances.system.programs import GRACE, end_programs
 from mtpp.certifying.candidates import Candidate, Turn, candidates_for
 from mtpp.certifying.certification import OPENING, Certification
@@ -119,7 +120,7 @@ class _Listener:
         process.join(_GRACE)
         if process.exitcode:
             words = f"A process at work ended too early (exit code {process.exitcode}), and the other went on alone"
-            self.certification.on_fault(SolverNotAvailableError(f"{words}; give more memory, or --threads 1."))
+            self.certification.on_fault(SolverNotAvailableError(f"{words}; give more memory, or {said('threads', 1)}."))
 
     def _hear(self, said: Any, line: Connection) -> None:
         certification = self.certification

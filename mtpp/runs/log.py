@@ -76,7 +76,7 @@ class RunLog:
                 opened.enter_context(file_lock(path, wait=False))
             except BlockingIOError:
                 raise InputError(
-                    f"{path} is being written by another process; wait for it or choose another --out."
+                    f"{path} is being written by another process; wait for it or choose another file."
                 ) from None
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
             opened.callback(os.close, self._file)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from instances import InputError
+from instances.errors import WordError, extra, word
 from instances.system.programs import end_programs
 
 __all__ = ["Workers", "cluster_workers", "is_worker", "local_workers", "this_process", "workers_at"]
@@ -68,7 +69,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
         If there are too few or too many.
     """
     if not 1 <= jobs <= _MOST_JOBS:
-        raise InputError(f"--jobs {jobs}: use from 1 to {_MOST_JOBS} processes.")
+        raise WordError("jobs", jobs, f"use from 1 to {_MOST_JOBS} processes.")
     before = set(multiprocessing.active_children())
 
     def executor() -> Executor:
@@ -97,17 +98,17 @@ def cluster_workers(address: str) -> Iterator[Workers]:
         from distributed import Client
     except ImportError:
         raise InputError(
-            "--scheduler needs dask.distributed; install mtpp with its extra: pip install mtpp[cluster]."
+            f"{word('scheduler')} needs dask.distributed; install the extra: {extra('cluster')}."
         ) from None
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
-        raise InputError(
-            f"--scheduler {address}: no scheduler answers there ({type(error).__name__}); check the address."
+        raise WordError(
+            "scheduler", address, f"no scheduler answers there ({type(error).__name__}); check the address."
         ) from None
     with client:
         if any(threads > 1 for threads in client.nthreads().values()):
-            raise InputError(f"--scheduler {address}: a worker has several threads; start workers with --nthreads 1.")
+            raise WordError("scheduler", address, "a worker has several threads; start workers with --nthreads 1.")
         yield Workers(client.get_executor)
 
 

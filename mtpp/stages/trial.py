@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from instances.errors import InputError
+from instances.errors import InputError, extra
 from mtpp.stages.manifest import read_manifest
 from mtpp.stages.records import FileRecord, Manifest, TensorRecord
 from mtpp.stages.runner import Pipeline, StageJob
@@ -147,7 +147,7 @@ def try_stages(
         If onnxruntime is not installed, a file is not as the manifest says, or there is not the memory for it.
     """
     if find_spec("onnxruntime") is None or find_spec("onnx") is None:
-        raise InputError("running stages needs onnxruntime; install mtpp[onnx].")
+        raise InputError(f"running stages needs onnxruntime; install the extra: {extra('onnx')}.")
     folder = Path(os.path.realpath(folder))
     manifest = read_manifest(folder)
     _check_memory(manifest, folder, queue + len(manifest.stages))

@@ -9,6 +9,7 @@ from enum import Enum
 
 from instances import InputError
 from instances.deadline import Deadline
+from instances.errors import word
 
 __all__ = [
     "Controls",
@@ -43,7 +44,7 @@ class SolverFaultError(SolverNotAvailableError):
     """
 
     def __init__(self, solver: str, symptom: str) -> None:
-        super().__init__(f"Solver {solver} {symptom}; choose another solver with --solver.")
+        super().__init__(f"Solver {solver} {symptom}; choose another solver with {word('solver')}.")
 
 
 class Termination(Enum):

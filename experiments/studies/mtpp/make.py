@@ -11,6 +11,7 @@ from experiments.studies.mtpp import tables
 from experiments.studies.report import Report, Section
 from heuristics import HEURISTICS
 from instances import InputError, Instance
+from instances.errors import said
 from mtpp.plots import partitions as plots
 from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.workers import Workers
@@ -65,7 +66,7 @@ def _methods(names: Sequence[str]) -> list[str]:
     given = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in names]
     methods = [name for base, each in given for name in (ablation(base) if each else (base,))]
     if any("+" in name for name in methods) and not any(name in HEURISTICS for name in methods):
-        told = f"--methods {','.join(names)}"
+        told = said("methods", ",".join(names))
         raise InputError(f"{told}: a strengthened model needs a partition to start from; add a heuristic.")
     return methods
 

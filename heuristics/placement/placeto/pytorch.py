@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from instances.errors import InputError
+from instances.errors import InputError, extra
 
 __all__ = ["require_torch"]
 
@@ -18,4 +18,4 @@ def require_torch() -> None:
         If it is not installed.
     """
     if find_spec("torch") is None:
-        raise InputError("PyTorch is not installed; install the extra: pip install 'mtpp[learn]'.")
+        raise InputError(f"PyTorch is not installed; install the extra: {extra('learn')}.")

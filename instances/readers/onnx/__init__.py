@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from instances.devices.roofline import DEFAULT_DEVICE, Device
-from instances.errors import InputError
+from instances.errors import InputError, extra
 from instances.graph.graph import ComputationGraph
 from instances.graph.views import fold_views
 
@@ -60,5 +60,5 @@ def read_onnx(
     except ImportError as error:
         if error.name is None or not error.name.startswith("onnx"):
             raise
-        raise InputError(f"{path}: reading ONNX needs the package onnx; install mtpp[onnx].") from None
+        raise InputError(f"{path}: reading ONNX needs the package onnx; install the extra: {extra('onnx')}.") from None
     return fold_views(*build(path, dims or {}, device, cost))

@@ -15,7 +15,7 @@ import onnx.inliner
 from numpy.typing import NDArray
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from instances.errors import InputError
+from instances.errors import InputError, said
 from instances.json_files import check_readable
 
 __all__ = [
@@ -232,8 +232,9 @@ def _require_shape(value: ValueInfoProto, places: Mapping[str, object], path: st
     for axis, dim in enumerate(value.type.tensor_type.shape.dim):
         if not dim.HasField("dim_value") or dim.dim_value < 0:
             name = dim.dim_param or f"{value.name}:{axis}"
+            example = said("dims", f"{name}=1")
             raise InputError(
-                f"{path}: dimension '{name}' of input '{value.name}' has no value; give for example --dim {name}=1 "
+                f"{path}: dimension '{name}' of input '{value.name}' has no value; give for example {example} "
                 f"(the model has {', '.join(places)})."
             )
 

@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ValueInfoProto
 
-from instances.errors import InputError
+from instances.errors import InputError, extra
 from instances.readers.onnx.model_file import inputs_of, load_model, set_dims
 
 __all__ = ["measure"]
@@ -34,7 +34,7 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
     try:
         import onnxruntime
     except ImportError:
-        raise InputError("measuring needs onnxruntime; install mtpp[onnx].") from None
+        raise InputError(f"measuring needs onnxruntime; install the extra: {extra('onnx')}.") from None
     model = load_model(path)
     set_dims(model, dims, path)
     for node in model.graph.node:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from instances.devices.roofline import DEFAULT_DEVICE, Device
-from instances.errors import InputError
+from instances.errors import InputError, extra
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.graph.tensors import SharedParameter
@@ -42,7 +42,7 @@ __all__ = [
     "trace",
 ]
 
-_MISSING = "PyTorch is not installed; install the extra: pip install 'mtpp[torch]'."
+_MISSING = f"PyTorch is not installed; install the extra: {extra('torch')}."
 
 
 def recognises_torch(head: bytes) -> bool:

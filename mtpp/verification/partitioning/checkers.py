@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import combinations
 
 from instances.certificates.claims import Claim, read_claim
-from instances.errors import printable
+from instances.errors import printable, word
 from instances.partitioning.constraints import Constraints
 from mtpp.verification.clock import Clock
 from mtpp.verification.faults import ROUNDING
@@ -124,7 +124,7 @@ def _cuts(task: Task, claim: Claim, pins: Iterable[tuple[int, ...]]) -> Check:
 def _ideals(task: Task, claim: Claim) -> Check:
     """Search all chains of ideals for k blocks below the claim."""
     if task.pairs is None:
-        return Check(claim, None, "not re-checked (--ideals does)")
+        return Check(claim, None, f"not re-checked ({word('ideals')} does)")
     value = Fraction(claim.value)
     try:
         for proved in (value, value * (1 - ROUNDING)):

@@ -171,5 +171,8 @@ def test_without_pytorch_the_table_names_the_extra(folder: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "mtpp: PyTorch is not installed; install the extra: pip install 'mtpp[learn]'.\n"
+    assert (
+        done.stderr
+        == "mtpp: PyTorch is not installed; install the extra: pip install -e '.[learn]' in the folder of mtpp.\n"
+    )
     assert not Path("runs.jsonl").exists()

@@ -256,5 +256,5 @@ def test_pytorch_is_not_imported_unasked() -> None:
         "except ValueError as error: print(error)\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "mtpp[learn]" in run.stdout
+    assert ".[learn]" in run.stdout
     require_torch()

@@ -180,4 +180,6 @@ def test_without_onnxruntime(
     """Splitting works without it; running says what to install."""
     monkeypatch.setattr("mtpp.stages.trial.find_spec", lambda name: None)
     two_stages(Path.cwd())
-    assert_misuse(capsys, {"run stages": "running stages needs onnxruntime; install mtpp[onnx]"})
+    assert_misuse(
+        capsys, {"run stages": "running stages needs onnxruntime; install the extra: pip install -e '.[onnx]'"}
+    )
