@@ -175,6 +175,14 @@ def huge_devices(document: Document) -> None:
     del document["instance"]["cluster"]["bandwidth"]
 
 
+def assert_told(forged: Document, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """1 is false, 2 is refused, each in lines that name the file."""
+    assert main(["verify", write(tmp_path, forged), "--time-limit", "5"]) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all("c.json" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("forge", "code"),
     [
@@ -197,10 +205,7 @@ def test_named_forgeries_of_plans(
     """1 is false, 2 is refused, each in lines that name the file."""
     forged = plan_file("gpipe")
     forge(forged)
-    assert main(["verify", write(tmp_path, forged), "--time-limit", "5"]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
-    assert all("c.json" in line for line in lines)
+    assert_told(forged, code, tmp_path, capsys)
 
 
 def later_first(document: Document) -> None:
@@ -248,10 +253,7 @@ def test_named_forgeries_of_placements(
 ) -> None:
     forged = placement_file()
     forge(forged)
-    assert main(["verify", write(tmp_path, forged), "--time-limit", "5"]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
-    assert all("c.json" in line for line in lines)
+    assert_told(forged, code, tmp_path, capsys)
 
 
 def test_the_bound_of_a_plan_is_trusted_until_it_is_run_again(tmp_path: Path) -> None:
