@@ -75,23 +75,12 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Bound:
-    """No answer to the question costs less than `value`.
+    """No answer to the question costs less than `value`."""
 
-    Parameters
-    ----------
-    value : float
-        In the time unit of the question.
-    method : str
-        What proved it, or `STATED`.
-    optimal : bool
-        Whether the method ran to its end, so that it cannot prove more.
-    witness : mapping
-        What lets others check the bound again, such as the nodes it rests on.
-    """
-
-    value: float
-    method: str
-    optimal: bool = True
+    value: float  # in the time unit of the question
+    method: str  # what proved it, or `STATED`
+    optimal: bool = True  # whether the method ran to its end, so that it cannot prove more
+    # What lets others check the bound again, such as the nodes it rests on.
     witness: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -1,13 +1,13 @@
-"""Bytes of nodes: what a device has to hold for one of them alone, and the parameters of several together."""
+"""Bytes of single nodes: what a device has to hold for one of them alone."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from instances.graph.graph import ComputationGraph
-from instances.graph.tensors import FloatArray, IntArray, sums_by
+from instances.graph.tensors import FloatArray
 
-__all__ = ["held_alone", "parameters_by", "touched_bytes"]
+__all__ = ["held_alone", "touched_bytes"]
 
 
 def held_alone(graph: ComputationGraph) -> FloatArray:
@@ -24,11 +24,3 @@ def touched_bytes(graph: ComputationGraph) -> FloatArray:
     touched = np.bincount(tensors.producer, tensors.bytes, graph.n)
     touched += np.bincount(tensors.consumers, tensors.bytes[graph.edge_tensor], graph.n)
     return touched.astype(np.float64)
-
-
-def parameters_by(graph: ComputationGraph, group: IntArray, count: int) -> FloatArray:
-    """(count,) parameters of each group of nodes [bytes]; a shared one counts once in each group that uses it."""
-    total = sums_by(group, graph.param_bytes, count)
-    for parameter in graph.parameters:
-        total[np.unique(group[list(parameter.users)])] += parameter.bytes
-    return total

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.graph import ComputationGraph
-from instances.graph.memory import parameters_by
+from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique, sums_by
 from instances.partitioning.memory import block_peaks, largest_needs, overflow_bytes
 from instances.partitioning.problem import Instance

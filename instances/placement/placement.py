@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
-from instances.graph.memory import parameters_by
+from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray, freeze, sums_by
 from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance
 from instances.placement.timeline import Timeline, peak_activations, run
@@ -23,12 +23,6 @@ __all__ = ["Placement"]
 @dataclass(frozen=True, eq=False, repr=False)
 class Placement(Displayed):
     """One answer: a device for every node; all costs are computed from `timeline`.
-
-    Parameters
-    ----------
-    instance : PlacementInstance
-    device : (n,) integers
-        Device of each node, 0 to `devices` - 1; devices may be idle.
 
     Raises
     ------
@@ -44,7 +38,7 @@ class Placement(Displayed):
     """
 
     instance: PlacementInstance
-    device: IntArray
+    device: IntArray  # (n,): device of each node, 0 to `devices` - 1; devices may be idle
 
     cost_name: ClassVar[str] = "step time"
 

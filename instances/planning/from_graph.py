@@ -9,7 +9,7 @@ from scipy.ndimage import minimum_filter1d
 from instances.errors import InputError
 from instances.graph.checks import numbers
 from instances.graph.graph import ComputationGraph
-from instances.graph.memory import parameters_by
+from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.chain import LayerChain
 

@@ -101,8 +101,9 @@ def test_clusters_are_read_from_tables_and_from_servers(tmp_path: Path) -> None:
     assert read_cluster(tmp_path / "short.json").content_hash == cluster.content_hash
 
 
-def refusal(read: Callable[[Path], object], path: Path) -> str:
-    """One line that names the file."""
+def refusal(read: Callable[[Path], object], path: Path, text: str) -> str:
+    """Write a file and read it: one line that names it."""
+    path.write_text(text)
     with pytest.raises(InputError) as caught:
         read(path)
     assert str(path) in str(caught.value)
@@ -124,9 +125,7 @@ def refusal(read: Callable[[Path], object], path: Path) -> str:
     ],
 )
 def test_broken_clusters_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    path = tmp_path / "cluster"
-    path.write_text(text)
-    assert re.search(complaint, refusal(read_cluster, path))
+    assert re.search(complaint, refusal(read_cluster, tmp_path / "cluster", text))
 
 
 @pytest.mark.parametrize(
@@ -141,8 +140,7 @@ def test_broken_clusters_are_refused(tmp_path: Path, text: str, complaint: str) 
 )
 def test_broken_chains_are_refused(tmp_path: Path, layers: str, complaint: str) -> None:
     path = tmp_path / "chain.json"
-    path.write_text(f'{{"format": "mtpp-chain/1", "layers": {layers}}}')
-    message = refusal(load_chain, path)
+    message = refusal(load_chain, path, f'{{"format": "mtpp-chain/1", "layers": {layers}}}')
     assert re.search(complaint, message)
     assert message.startswith(str(path))
 
