@@ -17,12 +17,21 @@ __all__ = ["Iteration"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Iteration(Displayed):
-    """What a planner answers: pipelines that run side by side, and what all of them wait for at the end."""
+    """What a planner answers: pipelines that run side by side, and what all of them wait for at the end.
+
+    Parameters
+    ----------
+    instance : TrainingInstance
+    schedules : tuple of Schedule or Timeline
+        One, except where every server runs a pipeline of its own on a part of the cluster, whose devices keep their
+        names.
+    synchronisation : float
+        Time after the last pipeline has ended [s].
+    """
 
     instance: TrainingInstance
-    # One, except where every server runs a pipeline of its own on a part of the cluster; devices keep their names.
     schedules: tuple[Schedule | Timeline, ...]
-    synchronisation: float = 0.0  # time after the last pipeline has ended [s]
+    synchronisation: float = 0.0
 
     cost_name: ClassVar[str] = "time"
 
