@@ -30,10 +30,8 @@ def search(
 
     Parameters
     ----------
-    instance : Instance
     method : str
         A name of `HEURISTICS`.
-    rng : numpy.random.Generator
     limits : Limits, optional
         None by default: the heuristic's own number of evaluations.
     start : Partition, optional

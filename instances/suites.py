@@ -147,36 +147,35 @@ _REAL = (
 )
 
 
+_ALL = (
+    Suite(
+        "quick",
+        "three networks at operator level and three random graphs, for a first table",
+        (
+            _network("bert-base"),
+            _network("gnmt"),
+            _network("resnet50"),
+            _regal("erdos-renyi", 100, 0),
+            _regal("barabasi-albert", 100, 0),
+            _regal("watts-strogatz", 100, 0),
+        ),
+    ),
+    Suite(
+        "regal-style",
+        "24 random graphs of 50 to 200 nodes, four families",
+        tuple(_regal(family, n, seed) for family in GRAPH_MODELS for seed, n in enumerate(_REGAL_SIZES, start=1)),
+    ),
+    Suite(
+        "real",
+        "37 networks at operator or layer level, batch 8, sequence 128, 25 GB/s; 9 in training, 300 GB/s",
+        _REAL,
+    ),
+    Suite(
+        "profiles",
+        f"published profiles, Input nodes with their time, 25 GB/s; their folder is named by {DATA_VARIABLE}",
+        tuple(_profile(path) for path in _PROFILES),
+    ),
+)
+
 #: All suites by name.
-SUITES: dict[str, Suite] = {
-    suite.name: suite
-    for suite in (
-        Suite(
-            "quick",
-            "three networks at operator level and three random graphs, for a first table",
-            (
-                _network("bert-base"),
-                _network("gnmt"),
-                _network("resnet50"),
-                _regal("erdos-renyi", 100, 0),
-                _regal("barabasi-albert", 100, 0),
-                _regal("watts-strogatz", 100, 0),
-            ),
-        ),
-        Suite(
-            "regal-style",
-            "24 random graphs of 50 to 200 nodes, four families",
-            tuple(_regal(family, n, seed) for family in GRAPH_MODELS for seed, n in enumerate(_REGAL_SIZES, start=1)),
-        ),
-        Suite(
-            "real",
-            "37 networks at operator or layer level, batch 8, sequence 128, 25 GB/s; 9 in training, 300 GB/s",
-            _REAL,
-        ),
-        Suite(
-            "profiles",
-            f"published profiles, Input nodes with their time, 25 GB/s; their folder is named by {DATA_VARIABLE}",
-            tuple(_profile(path) for path in _PROFILES),
-        ),
-    )
-}
+SUITES: dict[str, Suite] = {suite.name: suite for suite in _ALL}

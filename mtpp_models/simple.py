@@ -34,14 +34,7 @@ def work_bound(instance: Instance) -> float:
 def simple(instance: Instance) -> float:
     """`work_bound`, with the time for what cannot fit unless a buffer is fixed.
 
-    Parameters
-    ----------
-    instance : Instance
-
-    Returns
-    -------
-    float
-        A lower bound on the bottleneck, in the time unit of the work.
+    That is a lower bound on the bottleneck, in the time unit of the work, too.
     """
     if not (instance.has_overflow and instance.needs_peaks):
         return work_bound(instance)

@@ -50,11 +50,9 @@ def join_by_reach(
         if a == b or kind[a] != kind[b] or not _is_room(a, b, total, most) or _meet(after[a], before[b]):
             continue
         _join(a, b, after, before)
-        cluster[b] = a
-        total[:, a] += total[:, b]
+        _merge(a, b, cluster, total)
         left -= 1
-    for v in range(n):
-        cluster[v] = _root(v, cluster)
+    _name_roots(cluster)
     return cluster
 
 
@@ -80,11 +78,9 @@ def join_by_degree(
         a, b = _root(source[e], cluster), _root(reader[e], cluster)
         if kind[a] != kind[b] or not _is_room(a, b, total, most):
             continue
-        cluster[b] = a
-        total[:, a] += total[:, b]
+        _merge(a, b, cluster, total)
         left -= 1
-    for v in range(n):
-        cluster[v] = _root(v, cluster)
+    _name_roots(cluster)
     return cluster
 
 
@@ -140,6 +136,20 @@ def _root(v: int, cluster: IntArray) -> int:
         cluster[v] = cluster[cluster[v]]
         v = cluster[v]
     return v
+
+
+@compiled(allocates=False)
+def _merge(a: int, b: int, cluster: IntArray, total: FloatArray) -> None:
+    """Put the cluster of `b` into that of `a`."""
+    cluster[b] = a
+    for i in range(len(total)):
+        total[i, a] += total[i, b]
+
+
+@compiled(allocates=False)
+def _name_roots(cluster: IntArray) -> None:
+    for v in range(len(cluster)):
+        cluster[v] = _root(v, cluster)
 
 
 @compiled(allocates=False)

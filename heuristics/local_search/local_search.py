@@ -31,8 +31,6 @@ def local_search(
 
     Parameters
     ----------
-    instance : Instance
-    rng : numpy.random.Generator
     limits : Limits, optional
         Checked every few milliseconds; an evaluation is a move that is tried. With a time limit, the last rounds fit
         into what is left of it.

@@ -70,8 +70,6 @@ def multilevel(
 
     Parameters
     ----------
-    instance : Instance
-    rng : numpy.random.Generator
     limits : Limits, optional
         Checked every few milliseconds; an evaluation is a move that is tried.
     start : Partition, optional
@@ -183,7 +181,6 @@ def clusters(
 
     Parameters
     ----------
-    instance : Instance
     rng : numpy.random.Generator
         Of the noise on the ratings.
     most : (2,) floats

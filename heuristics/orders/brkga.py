@@ -80,16 +80,10 @@ def brkga(
 
     Parameters
     ----------
-    instance : Instance
-    rng : numpy.random.Generator
     limits : Limits, optional
         Checked after every generation.
     parameters : BRKGAParameters, optional
         By default 100 generations of 100 (brkga-10000 of the paper).
-
-    Returns
-    -------
-    Partition
     """
     arrays = KernelArrays.of(instance)
     best = evolve(

@@ -39,8 +39,6 @@ def anneal_placement(
 
     Parameters
     ----------
-    instance : PlacementInstance
-    rng : numpy.random.Generator
     limits : Limits, optional
         An evaluation is a simulation, a target a step time. A walk that would take too long cools down faster.
     start : Placement, optional

@@ -38,11 +38,8 @@ def search_placement(
 
     Parameters
     ----------
-    instance : PlacementInstance
     method : str
         A name of `PLACERS`.
-    rng : numpy.random.Generator
-    limits : Limits, optional
     grouping : Grouping, optional
         Groups of nodes that stay together; by default none.
     tell : callable, optional

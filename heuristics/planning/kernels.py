@@ -152,12 +152,17 @@ def anneal_plan(
             warmup[n] = min(M, distance * (S - 1 - n) + 1)
         makespan = simulate(times, warmup[:S], M, arrays.full_duplex, starts)
         if makespan <= limit:
-            now = makespan
-            assign_state(current, candidate)
-            if makespan < least:
-                least = makespan
-                assign_state(best, candidate)
+            now, least = makespan, keep(candidate, makespan, current, best, least)
     return least, best
+
+
+@compiled
+def keep(candidate: PlanState, makespan: float, current: PlanState, best: PlanState, least: float) -> float:
+    """Go on from a candidate, which is the best plan if it takes less than the `least`; return the new least."""
+    assign_state(current, candidate)
+    if makespan < least:
+        assign_state(best, candidate)
+    return min(makespan, least)
 
 
 @compiled

@@ -36,6 +36,8 @@ def _improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limi
     return (improved if instance.network is None else improved_on_cards)(instance, rng, limits)
 
 
+_original, _by_stage = partial(pipedream, every_minibatch=True), partial(hetpipe, only_largest_stage=True)
+
 _ALL = (
     _fixed("spp", "least load of a stage or channel along a device order, for the best number of stages", _SPP, spp),
     Method(
@@ -48,19 +50,9 @@ _ALL = (
     _fixed("gpipe", "as many layers on each device, all forward passes first", "Huang et al., NeurIPS 2019", gpipe),
     _fixed("pipedream", "least load as if all links were equal, 1F1B, a flush each iteration", _PIPEDREAM, pipedream),
     _fixed("pipedream-hierarchical", "the same in two levels, servers and devices", _PIPEDREAM, pipedream_hierarchical),
-    _fixed(
-        "pipedream-original",
-        "planned as if gradients were exchanged after each microbatch",
-        _PIPEDREAM,
-        partial(pipedream, every_minibatch=True),
-    ),
+    _fixed("pipedream-original", "planned as if gradients were exchanged after each microbatch", _PIPEDREAM, _original),
     _fixed("hetpipe", "a pipeline in each server, gradients exchanged over the slowest link", _HETPIPE, hetpipe),
-    _fixed(
-        "hetpipe-stage",
-        "the same, the stages of a server exchange their gradients at once",
-        _HETPIPE,
-        partial(hetpipe, only_largest_stage=True),
-    ),
+    _fixed("hetpipe-stage", "the same, the stages of a server exchange their gradients at once", _HETPIPE, _by_stage),
 )
 
 #: Name to planner.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from heuristics.planning.arrays import Orders, PlanState, empty_log
-from heuristics.planning.kernels import assign_state, change, copy_state
+from heuristics.planning.kernels import assign_state, change, copy_state, keep
 from heuristics.planning.shared_cards_simulator import run
 from instances.compiled import compiled
 from instances.devices.network import Ports
@@ -66,11 +66,7 @@ def anneal_on_cards(
         limit = now - now * temperature * np.log(1.0 - np.random.random())
         makespan = score(arrays, scored, candidate, limit)
         if makespan <= limit:
-            now = makespan
-            assign_state(current, candidate)
-            if makespan < least:
-                least = makespan
-                assign_state(best, candidate)
+            now, least = makespan, keep(candidate, makespan, current, best, least)
     return current, least, best
 
 

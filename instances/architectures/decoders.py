@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from instances.architectures.architecture import Architecture
 from instances.architectures.attention import attention, causal_mask, last_token, tokens
@@ -10,50 +12,39 @@ from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
 from instances.architectures.serving import Cache
 
-__all__ = ["DECODERS", "llama", "mixtral"]
+__all__ = ["DECODERS", "Sizes", "llama", "mixtral"]
 
 _EXPERTS, _CHOSEN = 8, 2  # of Mixtral: in a layer, for a token
 _ROTARY_FLOPS = 3  # two products and a sum
 _HEAD = 128  # width of a head in all these models
 _TEXT = {"batch": 1, "sequence": 128}
+_LLAMA_2 = "Touvron et al., Llama 2: open foundation and fine-tuned chat models, arXiv:2307.09288, 2023"
 _LLAMA_3 = "Llama team, The Llama 3 herd of models, arXiv:2407.21783, 2024"
+_SPARSE = "Mixtral, 32 layers of 4096 with 8 experts, 2 for each token"
+_MIXTRAL = "Jiang et al., Mixtral of experts, arXiv:2401.04088, 2024"
 
 
-def llama(
-    net: NetworkBuilder,
-    *,
-    batch: int,
-    sequence: int,
-    layers: int,
-    hidden: int,
-    key_heads: int,
-    inner: int,
-    vocabulary: int,
-    cache: Cache | None = None,
-) -> None:
+class Sizes(NamedTuple):
+    """Sizes of a decoder."""
+
+    layers: int
+    hidden: int  # width between layers
+    key_heads: int  # heads of keys and of values, each of them for several heads of queries
+    inner: int  # width within a feed-forward network
+    vocabulary: int
+
+
+def llama(net: NetworkBuilder, *, batch: int, sequence: int, sizes: Sizes, cache: Cache | None = None) -> None:
     """Llama with its language-model head (Touvron et al. 2023), root-mean-square norm before each branch."""
-    x = _embeddings(net, batch, sequence, hidden, vocabulary)
-    angles, causal = _angles(net, sequence), causal_mask(net, sequence, cache)
-    for layer in range(layers):
-        with net.scope(f"decoder.{layer}"):
-            x = _attend(net, x, key_heads, angles, causal, cache)
-            with net.scope("feed_forward"):
-                x = net.add(x, _gated_feed_forward(net, net.rms_norm(x), inner))
-    _language_head(net, x, vocabulary, cache)
+
+    def feed(layer: int, x: Tensor) -> Tensor:
+        with net.scope(f"decoder.{layer}"), net.scope("feed_forward"):
+            return net.add(x, _gated_feed_forward(net, net.rms_norm(x), sizes.inner))
+
+    _stack(net, batch, sequence, sizes, feed, cache)
 
 
-def mixtral(
-    net: NetworkBuilder,
-    *,
-    batch: int,
-    sequence: int,
-    layers: int,
-    hidden: int,
-    key_heads: int,
-    inner: int,
-    vocabulary: int,
-    cache: Cache | None = None,
-) -> None:
+def mixtral(net: NetworkBuilder, *, batch: int, sequence: int, sizes: Sizes, cache: Cache | None = None) -> None:
     """Mixtral with its language-model head (Jiang et al. 2024).
 
     A router sends each token to two of eight experts, here an equal number to each. Less than four tokens keep less
@@ -61,33 +52,41 @@ def mixtral(
     the weights of the others are held, but not read. Each expert is a layer of its own at layer level, as are what
     comes before and after them.
     """
-    x = _embeddings(net, batch, sequence, hidden, vocabulary)
-    angles, causal = _angles(net, sequence), causal_mask(net, sequence, cache)
-    for layer in range(layers):
-        with net.scope(f"decoder.{layer}"):
-            x = _attend(net, x, key_heads, angles, causal, cache)
-            with net.scope("router"):
-                chosen, parts = _route(net, net.rms_norm(x))
+    busy = min(_EXPERTS, _CHOSEN * batch * sequence)
+
+    def feed(layer: int, x: Tensor) -> Tensor:
+        with net.scope(f"decoder.{layer}"), net.scope("router"):
+            chosen, parts = _route(net, net.rms_norm(x))
         outputs = []
-        busy = min(_EXPERTS, _CHOSEN * batch * sequence)
         for expert, part in enumerate(parts):
             with net.scope(f"decoder.{layer}.expert{expert}"), net.occasional(busy, _EXPERTS):
-                outputs.append(_gated_feed_forward(net, part, inner))
+                outputs.append(_gated_feed_forward(net, part, sizes.inner))
         with net.scope(f"decoder.{layer}.combine"):
             flops = 2 * _CHOSEN * x.elements
-            x = net.add(x, net.operator("combine", [*outputs, chosen], [x.shape], flops=flops)[0])
-    _language_head(net, x, vocabulary, cache)
+            return net.add(x, net.operator("combine", [*outputs, chosen], [x.shape], flops=flops)[0])
+
+    _stack(net, batch, sequence, sizes, feed, cache)
 
 
-def _embeddings(net: NetworkBuilder, batch: int, sequence: int, hidden: int, vocabulary: int) -> Tensor:
+def _stack(
+    net: NetworkBuilder,
+    batch: int,
+    sequence: int,
+    sizes: Sizes,
+    feed: Callable[[int, Tensor], Tensor],
+    cache: Cache | None,
+) -> None:
+    """Embeddings, layers of attention followed by `feed`, and the language-model head."""
     text = tokens(net, batch, sequence)
     with net.scope("embeddings"):
-        return net.embedding(text, net.parameter("words", vocabulary, hidden))
-
-
-def _language_head(net: NetworkBuilder, x: Tensor, vocabulary: int, cache: Cache | None) -> None:
+        x = net.embedding(text, net.parameter("words", sizes.vocabulary, sizes.hidden))
+    angles, causal = _angles(net, sequence), causal_mask(net, sequence, cache)
+    for layer in range(sizes.layers):
+        with net.scope(f"decoder.{layer}"):
+            x = _attend(net, x, sizes.key_heads, angles, causal, cache)
+        x = feed(layer, x)
     with net.scope("head"):
-        net.linear(net.rms_norm(last_token(net, x, cache)), vocabulary, bias=False)
+        net.linear(net.rms_norm(last_token(net, x, cache)), sizes.vocabulary, bias=False)
 
 
 def _angles(net: NetworkBuilder, sequence: int) -> Tensor:
@@ -128,37 +127,14 @@ def _route(net: NetworkBuilder, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
     return chosen, net.operator("dispatch", [x, chosen], _EXPERTS * [(share, hidden)])
 
 
+def _decoder(name: str, summary: str, reference: str, network: Callable[..., None], *sizes: int) -> Architecture:
+    """A published decoder; the numbers are its `Sizes`."""
+    return Architecture(name, summary, partial(network, sizes=Sizes(*sizes)), _TEXT, reference, served=True)
+
+
 DECODERS = (
-    Architecture(
-        "llama-2-7b",
-        "Llama 2, 32 layers of 4096",
-        partial(llama, layers=32, hidden=4096, key_heads=32, inner=11008, vocabulary=32000),
-        _TEXT,
-        "Touvron et al., Llama 2: open foundation and fine-tuned chat models, arXiv:2307.09288, 2023",
-        served=True,
-    ),
-    Architecture(
-        "llama-3-8b",
-        "Llama 3, 32 layers of 4096, 8 heads of keys",
-        partial(llama, layers=32, hidden=4096, key_heads=8, inner=14336, vocabulary=128256),
-        _TEXT,
-        _LLAMA_3,
-        served=True,
-    ),
-    Architecture(
-        "llama-3-70b",
-        "Llama 3, 80 layers of 8192, 8 heads of keys",
-        partial(llama, layers=80, hidden=8192, key_heads=8, inner=28672, vocabulary=128256),
-        _TEXT,
-        _LLAMA_3,
-        served=True,
-    ),
-    Architecture(
-        "mixtral-8x7b",
-        "Mixtral, 32 layers of 4096 with 8 experts, 2 for each token",
-        partial(mixtral, layers=32, hidden=4096, key_heads=8, inner=14336, vocabulary=32000),
-        _TEXT,
-        "Jiang et al., Mixtral of experts, arXiv:2401.04088, 2024",
-        served=True,
-    ),
+    _decoder("llama-2-7b", "Llama 2, 32 layers of 4096", _LLAMA_2, llama, 32, 4096, 32, 11008, 32000),
+    _decoder("llama-3-8b", "Llama 3, 32 layers of 4096, 8 heads of keys", _LLAMA_3, llama, 32, 4096, 8, 14336, 128256),
+    _decoder("llama-3-70b", "Llama 3, 80 layers of 8192, 8 heads of keys", _LLAMA_3, llama, 80, 8192, 8, 28672, 128256),
+    _decoder("mixtral-8x7b", _SPARSE, _MIXTRAL, mixtral, 32, 4096, 8, 14336, 32000),
 )

@@ -13,21 +13,14 @@ __all__ = ["DEFAULT_DEVICE", "Device"]
 class Device:
     """Device of the roofline model (Williams, Waterman, Patterson 2009): it turns operations and bytes into seconds.
 
-    Parameters
-    ----------
-    peak_flops : float
-        Floating-point operations per second, positive.
-    memory_bandwidth : float
-        Bytes per second between the device and its own memory, positive.
-
     Raises
     ------
     InputError
         If a value is not positive.
     """
 
-    peak_flops: float = 100e12
-    memory_bandwidth: float = 1.5e12
+    peak_flops: float = 100e12  # floating-point operations per second, positive
+    memory_bandwidth: float = 1.5e12  # bytes per second between the device and its own memory, positive
 
     def __post_init__(self) -> None:
         for label, value in (("peak_flops", self.peak_flops), ("memory_bandwidth", self.memory_bandwidth)):

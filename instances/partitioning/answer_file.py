@@ -95,7 +95,6 @@ class AnswerFile:
 
         Parameters
         ----------
-        graph : ComputationGraph
         platform : callable
             Makes a platform of the number of blocks and of what the file says of bandwidth, memory, activation_buffer
             and fit; infinite numbers are infinite here.

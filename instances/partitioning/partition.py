@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.graph import ComputationGraph
+from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique, sums_by
 from instances.partitioning.memory import block_peaks, largest_needs, overflow_bytes
 from instances.partitioning.problem import Instance
@@ -162,11 +163,7 @@ class Partition(Displayed):
     @cached_property
     def param_bytes(self) -> FloatArray:
         """(k,) parameters of each block [bytes]; a shared one counts once in each block that uses it."""
-        graph, k = self.instance.graph, self.instance.k
-        total = sums_by(self.block, graph.param_bytes, k)
-        for parameter in graph.parameters:
-            total[np.unique(self.block[list(parameter.users)])] += parameter.bytes
-        return total
+        return parameters_by(self.instance.graph, self.block, self.instance.k)
 
     @cached_property
     def state_bytes(self) -> FloatArray:

@@ -77,10 +77,6 @@ class Contraction:
 def reduce_instance(instance: Instance) -> Contraction:
     """Merge what has to share a block, then apply the reductions (a) and (b) until none applies.
 
-    Parameters
-    ----------
-    instance : Instance
-
     Returns
     -------
     Contraction
@@ -103,10 +99,6 @@ def reduce_instance(instance: Instance) -> Contraction:
 
 def contract_groups(instance: Instance) -> Contraction:
     """Merge the nodes that have to share a block.
-
-    Parameters
-    ----------
-    instance : Instance
 
     Returns
     -------

@@ -83,13 +83,7 @@ class Crossing:
 
 
 def read_stage(value: Value) -> Stage:
-    """A stage as a file states it.
-
-    Raises
-    ------
-    InputError
-        If a member is missing, unknown or of the wrong kind.
-    """
+    """A stage as a file states it; an `InputError` if a member is missing, unknown or of the wrong kind."""
     fields = value.members(tuple(Stage.__dataclass_fields__))
     return Stage(
         stage=fields["stage"].whole(),
@@ -101,13 +95,7 @@ def read_stage(value: Value) -> Stage:
 
 
 def read_crossing(value: Value) -> Crossing:
-    """A tensor between blocks as a file states it.
-
-    Raises
-    ------
-    InputError
-        If a member is missing, unknown or of the wrong kind.
-    """
+    """A tensor between blocks as a file states it; an `InputError` as for `read_stage`."""
     fields = value.members(tuple(Crossing.__dataclass_fields__))
     return Crossing(
         producer=fields["producer"].text(),

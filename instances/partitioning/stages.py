@@ -12,17 +12,7 @@ __all__ = ["crossings", "stages"]
 
 
 def stages(partition: Partition) -> tuple[Stage, ...]:
-    """The blocks that hold a node, in order.
-
-    Parameters
-    ----------
-    partition : Partition
-
-    Returns
-    -------
-    tuple of Stage
-        Empty blocks hold nothing, cost nothing and are left out.
-    """
+    """The blocks that hold a node, in order: empty ones hold nothing, cost nothing and are left out."""
     names, bottleneck = partition.instance.graph.names, partition.bottleneck
     by_block = partition.order[np.argsort(partition.block[partition.order], kind="stable")]
     occupied, begin = np.unique(partition.block[by_block], return_index=True)
@@ -47,16 +37,7 @@ def stages(partition: Partition) -> tuple[Stage, ...]:
 
 
 def crossings(partition: Partition) -> tuple[Crossing, ...]:
-    """The tensors that some other block reads than the one that makes them, by producer and output.
-
-    Parameters
-    ----------
-    partition : Partition
-
-    Returns
-    -------
-    tuple of Crossing
-    """
+    """The tensors that some other block reads than the one that makes them, by producer and output."""
     graph, block, k = partition.instance.graph, partition.block, partition.instance.k
     tensors, time = graph.tensors, partition.instance.tensor_time
     home, reader = block[tensors.producer], block[tensors.consumers]

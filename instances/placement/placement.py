@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
+from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray, freeze, sums_by
 from instances.placement.problem import OVERFLOW_WEIGHT, PlacementInstance
 from instances.placement.timeline import Timeline, peak_activations, run
@@ -22,12 +23,6 @@ __all__ = ["Placement"]
 @dataclass(frozen=True, eq=False, repr=False)
 class Placement(Displayed):
     """One answer: a device for every node; all costs are computed from `timeline`.
-
-    Parameters
-    ----------
-    instance : PlacementInstance
-    device : (n,) integers
-        Device of each node, 0 to `devices` - 1; devices may be idle.
 
     Raises
     ------
@@ -43,7 +38,7 @@ class Placement(Displayed):
     """
 
     instance: PlacementInstance
-    device: IntArray
+    device: IntArray  # (n,): device of each node, 0 to `devices` - 1; devices may be idle
 
     cost_name: ClassVar[str] = "step time"
 
@@ -88,17 +83,12 @@ class Placement(Displayed):
     @cached_property
     def param_bytes(self) -> FloatArray:
         """(k,) parameters on each device [bytes]; a shared one counts once on each device that uses it."""
-        graph, k = self.instance.graph, self.instance.devices
-        total = sums_by(self.device, graph.param_bytes, k)
-        for parameter in graph.parameters:
-            total[np.unique(self.device[list(parameter.users)])] += parameter.bytes
-        return total
+        return parameters_by(self.instance.graph, self.device, self.instance.devices)
 
     @cached_property
     def state_bytes(self) -> FloatArray:
         """(k,) what the nodes on each device keep from step to step [bytes]."""
-        graph, k = self.instance.graph, self.instance.devices
-        return sums_by(self.device, graph.state_bytes, k)
+        return sums_by(self.device, self.instance.graph.state_bytes, self.instance.devices)
 
     @cached_property
     def peak_memory(self) -> FloatArray:

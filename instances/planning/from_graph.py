@@ -9,6 +9,7 @@ from scipy.ndimage import minimum_filter1d
 from instances.errors import InputError
 from instances.graph.checks import numbers
 from instances.graph.graph import ComputationGraph
+from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.chain import LayerChain
 
@@ -75,9 +76,6 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
         np.add.at(sums, layer, values)
         return sums
 
-    params = per_layer(graph.param_bytes)
-    for parameter in graph.parameters:
-        params[np.unique(layer[list(parameter.users)])] += parameter.bytes
     outputs = np.zeros(graph.n)
     np.add.at(outputs, graph.tensors.producer, graph.tensors.bytes)
     ends = [*(place - 1 for place in starts[1:]), graph.n - 1]
@@ -87,7 +85,7 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
         backward=per_layer(times),
         forward_bytes=total[starts[1:]],
         backward_bytes=total[starts[1:]],
-        param_bytes=params,
+        param_bytes=parameters_by(graph, layer, len(starts)),
         stored_bytes=per_layer(outputs),
         names=tuple(names[i] if i == j else f"{names[i]} … {names[j]}" for i, j in zip(starts, ends, strict=True)),
         name=graph.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,7 @@ from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
 from instances.planning.plan import Plan
 
-__all__ = ["Operation", "Schedule"]
+__all__ = ["Execution", "Operation", "Schedule"]
 
 #: Times are compared up to this part of the makespan.
 _ROUNDING = 1e-9
@@ -30,8 +31,36 @@ class Operation:
     end: float  # likewise
 
 
+class Execution(Displayed, ABC):
+    """One iteration of a plan in time."""
+
+    plan: Plan
+
+    @property
+    @abstractmethod
+    def makespan(self) -> float:
+        """Time of the iteration [s]."""
+
+    @property
+    def busy_time(self) -> float:
+        """Computing time of all devices together [s]."""
+        return float(self.plan.instance.microbatches * (self.plan.replicas * self.plan.stage_time).sum())
+
+    @property
+    def utilisation(self) -> float:
+        """Part of the iteration that a device of the cluster computes, on average."""
+        return self.busy_time / (self.plan.instance.cluster.n * self.makespan) if self.makespan > 0 else 1.0
+
+    def _title(self) -> str:
+        return self.plan.instance.chain.name
+
+    def _facts(self) -> dict[str, str]:
+        counts = {"stages": str(self.plan.n_stages), "microbatches": str(self.plan.instance.microbatches)}
+        return counts | {"makespan": figures(self.makespan, "s"), "devices compute": f"{self.utilisation:.1%}"}
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Schedule(Displayed):
+class Schedule(Execution):
     """Start of each operation of one iteration; the constructor refuses what cannot be executed.
 
     A stage is one machine, whose replicas move together; a channel is one machine, or one for each direction in full
@@ -97,23 +126,6 @@ class Schedule(Displayed):
     def memory_needed(self) -> FloatArray:
         """(S,) bytes on each device of each stage."""
         return self.plan.memory_needed(self.in_flight)
-
-    @property
-    def busy_time(self) -> float:
-        """Computing time of all devices together [s]."""
-        return float(self.plan.instance.microbatches * (self.plan.replicas * self.plan.stage_time).sum())
-
-    @property
-    def utilisation(self) -> float:
-        """Part of the iteration that a device of the cluster computes, on average."""
-        return self.busy_time / (self.plan.instance.cluster.n * self.makespan) if self.makespan > 0 else 1.0
-
-    def _title(self) -> str:
-        return self.plan.instance.chain.name
-
-    def _facts(self) -> dict[str, str]:
-        counts = {"stages": str(self.plan.n_stages), "microbatches": str(self.plan.instance.microbatches)}
-        return counts | {"makespan": figures(self.makespan, "s"), "devices compute": f"{self.utilisation:.1%}"}
 
     def operations(self) -> Iterator[Operation]:
         """All operations, stage by stage; an AllReduce only where there are replicas."""

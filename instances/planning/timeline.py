@@ -11,11 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from instances.errors import InputError
-from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, freeze
 from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, KINDS, WEIGHTS
 from instances.planning.plan import Plan
-from instances.planning.schedule import Operation
+from instances.planning.schedule import Execution, Operation
 from instances.planning.simulation import Pass
 
 __all__ = ["Moments", "Peak", "Timeline", "memory_peaks"]
@@ -74,7 +73,7 @@ def memory_peaks(plan: Plan, orders: Sequence[Sequence[Pass]]) -> list[Peak]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Timeline(Displayed):
+class Timeline(Execution):
     """Start and end of each operation of one iteration; the constructor refuses what cannot be executed.
 
     Whether transfers end in time on shared cards is for `simulation` to say, and for ``mtpp verify`` to check.
@@ -138,16 +137,6 @@ class Timeline(Displayed):
         """Whether a group runs several stages."""
         return len(self.plan.groups) < self.plan.n_stages
 
-    @property
-    def busy_time(self) -> float:
-        """Computing time of all devices together [s]."""
-        return float(self.plan.instance.microbatches * (self.plan.replicas * self.plan.stage_time).sum())
-
-    @property
-    def utilisation(self) -> float:
-        """Part of the iteration that a device of the cluster computes, on average."""
-        return self.busy_time / (self.plan.instance.cluster.n * self.makespan) if self.makespan > 0 else 1.0
-
     def operations(self) -> Iterator[Operation]:
         """All operations, kind by kind; an AllReduce only where there are replicas."""
         for kind, starts, ends in zip(
@@ -193,13 +182,6 @@ class Timeline(Displayed):
             for i in np.flatnonzero(at[1:] < until[:-1] - slack)[:1]:
                 kind, n, m = order[i + 1]
                 raise InputError(f"{n}{KINDS[kind]}{m} starts before the pass before it ends; start it later.")
-
-    def _title(self) -> str:
-        return self.plan.instance.chain.name
-
-    def _facts(self) -> dict[str, str]:
-        counts = {"stages": str(self.plan.n_stages), "microbatches": str(self.plan.instance.microbatches)}
-        return counts | {"makespan": figures(self.makespan, "s"), "devices compute": f"{self.utilisation:.1%}"}
 
 
 _FIELD = {FORWARD: 0, BACKWARD: 1, INPUT: 1, WEIGHTS: 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from instances.runtimes.layer_cut import LayerCut
-from instances.runtimes.runtime import UNIT, LayerRuntime
+from instances.runtimes.runtime import LayerRuntime
 
 __all__ = ["MEGATRON"]
 
@@ -33,14 +33,10 @@ def _shortened(stage: str) -> str:
     return stage.replace("t" * count, f"t*{count}") if count >= _SHORTEST else stage
 
 
-MEGATRON = LayerRuntime(
+MEGATRON = LayerRuntime.of_units(
     "megatron",
     "--pipeline-model-parallel-layout of Megatron-Core",
     "megatron/core/transformer/pipeline_parallel_layer_layout.py",
     None,
     _write,
-    every_stage=UNIT,
-    in_turns=True,
-    front_with_first=False,
-    back_with_last=False,
 )

@@ -6,7 +6,7 @@ A program of torch.export that is cut anywhere between its operators goes throug
 from __future__ import annotations
 
 from instances.runtimes.layer_cut import LayerCut
-from instances.runtimes.runtime import UNIT, LayerRuntime
+from instances.runtimes.runtime import LayerRuntime
 
 __all__ = ["PYTORCH"]
 
@@ -20,14 +20,10 @@ def _write(cut: LayerCut) -> str:
     return f"from torch.distributed.pipelining import SplitPoint\n\nsplit_spec = {{\n{points}}}\n"
 
 
-PYTORCH = LayerRuntime(
+PYTORCH = LayerRuntime.of_units(
     "torch",
     "split_spec of torch.distributed.pipelining.pipeline",
     "docs.pytorch.org/docs/stable/distributed.pipelining.html",
     "#",
     _write,
-    every_stage=UNIT,
-    in_turns=True,
-    front_with_first=False,
-    back_with_last=False,
 )

@@ -61,6 +61,14 @@ class LayerRuntime(Runtime):
     back_with_last: bool = True  # whether what comes after the layers is where the last one is
     in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn
 
+    @classmethod
+    def of_units(
+        cls, name: str, summary: str, reference: str, comment: str | None, write: Callable[[LayerCut], str]
+    ) -> LayerRuntime:
+        """A runtime that cuts between any units, and whose devices may run several stages in turns."""
+        ends = {"front_with_first": False, "back_with_last": False}
+        return cls(name, summary, reference, comment, write, every_stage=UNIT, in_turns=True, **ends)
+
     def rules(self, graph: ComputationGraph) -> Constraints:
         """Each layer is in one stage; stages have what they need, and the ends are where the runtime has them."""
         return LayerStack.of(graph).whole_units(self.front_with_first, self.back_with_last, self.every_stage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from instances.runtimes.layer_cut import LayerCut
-from instances.runtimes.runtime import UNIT, LayerRuntime
+from instances.runtimes.runtime import LayerRuntime
 
 __all__ = ["TORCHTITAN", "torchtitan_default"]
 
@@ -39,14 +39,10 @@ def _write(cut: LayerCut) -> str:
     )
 
 
-TORCHTITAN = LayerRuntime(
+TORCHTITAN = LayerRuntime.of_units(
     "torchtitan",
     "parallelism.module_fqns_per_model_part of its configuration",
     "torchtitan/distributed/pipeline_parallel.py",
     "#",
     _write,
-    every_stage=UNIT,
-    in_turns=True,
-    front_with_first=False,
-    back_with_last=False,
 )

@@ -41,10 +41,8 @@ def read_back(
 
     Parameters
     ----------
-    instance : Instance
     model : str
         As it was written, and with the same start.
-    start : Partition, optional
     solution : path, optional
         As for `mtpp_models.read_solution`; the partition is then its own, and not the start.
     stated : float, optional

@@ -15,7 +15,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from instances.json_files import check_writable
 
-__all__ = ["axes_of", "colours", "legend_beside", "plain", "readable_log", "save_figure"]
+__all__ = ["axes_of", "colours", "legend_beside", "plain", "readable_log", "save_figure", "with_legend"]
 
 Colour = tuple[float, float, float, float]
 
@@ -37,6 +37,14 @@ def legend_beside(ax: Axes, **options: Any) -> Legend:
     """Explain what is drawn on the right of the axes; options are those of `Axes.legend`."""
     usual = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "frameon": False, "fontsize": "small"}
     return ax.legend(**(usual | options))
+
+
+def with_legend(ax: Axes, **options: Any) -> Axes:
+    """A light grid, a plain frame and a legend beside, for which the options are."""
+    ax.grid(color="0.92")
+    plain(ax)
+    legend_beside(ax, **options)
+    return ax
 
 
 def readable_log(axis: Axis) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from instances.deadline import Stopwatch
 from mtpp.runs.log import Run
+from mtpp.versions import package_version
 
 __all__ = ["Job"]
 
@@ -51,6 +52,11 @@ class Job(ABC):
         except Exception as error:
             return self.record(watch.passed, f"{type(error).__name__}: {error}")
         return self.record(watch.passed, **answer)
+
+    def line(self, about: Run, seconds: float | None, error: str | None, answer: Run) -> Run:
+        """A line for the file of runs: what the study says of the job and its answer, and what all lines have."""
+        made = {"version": package_version(), "seconds": seconds, "error": error}
+        return {"key": self.key, **about, **made, **answer}
 
     @staticmethod
     def failed(run: Run) -> bool:

@@ -14,7 +14,7 @@ from mtpp.verification.clock import OutOfTimeError
 from mtpp.verification.faults import ROUNDING, ratio_of
 from mtpp.verification.fractions import as_float
 
-__all__ = ["Check", "Verdict", "check_claims"]
+__all__ = ["Check", "Verdict", "check_claims", "compare"]
 
 
 class Check(NamedTuple):
@@ -26,6 +26,14 @@ class Check(NamedTuple):
     how: str  # in words
     fault: str = ""  # why the claim cannot be true; empty if none was found
     confirmed: bool = False  # whether what the claim comes from said it again on this machine; no proof of its own
+
+
+def compare(claim: Claim, proved: Fraction, how: str) -> Check:
+    """Hold a claim against what its method proves here."""
+    value = Fraction(claim.value)
+    if value > proved * (1 + ROUNDING):
+        return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
+    return Check(claim, min(value, proved), how)
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,17 +20,10 @@ _OUT_OF_REACH = 1e3
 
 @dataclass(frozen=True)
 class ScaledInstance:
-    """The coefficients of the models; times are in multiples of `unit`, so that objectives are near 1.
-
-    Parameters
-    ----------
-    instance : Instance
-    unit : float
-        Positive; the bottleneck of a known partition is a good choice.
-    """
+    """The coefficients of the models; times are in multiples of `unit`, so that objectives are near 1."""
 
     instance: Instance
-    unit: float
+    unit: float  # positive; the bottleneck of a known partition is a good choice
 
     @classmethod
     def near(cls, instance: Instance, start: Partition | None) -> ScaledInstance:

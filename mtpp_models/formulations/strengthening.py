@@ -11,26 +11,17 @@ __all__ = ["Strengthening", "ablation"]
 
 @dataclass(frozen=True)
 class Strengthening:
-    """Parts that keep every partition whose bottleneck is below that of a known one; all are on by default.
+    """Parts that keep every partition whose bottleneck is below that of a known one; all are on by default."""
 
-    Parameters
-    ----------
-    cuts : bool
-        Stronger rows for the tensors in the place of (9) and (10); see `mtpp_models.formulations.constraints`.
-    windows : bool
-        No node outside the blocks that `mtpp_models.cuts.windows` leaves to it.
-    conflicts : bool
-        Nodes whose common block is too expensive stay apart; see `mtpp_models.formulations.clique_rows`.
-    joins : bool
-        Edges that are too expensive to cut are contracted; see `mtpp_models.cuts.uncut_edges`.
-    cutoff : bool
-        The known bottleneck is an upper bound of the variable.
-    """
-
+    # Stronger rows for the tensors in the place of (9) and (10); see `mtpp_models.formulations.constraints`.
     cuts: bool = True
+    # No node outside the blocks that `mtpp_models.cuts.windows` leaves to it.
     windows: bool = True
+    # Nodes whose common block is too expensive stay apart; see `mtpp_models.formulations.clique_rows`.
     conflicts: bool = True
+    # Edges that are too expensive to cut are contracted; see `mtpp_models.cuts.uncut_edges`.
     joins: bool = True
+    # The known bottleneck is an upper bound of the variable.
     cutoff: bool = True
 
     def __str__(self) -> str:

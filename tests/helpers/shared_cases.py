@@ -143,17 +143,8 @@ def check_bounds(instance: TrainingInstance) -> int:
 def check_shared(name: str, case: SharedCase) -> float:
     """Whether a planner's times are those of exact simulation, its file is accepted, and bounds hold for all plans.
 
-    Returns
-    -------
-    float
-        By how much the bound of its class exceeds the time, as a part of it.
-
-    Raises
-    ------
-    InputError
-        If no plan fits.
-    AssertionError
-        If a number is false.
+    Returned is by how much the bound of its class exceeds the time, as a part of it. An `InputError` says that no plan
+    fits, an `AssertionError` that a number is false.
     """
     instance = build_shared(case)
     found = PLANNERS[name].run(instance, np.random.default_rng(case.seed), _FEW)

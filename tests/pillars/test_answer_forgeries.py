@@ -77,22 +77,20 @@ def test_each_number_that_is_changed_is_found(original: Document) -> None:
     assert changed > 20
 
 
-def accepted(forged: Document) -> Verdict | None:
-    """None if it is refused or found false."""
+def holds_if_accepted(forged: Document, holds: Callable[[Verdict], None]) -> None:
+    """It is refused, found false, or what it says is true."""
     try:
         verdict = check(forged, time_limit=2.0)
     except InputError:
-        return None
-    return None if verdict.faults else verdict
-
-
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(forged=forgeries(PLANS, settle))
-def test_no_false_plan_passes(forged: Document) -> None:
-    """What is left without fault is a plan whose time is no less than any schedule of it takes."""
-    verdict = accepted(forged)
-    if verdict is None:
         return
+    if not verdict.faults:
+        holds(verdict)
+
+
+forging = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def is_no_faster_than_its_plan(verdict: Verdict) -> None:
     stated = verdict.certificate
     assert isinstance(stated, StatedPlan)
     plan = Plan(stated.instance, stated.cuts, stated.devices)
@@ -100,13 +98,14 @@ def test_no_false_plan_passes(forged: Document) -> None:
     assert stated.cost == pytest.approx(float(verdict.cost), rel=1e-9)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(forged=forgeries(PLACEMENTS, settle))
-def test_no_false_placement_passes(forged: Document) -> None:
-    """What is left without fault takes as long as the definition says, and no less than its bound."""
-    verdict = accepted(forged)
-    if verdict is None:
-        return
+@forging
+@given(forged=forgeries(PLANS, settle))
+def test_no_false_plan_passes(forged: Document) -> None:
+    """What is left without fault is a plan whose time is no less than any schedule of it takes."""
+    holds_if_accepted(forged, is_no_faster_than_its_plan)
+
+
+def takes_as_long_as_its_placement(verdict: Verdict) -> None:
     stated = verdict.certificate
     assert isinstance(stated, StatedPlacement)
     placement = Placement(stated.instance, stated.device)
@@ -115,6 +114,13 @@ def test_no_false_placement_passes(forged: Document) -> None:
     assert float(verdict.cost) == pytest.approx(placement.step_time, rel=1e-9)
     assert (verdict.proved_bound or 0) <= verdict.cost
     assert stated.peak_memory == pytest.approx(placement.peak_memory.tolist(), rel=1e-9)
+
+
+@forging
+@given(forged=forgeries(PLACEMENTS, settle))
+def test_no_false_placement_passes(forged: Document) -> None:
+    """What is left without fault takes as long as the definition says, and no less than its bound."""
+    holds_if_accepted(forged, takes_as_long_as_its_placement)
 
 
 Forgery = Callable[[Document], None]
@@ -169,6 +175,14 @@ def huge_devices(document: Document) -> None:
     del document["instance"]["cluster"]["bandwidth"]
 
 
+def assert_told(forged: Document, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """1 is false, 2 is refused, each in lines that name the file."""
+    assert main(["verify", write(tmp_path, forged), "--time-limit", "5"]) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all("c.json" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("forge", "code"),
     [
@@ -191,10 +205,7 @@ def test_named_forgeries_of_plans(
     """1 is false, 2 is refused, each in lines that name the file."""
     forged = plan_file("gpipe")
     forge(forged)
-    assert main(["verify", write(tmp_path, forged), "--time-limit", "5"]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
-    assert all("c.json" in line for line in lines)
+    assert_told(forged, code, tmp_path, capsys)
 
 
 def later_first(document: Document) -> None:
@@ -242,10 +253,7 @@ def test_named_forgeries_of_placements(
 ) -> None:
     forged = placement_file()
     forge(forged)
-    assert main(["verify", write(tmp_path, forged), "--time-limit", "5"]) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert lines
-    assert all("c.json" in line for line in lines)
+    assert_told(forged, code, tmp_path, capsys)
 
 
 def test_the_bound_of_a_plan_is_trusted_until_it_is_run_again(tmp_path: Path) -> None:

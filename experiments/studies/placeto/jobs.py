@@ -73,19 +73,8 @@ class PlacementJob(Job):
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""
-        return {
-            "key": self.key,
-            "kind": _KIND,
-            "instance": self.family,
-            "k": self.devices,
-            "method": self.what,
-            "seed": self.seed,
-            "options": self.options,
-            "version": package_version(),
-            "seconds": seconds,
-            "error": error,
-            "answer": answer or None,
-        }
+        about = {"kind": _KIND, "instance": self.family, "k": self.devices, "method": self.what, "seed": self.seed}
+        return self.line(about | {"options": self.options}, seconds, error, {"answer": answer or None})
 
 
 class RivalsJob(PlacementJob):

@@ -66,18 +66,8 @@ class NetworkJob(Job):
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""
-        return {
-            "key": self.key,
-            "kind": _KIND,
-            "instance": self.name,
-            "k": self.devices,
-            "method": self.what,
-            "options": self.options,
-            "version": package_version(),
-            "seconds": seconds,
-            "error": error,
-            "answer": answer or None,
-        }
+        about = {"kind": _KIND, "instance": self.name, "k": self.devices, "method": self.what, "options": self.options}
+        return self.line(about, seconds, error, {"answer": answer or None})
 
     def instance(self) -> PlacementInstance:
         """The network, in groups."""

@@ -21,7 +21,7 @@ from experiments.studies.placeto.published import (
 )
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
-from mtpp.plots.style import axes_of, legend_beside, plain
+from mtpp.plots.style import axes_of, with_legend
 from mtpp.runs.log import Run
 from mtpp.runs.workers import Workers
 
@@ -84,10 +84,7 @@ def plot_curves(runs: Iterable[Run]) -> Axes:
                 steps = ([*simulations, answer["simulations"]], [*best, best[-1]])
                 ax.step(*steps, where="post", color=f"C{i}", linestyle=line, label=f"{_name(cell)}, {what}")
     ax.set(xlabel="simulations", ylabel="best step time / that of one device", xscale="log")
-    ax.grid(color="0.92")
-    plain(ax)
-    legend_beside(ax, fontsize="small")
-    return ax
+    return with_legend(ax)
 
 
 def _times(runs: list[Run], budget: NetworkBudget) -> Section:

@@ -76,12 +76,5 @@ class NetworkBudget:
 
 #: A first look, in a few minutes: enough to see that all of it runs, too little to learn much.
 QUICK_NETWORKS = NetworkBudget(
-    published=64,
-    fast=640,
-    recurrent=1_600,
-    ablation=64,
-    orders=4,
-    ordered=64,
-    graphs=2,
-    moves=5_000,
+    published=64, fast=640, recurrent=1_600, ablation=64, orders=4, ordered=64, graphs=2, moves=5_000
 )

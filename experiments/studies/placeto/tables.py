@@ -20,7 +20,7 @@ from experiments.studies.placeto.measured import Measured, number
 from experiments.studies.report import Report, Section
 from heuristics.placement.placeto import require_torch
 from instances.placement.families import PLACEMENT_FAMILIES
-from mtpp.plots.style import axes_of, legend_beside, plain
+from mtpp.plots.style import axes_of, with_legend
 from mtpp.runs.workers import Workers
 
 __all__ = ["make_placement_tables", "plot_distributions", "sections"]
@@ -119,10 +119,7 @@ def plot_distributions(measured: Measured, family: str, ax: Axes | None = None) 
             ax.ecdf(times, color=colour, linestyle=line, linewidth=width, label=label)
     title = f"{family}, k = {DEVICES}, {graphs} unseen graphs"
     ax.set(title=title, xlabel="step time / step time on one device", ylabel="share of graphs", ylim=(0, 1.02))
-    ax.grid(color="0.92")
-    plain(ax)
-    legend_beside(ax, fontsize="medium")
-    return ax
+    return with_legend(ax, fontsize="medium")
 
 
 def _unseen(measured: Measured, budget: Budget) -> Section:

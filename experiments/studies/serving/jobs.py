@@ -61,19 +61,15 @@ class ServingJob(Job):
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""
-        return {
-            "key": self.key,
+        about = {
             "kind": _KIND,
             "instance": f"{self.network}, {self.phase}",
             "network": self.network,
             "phase": self.phase,
             "k": self.k,
             "method": "serving",
-            "version": package_version(),
-            "seconds": seconds,
-            "error": error,
-            **(dict.fromkeys(("memory", "runtimes")) | answer),
         }
+        return self.line(about, seconds, error, dict.fromkeys(("memory", "runtimes")) | answer)
 
     def answer(self, start: Sequence[Run]) -> Run:
         """Results by runtime: its default rule, and both ends of the front of the cuts that it can express."""

@@ -76,18 +76,15 @@ class TrainingJob(Job):
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs; k is the number of devices."""
         instance = self.instance
-        return {
-            "key": self.key,
+        about = {
             "kind": _KIND,
             "question": instance.key,
             "instance": f"{instance.chain.name} on {instance.cluster.name}, M = {instance.microbatches}",
             "k": instance.cluster.n,
             "method": self.method,
-            "version": package_version(),
-            "seconds": seconds,
-            "error": error,
-            **(dict.fromkeys(("time", "bound", "utilisation", "stages", "workloads", "times")) | answer),
         }
+        blank = dict.fromkeys(("time", "bound", "utilisation", "stages", "workloads", "times"))
+        return self.line(about, seconds, error, blank | answer)
 
     def answer(self, start: Sequence[Run]) -> Run:
         """Time, utilisation and stages of a planner; the bound; W and time by number of stages; and so on."""

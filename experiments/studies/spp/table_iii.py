@@ -17,7 +17,7 @@ from experiments.studies.spp.jobs import CALIBRATION, TABLE_III
 from experiments.studies.spp.measures import SETTINGS
 from experiments.studies.spp.paper import BASELINES, TABLE, speed_up
 from instances.planning.paper_settings import DEVICE_MEMORY
-from mtpp.plots.style import axes_of, legend_beside, plain
+from mtpp.plots.style import axes_of, with_legend
 
 __all__ = ["cell_rows", "cells", "correlations", "plot_cells"]
 
@@ -111,10 +111,7 @@ def plot_cells(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
                 ax.plot(x, y, marker, color=colour, label=label, fillstyle="full" if marker == "o" else "none")
     ax.set_xlabel("time over SPP, less 1, in the paper [%]")
     ax.set_ylabel("the same here, analytic layer times [%]")
-    ax.grid(color="0.92")
-    plain(ax)
-    legend_beside(ax)
-    return ax
+    return with_legend(ax)
 
 
 def _calibration(frame: pd.DataFrame, testbed: str, model: str) -> Mapping[Hashable, Any] | None:

@@ -28,7 +28,7 @@ from experiments.studies.spp.paper import TABLE
 from experiments.studies.spp.table_iii import cell_rows, cells, correlations, plot_cells
 from heuristics.planning import PLANNERS
 from instances.planning.paper_settings import DEVICE_MEMORY
-from mtpp.plots.style import axes_of, legend_beside, plain, readable_log
+from mtpp.plots.style import axes_of, readable_log, with_legend
 from mtpp.runs.workers import Workers
 
 __all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep"]
@@ -91,7 +91,7 @@ def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes
     readable_log(ax.yaxis)
     ax.set_xlabel(TITLES[figure][1])
     ax.set_ylabel("time of an iteration [s]")
-    return _with_legend(ax)
+    return with_legend(ax)
 
 
 def plot_stages(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -106,7 +106,7 @@ def plot_stages(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax.set_ylim(0, 1.05 * times.max())
     ax.set_xlabel("stages")
     ax.set_ylabel("time [s]")
-    return _with_legend(ax)
+    return with_legend(ax)
 
 
 def _sections(frame: pd.DataFrame) -> list[Section]:
@@ -178,10 +178,3 @@ def _gain(frame: pd.DataFrame) -> str:
 
 def _file(figure: str) -> str:
     return _name(figure).lower().replace(" ", "-")
-
-
-def _with_legend(ax: Axes) -> Axes:
-    ax.grid(color="0.92")
-    plain(ax)
-    legend_beside(ax)
-    return ax

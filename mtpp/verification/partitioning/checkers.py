@@ -16,7 +16,7 @@ from mtpp.verification.fractions import as_float
 from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import TooManyIdealsError, some_chain_is_below
-from mtpp.verification.verdict import Check
+from mtpp.verification.verdict import Check, compare
 
 __all__ = ["CHECKERS", "Checker", "Task"]
 
@@ -60,17 +60,10 @@ class Task:
         """Prove a claim of any method that the bound by work alone implies; None if it claims more."""
         bound = self.exact.work_bound
         if claim.method == "simple":
-            return self.compare(claim, bound, "re-proved by its formula")
+            return compare(claim, bound, "re-proved by its formula")
         if Fraction(claim.value) > bound * (1 + ROUNDING):
             return None
-        return self.compare(claim, bound, "re-proved by the formula of simple")
-
-    def compare(self, claim: Claim, proved: Fraction, how: str) -> Check:
-        """Hold a claim against what its method proves here."""
-        value = Fraction(claim.value)
-        if value > proved * (1 + ROUNDING):
-            return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
-        return Check(claim, min(value, proved), how)
+        return compare(claim, bound, "re-proved by the formula of simple")
 
     def trusted(self, claim: Claim) -> Check:
         """Trust the solver that the claim names."""
@@ -118,7 +111,7 @@ def _cuts(task: Task, claim: Claim, pins: Iterable[tuple[int, ...]]) -> Check:
     how = f"re-proved by {count} minimum cut{'s' if count > 1 else ''}"
     if least < value <= least + lost:  # beyond the digits of the cut, which is no fault of the claim
         return Check(claim, least, f"{how}, to {as_float(least)!r}")
-    return task.compare(claim, least, how)
+    return compare(claim, least, how)
 
 
 def _ideals(task: Task, claim: Claim) -> Check:
@@ -152,7 +145,7 @@ def _other_k(task: Task, claim: Claim) -> Check:
     if j < k and task.exact.memory is not None:
         return Check(claim, None, "false", "with finite memory no bound holds for more blocks")
     blocks = -(-k // j)
-    check = task.compare(claim, value / blocks, f"carried from k = {j}")
+    check = compare(claim, value / blocks, f"carried from k = {j}")
     if check.fault:
         return check
     if "proof" not in fields:

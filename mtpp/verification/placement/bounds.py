@@ -15,7 +15,7 @@ from mtpp.verification.faults import ROUNDING
 from mtpp.verification.fractions import as_float
 from mtpp.verification.placement.start_times import Known, Way, ways_of
 from mtpp.verification.placement.step_time import Step
-from mtpp.verification.verdict import Check
+from mtpp.verification.verdict import Check, compare
 
 __all__ = ["PLACEMENT_CHECKERS", "PlacementTask"]
 
@@ -41,9 +41,9 @@ class PlacementTask:
         """
         value = Fraction(claim.value)
         if claim.method == "simple":
-            return self.compare(claim, self.simple, "re-proved by its formula")
+            return compare(claim, self.simple, "re-proved by its formula")
         if value <= self.simple * (1 + ROUNDING):
-            return self.compare(claim, self.simple, "re-proved by the formula of simple")
+            return compare(claim, self.simple, "re-proved by the formula of simple")
         if claim.method not in PLACEMENT_CHECKERS:
             return _trusted(claim)
         ways = ways_of(self.step, self.instance)
@@ -53,13 +53,6 @@ class PlacementTask:
         return (
             Check(claim, None, "false", fault) if fault else PLACEMENT_CHECKERS[claim.method](self, claim, known, ways)
         )
-
-    def compare(self, claim: Claim, proved: Fraction, how: str) -> Check:
-        """Hold a claim against what its method proves here."""
-        value = Fraction(claim.value)
-        if value > proved * (1 + ROUNDING):
-            return Check(claim, None, "false", f"value {claim.value!r} is claimed, only {as_float(proved)!r} is proved")
-        return Check(claim, min(value, proved), how)
 
     def units(self, time: float) -> Fraction:
         """A time in units."""
@@ -93,7 +86,7 @@ def _heads(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Wa
         return Check(claim, None, "false", "parameters.nodes does not name one node")
     (v,) = nodes
     proved = (known.early[v] + known.work[v] + known.late[v]) * task.step.unit
-    return task.compare(claim, proved, "re-proved by its heads and tails")
+    return compare(claim, proved, "re-proved by its heads and tails")
 
 
 def _windows(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, Way]) -> Check:
@@ -105,7 +98,7 @@ def _windows(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way, 
         return Check(claim, None, "false", "no node lies in parameters.window")
     begin, end = min(known.early[v] for v in inside), min(known.late[v] for v in inside)
     takes = max(sum(known.work[v] for v in inside) / known.capacity, _with_rests(task, known, inside))
-    return task.compare(claim, (begin + end + takes) * task.step.unit, "re-proved by its window")
+    return compare(claim, (begin + end + takes) * task.step.unit, "re-proved by its window")
 
 
 def _with_rests(task: PlacementTask, known: Known, inside: list[int]) -> Fraction:
@@ -124,7 +117,7 @@ def _energetic(task: PlacementTask, claim: Claim, known: Known, _ways: tuple[Way
     horizon, interval = fields["horizon"].number(), _pair(fields["interval"])
     if not _is_too_full(task, known, task.units(horizon), interval):
         return Check(claim, None, "false", f"parameters.interval does not refute {horizon!r}")
-    return task.compare(claim, Fraction(horizon), "re-proved by its interval")
+    return compare(claim, Fraction(horizon), "re-proved by its interval")
 
 
 def _is_too_full(task: PlacementTask, known: Known, horizon: Fraction, interval: tuple[float, float]) -> bool:
@@ -149,7 +142,7 @@ def _colocation(task: PlacementTask, claim: Claim, known: Known, ways: tuple[Way
         full = interval is not None and _is_too_full(task, known, limit, interval)
         longest = max(_longest_node(known), _longest_group(known, task.clock) - int(task.step.node_gap))
         if full or longest > limit or _longest_window(known, task.clock) > limit:
-            return task.compare(claim, Fraction(horizon), "re-proved by nodes that share a device")
+            return compare(claim, Fraction(horizon), "re-proved by nodes that share a device")
         if not more:
             break
     return Check(claim, None, "false", f"nothing refutes parameters.horizon {horizon!r}")

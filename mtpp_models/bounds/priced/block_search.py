@@ -158,24 +158,25 @@ def _flip(
     """Add v to the block, or take it out."""
     inside[v] = not inside[v]
     step = 1 if inside[v] else -1
-    one = np.uint64(1)
-    block[v // _WORD] ^= one << np.uint64(v % _WORD)
+    block[v // _WORD] ^= np.uint64(1) << np.uint64(v % _WORD)
     for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
         reads[arrays.input_tensor[e]] += step
     for u in range(len(inside)):
-        bit = one << np.uint64(u % _WORD)
         if relations.reach[v, u]:
-            ancestors[u] += step
-            if ancestors[u] > 0:
-                below[u // _WORD] |= bit
-            else:
-                below[u // _WORD] &= ~bit
+            _count(u, step, ancestors, below)
         if relations.reach[u, v]:
-            descendants[u] += step
-            if descendants[u] > 0:
-                above[u // _WORD] |= bit
-            else:
-                above[u // _WORD] &= ~bit
+            _count(u, step, descendants, above)
+
+
+@compiled(allocates=False)
+def _count(u: int, step: int, counts: NDArray[np.int32], positive: NDArray[np.uint64]) -> None:
+    """Change the count of u by the step, and keep its bit among those whose count is positive."""
+    counts[u] += step
+    bit = np.uint64(1) << np.uint64(u % _WORD)
+    if counts[u] > 0:
+        positive[u // _WORD] |= bit
+    else:
+        positive[u // _WORD] &= ~bit
 
 
 @compiled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,16 @@ def test_clusters_are_read_from_tables_and_from_servers(tmp_path: Path) -> None:
     assert read_cluster(tmp_path / "short.json").content_hash == cluster.content_hash
 
 
+def refusal(read: Callable[[Path], object], path: Path, text: str) -> str:
+    """Write a file and read it: one line that names it."""
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -114,12 +125,7 @@ def test_clusters_are_read_from_tables_and_from_servers(tmp_path: Path) -> None:
     ],
 )
 def test_broken_clusters_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    path = tmp_path / "cluster"
-    path.write_text(text)
-    with pytest.raises(InputError, match=complaint) as caught:
-        read_cluster(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert re.search(complaint, refusal(read_cluster, tmp_path / "cluster", text))
 
 
 @pytest.mark.parametrize(
@@ -134,10 +140,9 @@ def test_broken_clusters_are_refused(tmp_path: Path, text: str, complaint: str) 
 )
 def test_broken_chains_are_refused(tmp_path: Path, layers: str, complaint: str) -> None:
     path = tmp_path / "chain.json"
-    path.write_text(f'{{"format": "mtpp-chain/1", "layers": {layers}}}')
-    with pytest.raises(InputError, match=complaint) as caught:
-        load_chain(path)
-    assert re.match(re.escape(str(path)), str(caught.value))
+    message = refusal(load_chain, path, f'{{"format": "mtpp-chain/1", "layers": {layers}}}')
+    assert re.search(complaint, message)
+    assert message.startswith(str(path))
 
 
 @pytest.mark.parametrize("name", ["bert-base", "resnet50", "inception-v3", "transformer-base"])

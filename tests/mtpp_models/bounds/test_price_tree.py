@@ -13,6 +13,7 @@ from strategies import heavy_overflows, instances
 
 from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
+from instances.graph.tensors import FloatArray
 from instances.random_graphs import regal_style
 from mtpp_models import solve
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
@@ -77,25 +78,42 @@ def test_small_prices_count_together() -> None:
     assert not searched_tree(instance, prices, 1.5 * optimum)[0]
 
 
-@settings(max_examples=400)
-@given(st.data())
-def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) -> None:
-    """Goals that rise and fall, and prices that change, in one tree: against all convex sets, as from the root."""
+def begun(data: st.DataObject) -> tuple[Instance, FloatArray, float]:
+    """A question, prices for it, and what its cheapest block costs: neither nothing nor infinite."""
     instance = data.draw(instances(max_nodes=5) | heavy_overflows())
     prices = data.draw(prices_for(instance.graph.n))
     first = cheapest(instance, prices, 1e-12)
     assume(0 < first < math.inf)
+    return instance, prices, first
+
+
+def aimed_anew(
+    data: st.DataObject, tree: BlockTree, instance: Instance, prices: FloatArray, factors: list[float]
+) -> tuple[FloatArray, float, float]:
+    """Perhaps change the prices, then aim at one of the factors of what the cheapest block costs, the value.
+
+    Returned are the prices, the goal and the value.
+    """
+    if data.draw(st.booleans()):
+        prices = data.draw(prices_for(instance.graph.n))
+        tree.reprice(prices)
+    value = cheapest(instance, prices, 1e-12)
+    goal = value * data.draw(st.sampled_from(factors))
+    assume(0 < goal < math.inf)
+    tree.aim(goal)
+    return prices, goal, value
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_leaves_that_are_kept_prove_what_the_root_proves(data: st.DataObject) -> None:
+    """Goals that rise and fall, and prices that change, in one tree: against all convex sets, as from the root."""
+    instance, prices, first = begun(data)
     tree = BlockTree(instance, prices, first)
     for _ in range(4):
         if data.draw(st.booleans()):
             tree.explore(Deadline.after(60.0))
-        if data.draw(st.booleans()):
-            prices = data.draw(prices_for(instance.graph.n))
-            tree.reprice(prices)
-        value = cheapest(instance, prices, 1e-12)
-        goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.0, 1.01, 2.0]))
-        assume(0 < goal < math.inf)
-        tree.aim(goal)
+        prices, goal, value = aimed_anew(data, tree, instance, prices, [0.5, 0.99, 1.0, 1.01, 2.0])
         proved, block = tree.explore(Deadline.after(60.0))
         if goal != value:  # there, rounding decides: both answers are true
             assert proved == searched_tree(instance, prices, goal)[0]
@@ -159,10 +177,7 @@ def all_blocks(tree: BlockTree) -> tuple[bool, list[BoolArray]]:
 @given(st.data())
 def test_blocks_that_are_passed_by_prove_nothing(data: st.DataObject) -> None:
     """They are blocks, and under other goals and prices they count as they do from the root."""
-    instance = data.draw(instances(max_nodes=5) | heavy_overflows())
-    prices = data.draw(prices_for(instance.graph.n))
-    first = cheapest(instance, prices, 1e-12)
-    assume(0 < first < math.inf)
+    instance, prices, first = begun(data)
     tree = BlockTree(instance, prices, data.draw(st.sampled_from([1.01, 2.0, 4.0])) * first)
     for _ in range(3):
         proved, blocks = all_blocks(tree)
@@ -170,13 +185,7 @@ def test_blocks_that_are_passed_by_prove_nothing(data: st.DataObject) -> None:
         sets = {one.tobytes() for one, _ in convex_sets(instance)}
         share = prices.sum() / min(instance.k, instance.graph.n)
         assert all(block.tobytes() in sets and prices[block].sum() >= share * (1 - 1e-6) for block in blocks)
-        if data.draw(st.booleans()):
-            prices = data.draw(prices_for(instance.graph.n))
-            tree.reprice(prices)
-        value = cheapest(instance, prices, 1e-12)
-        goal = value * data.draw(st.sampled_from([0.5, 0.99, 1.01, 2.0]))
-        assume(0 < goal < math.inf)
-        tree.aim(goal)
+        prices, goal, _ = aimed_anew(data, tree, instance, prices, [0.5, 0.99, 1.01, 2.0])
         assert all_blocks(tree)[0] == searched_tree(instance, prices, goal)[0]
         tree.aim(goal)
 
