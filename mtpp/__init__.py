@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mtpp.api.serving import ServingResult, serve
     from mtpp.api.stages import run, split
     from mtpp.questions.reading import load
-    from mtpp_models import MODELS, SOLVERS, SolverNotAvailableError
+    from mtpp_models import MODELS, SOLVERS, SolverFaultError, SolverNotAvailableError, write_model
 
     __version__: str
 
@@ -51,6 +51,7 @@ __all__ = [
     "Platform",
     "Result",
     "ServingResult",
+    "SolverFaultError",
     "SolverNotAvailableError",
     "WordError",
     "__version__",
@@ -119,11 +120,7 @@ _HOMES = {
         "split",
     ),
     "mtpp.questions.reading": ("load",),
-    "mtpp_models": (
-        "MODELS",
-        "SOLVERS",
-        "SolverNotAvailableError",
-    ),
+    "mtpp_models": ("MODELS", "SOLVERS", "SolverFaultError", "SolverNotAvailableError", "write_model"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Unpack, overload
 
@@ -27,11 +28,10 @@ from mtpp.questions.words import GraphLike, pick, takes_words
 from mtpp.text.parsing import Quantity
 
 if TYPE_CHECKING:
-    from mtpp.certifying.candidates import Turn
     from mtpp.certifying.least_k import LeastK
-    from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+    from mtpp_models import Progress
 
-__all__ = ["bound", "certified", "certify", "least_k", "partition", "searched", "solve"]
+__all__ = ["bound", "bounded", "certify", "least_k", "over_simple", "partition", "searched", "solve"]
 
 
 @overload
@@ -100,6 +100,14 @@ def searched(instance: Instance, method: str, seed: int, time_limit: float | Non
         return search(instance, method, np.random.default_rng(seed), Limits(Deadline.after(time_limit, interrupted)))
 
 
+def over_simple(value: float, instance: Instance) -> float:
+    """A cost over the bound *simple*; infinite if only the bound is 0."""
+    from mtpp_models import simple
+
+    floor = simple(instance)
+    return value / floor if floor > 0 else 1.0 if value == 0 else math.inf
+
+
 @overload
 def bound(graph: GraphLike, k: int | None = None, model: str = "exact", **words: Unpack[BoundWords]) -> Result: ...
 @overload
@@ -149,16 +157,27 @@ def bound(
     >>> round(mtpp.bound(graph, k=2, bandwidth=1).bound.value, 3)
     6.0
     """
-    from mtpp_models import solve as solve_model
-
-    options = solve_options(words, words["time_limit"])
+    solve_options(words, words["time_limit"])  # refused before a graph is read
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        start = as_partition(words["start"], instance)
-        return solve_model(instance, model, options, start=start, relaxation=words["relaxation"])
+        return bounded(instance, model, as_partition(words["start"], instance), words)
 
     return _answers(instances, k, answer)
+
+
+def bounded(
+    instance: Instance,
+    model: str,
+    start: Partition | None,
+    words: BoundWords,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """Solve one model of one question, with words that are checked."""
+    from mtpp_models import solve as solve_model
+
+    options, relaxation = solve_options(words, words["time_limit"]), words["relaxation"]
+    return solve_model(instance, model, options, start=start, relaxation=relaxation, on_progress=on_progress)
 
 
 @overload
@@ -243,33 +262,15 @@ def certify(graph: GraphLike, k: Blocks | None = None, **words: Unpack[CertifyWo
     >>> [result.proved for result in mtpp.certify(graph, k=[1, 2, 3], bandwidth="1")]
     [True, True, True]
     """
+    from mtpp.certifying.certify import certify as find_and_prove
+
     options = solve_options(words, words["time_limit"])
     instances = instances_of(graph, k, pick(PartitioningWords, words))
 
     def answer(instance: Instance, known: Sequence[Result]) -> Result:
-        return certified(instance, options, start=as_partition(words["start"], instance), known=known)
+        return find_and_prove(instance, options, start=as_partition(words["start"], instance), known=known)
 
     return _answers(instances, k, answer)
-
-
-def certified(
-    instance: Instance,
-    options: SolveOptions,
-    *,
-    start: Partition | None = None,
-    known: Sequence[Result] = (),
-    on_progress: Callable[[Progress], None] | None = None,
-    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-    on_step: Callable[[Turn], None] | None = None,
-) -> Result:
-    """Certify one question; parameters as of `mtpp.certifying.certify.certify_all`, whose results are combined."""
-    from mtpp.certifying.certify import certify_all
-
-    return combine(
-        *certify_all(
-            instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault, on_step=on_step
-        )
-    )
 
 
 @takes_words(SolveWords)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,14 +16,15 @@ from heuristics import Limits
 from heuristics.placement import PlacementResult, search_placement
 from heuristics.placement.placeto import Checkpoint
 from instances import ComputationGraph, combine
-from instances.deadline import Deadline
+from instances.deadline import Deadline, Stopwatch
 from instances.placement.grouping import Grouping, group_nodes
 from instances.placement.problem import PlacementInstance
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.placement import prove_placement
 from mtpp.questions.placement import PlacementWords, PlaceWords, placement_instance
 from mtpp.questions.words import pick, takes_words
-from mtpp_models import SolveOptions, SolverNotAvailableError
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models.solvers.registry import find_solver
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -95,7 +97,7 @@ def place(
         answer, _ = placed(instance, method, words, interrupted)
         if not words["certify"] or answer.answer is None or interrupted.is_set():
             return answer
-    return proved_placement(answer, words, lambda model, known: None, warn)
+    return proved_placement(answer, words, lambda moment: None, warn)
 
 
 def placed(
@@ -103,7 +105,7 @@ def placed(
     method: str,
     words: PlaceWords,
     interrupted: Event,
-    tell: Callable[[str, float], None] = lambda phase, time: None,
+    on_progress: Callable[[Progress], None] = lambda moment: None,
 ) -> tuple[PlacementResult, Grouping | None]:
     """Search for a placement; the groups of nodes that were searched come along, None for single nodes.
 
@@ -115,9 +117,17 @@ def placed(
         With all defaults.
     interrupted : Event
         Ends the search.
-    tell : callable
-        Receives each phase and the best time by then.
+    on_progress : callable
+        Receives each phase with the best time by then.
     """
+    if words["certify"]:
+        find_solver(words["solver"])  # before the search, which may take a while
+    watch = Stopwatch()
+
+    def tell(phase: str, time: float) -> None:
+        known = time if math.isfinite(time) else None
+        on_progress(Progress(phase, watch.passed, known, instance.lower_bound, None))
+
     policy, groups = words["policy"], words["groups"]
     checkpoint = None if policy is None else Checkpoint.load(fspath(policy))
     grouping = None if groups is None else group_nodes(instance.graph, groups)
@@ -128,10 +138,16 @@ def placed(
 def proved_placement(
     answer: PlacementResult,
     words: PlaceWords,
-    on_step: Callable[[str, PlacementResult], None],
+    on_progress: Callable[[Progress], None],
     on_fault: Callable[[SolverNotAvailableError], None],
 ) -> PlacementResult:
-    """The answer, or a better one, with the best bound; `on_step` and `on_fault` as of `prove_placement`."""
+    """The answer, or a better one, with the best bound; `on_fault` as of `prove_placement`."""
+    watch = Stopwatch()
+
+    def tell(model: str, known: PlacementResult) -> None:
+        bound = None if known.bound is None else known.bound.value
+        on_progress(Progress(model, watch.passed, known.cost, bound, None))
+
     options = SolveOptions(words["solver"], words["time_limit"], threads=words["threads"], seed=words["seed"])
-    answers = prove_placement(answer, options, on_step, on_fault)
+    answers = prove_placement(answer, options, tell, on_fault)
     return replace(combine(*answers), method=answer.method)

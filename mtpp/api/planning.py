@@ -16,6 +16,7 @@ from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
 from mtpp.questions.words import pick, takes_words
+from mtpp_models import Progress
 
 if TYPE_CHECKING:
     from instances import ComputationGraph
@@ -98,7 +99,7 @@ def plan(
 
 
 def planned(
-    instance: TrainingInstance, planner: str, words: PlanWords, tell: Callable[[str, float], None] | None = None
+    instance: TrainingInstance, planner: str, words: PlanWords, on_progress: Callable[[Progress], None] | None = None
 ) -> CoveredPlan:
     """Plan with the bounds of all classes of plans, in the order of a file if there is one.
 
@@ -108,8 +109,8 @@ def planned(
     planner : str
     words : PlanWords
         With all defaults.
-    tell : callable, optional
-        Receives each phase and the best time by then.
+    on_progress : callable, optional
+        Receives each phase with the best time by then.
 
     Raises
     ------
@@ -118,6 +119,11 @@ def planned(
     """
     orders, seed, limit = words["orders"], words["seed"], words["time_limit"]
     from_file = orders.endswith(".csv")
+
+    def tell(phase: str, time: float) -> None:
+        if on_progress is not None:
+            on_progress(Progress(f"{phase}, best {time:.6g} s", 0.0, None, None, None))
+
     search = PlanSearch(planner, words["effort"], "unsplit" if from_file else orders, limit, tell)
     covered = covered_plan(instance, np.random.default_rng(seed), search)
     if from_file:

@@ -16,7 +16,7 @@ from mtpp.certifying.two_processes import can_split, certify_in_two_processes
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["certify", "certify_all"]
+__all__ = ["certify"]
 
 # Default time limit of `certify`.
 _A_MINUTE = SolveOptions(time_limit=60.0)
@@ -30,6 +30,8 @@ def certify(
     known: Sequence[Result] = (),
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+    on_step: Callable[[Turn], None] | None = None,
+    good_enough: float | None = None,
 ) -> Result:
     """Find a good partition and prove how good it is.
 
@@ -47,11 +49,16 @@ def certify(
     on_fault : callable, optional
         Receives each `SolverNotAvailableError` of a solver that fails at work; the other methods go on without it. By
         default that is a warning.
+    on_step : callable, optional
+        Receives a `Turn` behind each turn of a method.
+    good_enough : float, optional
+        A bottleneck: the work ends early once a partition has at most this one, or a bound rules that out.
 
     Returns
     -------
     Result
-        Always with a bound, or with the reason why nothing fits. Ctrl-C ends the work and returns what is known.
+        Always with a bound, or with the reason why nothing fits. Its `parts` are the results in the order in which they
+        were found, of each method its best bound. Ctrl-C ends the work and returns what is known.
 
     Raises
     ------
@@ -66,27 +73,6 @@ def certify(
     >>> graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[1, 1, 2], output_bytes=[1, 0, 0])
     >>> certify(Instance(graph, Platform(k=2, bandwidth=1))).ratio
     1.0
-    """
-    return combine(
-        *certify_all(instance, options, start=start, known=known, on_progress=on_progress, on_fault=on_fault)
-    )
-
-
-def certify_all(
-    instance: Instance,
-    options: SolveOptions = _A_MINUTE,
-    *,
-    start: Partition | None = None,
-    known: Sequence[Result] = (),
-    on_progress: Callable[[Progress], None] | None = None,
-    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-    on_step: Callable[[Turn], None] | None = None,
-    good_enough: float | None = None,
-) -> list[Result]:
-    """Return all results of `certify`, in the order in which they were found, of each method its best bound.
-
-    `on_step` receives a `Turn` behind each turn of a method. The work ends early once a partition has a bottleneck of
-    at most `good_enough`, or a bound rules that out.
     """
     find_solver(options.solver)  # before the searches, which may take a while
     answers = [*from_other_k(known, instance), *([] if start is None else [Result("start", instance, start)])]
@@ -112,7 +98,7 @@ def certify_all(
                 certification.turns(candidates_for(instance))
     kept = _best_of_each_bound(answers)
     stopped = interrupted.is_set() or combine(*answers).interrupted
-    return [*kept[:-1], replace(kept[-1], interrupted=stopped)]
+    return combine(*kept[:-1], replace(kept[-1], interrupted=stopped))
 
 
 def _best_of_each_bound(answers: list[Result]) -> list[Result]:

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from instances import Bound, Partition, Result, combine
+from instances import Bound, Partition, Result
 from instances.deadline import Deadline
 from instances.results import PROOF_TOLERANCE
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.certify import certify_all
+from mtpp.certifying.certify import certify
 from mtpp.certifying.findings import Findings
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.pinned import pinned
@@ -41,7 +41,7 @@ def explain(
     stated : sequence of Bound
         What a file says, none above the bottleneck. If one says that the partition is optimal, nothing is proved.
     on_progress, on_fault : callable, optional
-        As of `certify_all`.
+        As of `certify`.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def explain(
     Raises
     ------
     InputError, SolverNotAvailableError
-        As `certify_all`.
+        As `certify`.
     """
     fits = partition.bottleneck < math.inf
     bounds, known = list(stated), Result("given", partition.instance, partition if fits else None)
@@ -59,7 +59,7 @@ def explain(
     if best is None or _is_more(partition.bottleneck, best.value):
         told = replace(options, time_limit=Deadline.after(options.time_limit).share(1 - _CUTS).time_limit)
         start = partition if fits else None
-        known = combine(*certify_all(partition.instance, told, start=start, on_progress=on_progress, on_fault=on_fault))
+        known = certify(partition.instance, told, start=start, on_progress=on_progress, on_fault=on_fault)
         if known.bound is not None and (best is None or known.bound.value > best.value):
             best = known.bound
     found = Findings(

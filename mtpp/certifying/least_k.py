@@ -10,12 +10,12 @@ from threading import Event
 import numpy as np
 
 from heuristics import Limits, search
-from instances import Bound, InputError, Instance, Result, combine
+from instances import Bound, InputError, Instance, Result
 from instances.deadline import Deadline
 from instances.partitioning.no_fit import proof_of_no_fit
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certification import reaches, rules_out
-from mtpp.certifying.certify import certify_all
+from mtpp.certifying.certify import certify
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, simple
 
 __all__ = ["LeastK", "find_least_k"]
@@ -124,7 +124,7 @@ def find_least_k(
     """Search for the least number of blocks.
 
     Sums exclude the first k; a search looks for the next that is good enough, in growing steps and then between them.
-    From there on downwards, `certify_all` finds a partition or excludes it, until one k is excluded: then so are fewer.
+    From there on downwards, `certify` finds a partition or excludes it, until one k is excluded: then so are fewer.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def find_least_k(
     prove : bool
         Whether to exclude smaller k by more than sums.
     on_progress, on_fault : callable, optional
-        As of `certify_all`.
+        As of `certify`.
     """
     least = LeastK(question, good_enough)
     with catch_interrupt() as interrupted:
@@ -151,10 +151,9 @@ def find_least_k(
             if instance is None:
                 continue
             known = list(least.known.values())
-            answers = certify_all(
+            least.known[k] = certify(
                 instance, options, known=known, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault
             )
-            least.known[k] = combine(*answers)
             least.interrupted = least.known[k].interrupted
             if not (rules_out(least.known[k], good_enough) or reaches(least.known[k], good_enough)):
                 break

@@ -94,7 +94,7 @@ def bound(
     Example: mtpp bound bert-base -k 8 --model guess-the-bottleneck --solver highs --time-limit 60
     """
     files.check(exchange.export)
-    settings = solve_options(words, words["time_limit"])
+    solve_options(words, words["time_limit"])  # refused before a graph is read
     instances = instances_of(graph, k, words)
     exchange.check(instances, relaxation=words["relaxation"])
     starts = read_starts(words["start"], instances)
@@ -103,15 +103,14 @@ def bound(
     if exchange.reads:
         return _read_back(instances, model, exchange, starts, files, printing)
 
+    from mtpp.api.partitioning import bounded
     from mtpp.certificates.writing import certificate_document
     from mtpp.cli.rows import bound_row
-    from mtpp_models import solve
 
     with printing.answers(bound_row, instances, files, tables=False) as answers:
         for instance, begin in zip(instances, starts, strict=True):
             with printing.working(instance.label) as live:
-                relaxation = words["relaxation"]
-                answer = solve(instance, model, settings, start=begin, relaxation=relaxation, on_progress=live.show)
+                answer = bounded(instance, model, begin, words, live.show)
             answers.add(answer, partial(certificate_document, [answer]))
             if answer.interrupted:
                 return INTERRUPTED
@@ -121,7 +120,7 @@ def bound(
 def _export(
     instances: Sequence[Instance], model: str, path: Path, starts: Sequence[Partition | None], printing: Printing
 ) -> int:
-    from mtpp_models import write_model
+    from mtpp import write_model
 
     written = [
         str(file)

@@ -53,8 +53,8 @@ def certify(
     instances, start = questions(graph, k, throughput, words), words["start"]
     starts = read_starts(None if k == AUTO else start, instances)
 
-    from mtpp.api.partitioning import certified
     from mtpp.certificates.writing import result_document
+    from mtpp.certifying.certify import certify as find_and_prove
     from mtpp.cli.rows import certificate_row
 
     faults: list[SolverNotAvailableError] = []
@@ -72,7 +72,7 @@ def certify(
             for instance, begin in zip(instances, starts, strict=True):
                 steps: list[Turn] = []
                 with printing.working(instance.label) as live:
-                    result = certified(
+                    result = find_and_prove(
                         instance,
                         settings,
                         start=begin,

@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(error, "format_message"):  # usage errors of typer; their class has moved between its versions
             message = error.format_message()
             return complain(f"{message} Try: mtpp --help", WRONG) if message else WRONG
-        from mtpp_models import SolverNotAvailableError
+        from mtpp import SolverNotAvailableError
 
         if isinstance(error, SolverNotAvailableError):
             return complain(str(error), NO_SOLVER)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,35 +50,21 @@ def place(
     files.check()
     instance = placement_instance(graph, k, pick(PlacementWords, words))
 
-    from instances.deadline import Stopwatch
     from instances.system.interrupts import catch_interrupt
+    from mtpp import SolverFaultError, SolverNotAvailableError
     from mtpp.api.placement import placed, proved_placement
     from mtpp.certificates.writing import result_document
-    from mtpp_models import Progress, SolverFaultError, SolverNotAvailableError
-    from mtpp_models.solvers.registry import find_solver
 
-    if words["certify"]:
-        find_solver(words["solver"])  # before the search, which may take a while
-    label, watch = f"{instance.graph.name} on {instance.devices} devices, {method}", Stopwatch()
+    label = f"{instance.graph.name} on {instance.devices} devices, {method}"
     faults = list[SolverNotAvailableError]()
     with catch_interrupt() as interrupted:  # also between search and proof: no answer is lost
         with printing.working(label, "step time") as live:
-
-            def tell(phase: str, time: float) -> None:
-                known = time if math.isfinite(time) else None
-                live.show(Progress(phase, watch.passed, known, instance.lower_bound, None))
-
-            answer, grouping = placed(instance, method, words, interrupted, tell)
+            answer, grouping = placed(instance, method, words, interrupted, live.show)
         if answer.answer is None:
             return complain(f"{instance.label}: {answer.impossible}; no placement fits.", IMPOSSIBLE)
         if words["certify"] and not interrupted.is_set():
             with printing.working(instance.label, "step time") as live:
-
-                def step(model: str, known: PlacementResult) -> None:
-                    bound = None if known.bound is None else known.bound.value
-                    live.show(Progress(model, watch.passed, known.cost, bound, None))
-
-                answer = proved_placement(answer, words, step, faults.append)
+                answer = proved_placement(answer, words, live.show, faults.append)
     placement = answer.answer
     assert placement is not None
     printing.rows([placement_row(answer, grouping)])

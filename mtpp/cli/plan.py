@@ -79,14 +79,9 @@ def plan(
     from mtpp.certifying.planning import guarantees
     from mtpp.cli.plan_tables import exported, headlines, plan_rows
     from mtpp.text.tables import fitted, left_aligned, terminal_width
-    from mtpp_models import Progress
 
     with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}") as line:
-
-        def tell(phase: str, time: float) -> None:
-            line.show(Progress(f"{phase}, best {time:.6g} s", 0.0, None, None, None))
-
-        covered = planned(instance, planner, words, tell)
+        covered = planned(instance, planner, words, line.show)
     answer = covered.result
     iteration = answer.answer
     assert iteration is not None

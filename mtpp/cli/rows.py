@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from instances import Bound, Instance, Partition, Result
+from mtpp.api.partitioning import over_simple
 from mtpp.text.numbers import bytes_in_words
-from mtpp_models import simple
 
 __all__ = ["bound_row", "certificate_row", "explained_row", "partition_row"]
 
@@ -111,10 +111,7 @@ def _standing(bound: Bound) -> str:
 
 
 def _over_simple(value: float, instance: Instance) -> str:
-    floor = simple(instance)
-    if floor > 0:
-        return _ratio(value / floor)
-    return _ratio(1.0 if value == 0 else math.inf)
+    return _ratio(over_simple(value, instance))
 
 
 def _seconds(answer: Result) -> str:

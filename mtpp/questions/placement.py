@@ -10,7 +10,7 @@ from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import InputError, word
 from instances.placement.problem import PlacementInstance
 from mtpp.questions.partitioning import counts_of
-from mtpp.questions.platforms import bandwidth_of
+from mtpp.questions.platforms import DeviceMemoryWords, bandwidth_of
 from mtpp.questions.reading import ReadingWords, StepWords, read_graph
 from mtpp.questions.solving import SEARCH, SeedWords
 from mtpp.questions.words import Word, checked, chosen, pick
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PlaceWords", "PlacementWords", "placement_instance"]
 
 
-class PlacementWords(StepWords, total=False):
+class PlacementWords(StepWords, DeviceMemoryWords, total=False):
     """A question of placement, but for its graph and k."""
 
     bandwidth: Annotated[
@@ -34,10 +34,6 @@ class PlacementWords(StepWords, total=False):
             "7.6e9 for a family, else 25GB/s]",
             metavar="RATE",
         ),
-    ]
-    memory: Annotated[
-        Quantity | None,
-        Word("Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
     ]
     unequal: Annotated[
         str | PathLike[str] | DeviceTable | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from instances.errors import InputError, WordError, said, word
 from instances.graph.graph import ComputationGraph
 from mtpp.questions.clusters import load_cluster, network_of
+from mtpp.questions.platforms import DeviceMemoryWords
 from mtpp.questions.reading import ChainWords, device_of
 from mtpp.questions.solving import SEARCH, SeedWords
 from mtpp.questions.words import Word, words_of
@@ -31,7 +32,7 @@ _SIMULATED_TOKENS = 384
 _DTYPE, _OPTIMIZER_BYTES, _PAPER_COPIES = "fp32", 16.0, 4.0
 
 
-class PlanningWords(ChainWords, total=False):
+class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
     """A question of planning, but for chain, cluster and microbatches."""
 
     bandwidth: Annotated[
@@ -41,10 +42,6 @@ class PlanningWords(ChainWords, total=False):
             "a bare number is in bytes per second.",
             metavar="RATE[,RATE]",
         ),
-    ]
-    memory: Annotated[
-        Quantity | None,
-        Word("Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
     ]
     network: Annotated[
         str, Word("Cards that servers share, or links that share nothing, as in the paper.", "shared", "shared|paper")

@@ -11,7 +11,7 @@ from instances.errors import WordError, word
 from mtpp.questions.words import Word
 from mtpp.text.parsing import Quantity, parse_bandwidth, parse_bytes
 
-__all__ = ["MemoryWords", "PlatformWords", "bandwidth_of", "memory_limits", "platform_of"]
+__all__ = ["DeviceMemoryWords", "MemoryWords", "PlatformWords", "bandwidth_of", "memory_limits", "platform_of"]
 
 # Where the work is in seconds [bytes/s].
 _DEFAULT_BANDWIDTH = 25e9
@@ -27,6 +27,15 @@ class BandwidthWords(TypedDict, total=False):
             "[default: 25GB/s; 1 where communication is cost]",
             metavar="RATE",
         ),
+    ]
+
+
+class DeviceMemoryWords(TypedDict, total=False):
+    """The memory of a device."""
+
+    memory: Annotated[
+        Quantity | None,
+        Word("Of a device: 16GB, 16GiB, or a bare number of bytes.  [default: no limit]", metavar="BYTES"),
     ]
 
 

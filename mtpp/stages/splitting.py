@@ -11,7 +11,7 @@ from heuristics import Limits, search
 from instances import InputError, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.certify import certify_all
+from mtpp.certifying.certify import certify
 from mtpp.stages.links import measure_link
 from mtpp.stages.runner import StageError
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError, solve
@@ -47,7 +47,8 @@ def find_answers(
         Without a partition if none was found.
     """
     if method is None:
-        answers = certify_all(instance, options, start=given, on_progress=on_progress, on_fault=on_fault)
+        best = certify(instance, options, start=given, on_progress=on_progress, on_fault=on_fault)
+        answers = list(best.parts)
     else:
         answers = _quickly(instance, given, method, options)
     if given is None:

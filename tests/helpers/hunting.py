@@ -29,7 +29,7 @@ from instances.json_files import Value
 from instances.placement.placement import Placement
 from instances.results import PROOF_TOLERANCE
 from mtpp.certificates.writing import certificate_document
-from mtpp.certifying.certify import certify_all
+from mtpp.certifying.certify import certify
 from mtpp.verification.verify import verify
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.algorithm import Algorithm
@@ -256,7 +256,7 @@ def _heuristic(name: str) -> Method:
 def _ladder(solver: str) -> Method:
     def check(question: Question) -> float:
         options = SolveOptions(solver=solver, time_limit=_LADDER_SECONDS, seed=question.seed % 2**31)
-        answers = certify_all(question.instance, options, start=question.start)
+        answers = certify(question.instance, options, start=question.start).parts
         best = combine(*answers)
         if _is_impossible(question, best):
             return 0.0

@@ -9,10 +9,10 @@ from heuristics import HEURISTICS, search, slice_order
 from heuristics.limits import Limits
 from heuristics.orders.bisection import slice_by_bisection
 from heuristics.orders.instant import equal_pieces
-from instances import ComputationGraph, Instance, Partition, Platform, combine
+from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.random_graphs import layered, regal_style
-from mtpp.certifying.certify import certify_all
+from mtpp.certifying.certify import certify
 from mtpp_models import SolveOptions, simple, solve
 from mtpp_models.bounds.ideals.listing import list_ideals
 from mtpp_models.bounds.pinned import pinned
@@ -92,7 +92,7 @@ def test_bug_models_of_too_many_rows_are_not_built() -> None:
 def test_a_large_graph_and_a_limit_of_milliseconds(threads: int) -> None:
     """A partition no worse than equal pieces, and a bound."""
     instance = Instance(layered(20_000, 40_000, seed=1), Platform(k=8, bandwidth=1.0))
-    result = combine(*certify_all(instance, SolveOptions(time_limit=0.001, threads=threads)))
+    result = certify(instance, SolveOptions(time_limit=0.001, threads=threads))
     assert result.cost is not None
     assert result.cost <= start_of(instance).bottleneck
     assert result.bound is not None
@@ -103,7 +103,7 @@ def test_after_the_deadline_only_what_answers_at_once_runs() -> None:
     """No other step begins, and none of what runs looks for more."""
     steps: list[str] = []
     instance = Instance(regal_style("erdos-renyi", 60, seed=1), Platform(k=4, bandwidth=1.0))
-    certify_all(instance, SolveOptions(time_limit=1e-9), on_step=lambda turn: steps.append(turn.method))
+    certify(instance, SolveOptions(time_limit=1e-9), on_step=lambda turn: steps.append(turn.method))
     assert steps == ["simple", "kahn"]
 
 
@@ -125,7 +125,7 @@ def test_corners_have_sound_answers(
     """One node, no edge, as many blocks as nodes, more blocks than nodes, at any limit."""
     graph = ComputationGraph.from_edges(edges, 1.0 + np.arange(nodes), np.ones(nodes))
     instance = Instance(graph, Platform(k=k, bandwidth=1.0))
-    result = combine(*certify_all(instance, SolveOptions(time_limit=seconds, threads=threads)))
+    result = certify(instance, SolveOptions(time_limit=seconds, threads=threads))
     assert result.cost is not None
     assert result.bound is not None
     assert simple(instance) <= result.bound.value <= result.cost * (1 + 1e-9)

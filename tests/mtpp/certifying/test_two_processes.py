@@ -14,13 +14,13 @@ import pytest
 
 import mtpp.certifying.two_processes as side_by_side
 from heuristics import Limits, search
-from instances import Bound, FalseCertificateError, Instance, Partition, Platform, Result, combine
+from instances import Bound, FalseCertificateError, Instance, Partition, Platform, Result
 from instances.deadline import Deadline
 from instances.random_graphs import regal_style
 from instances.system import programs
 from mtpp.certifying.candidates import Turn
 from mtpp.certifying.certification import Certification, ignore
-from mtpp.certifying.certify import certify, certify_all
+from mtpp.certifying.certify import certify
 from mtpp_models import Progress, SolveOptions, simple
 from mtpp_models.solvers.interface import SolverFaultError, SolverNotAvailableError
 
@@ -41,9 +41,8 @@ def test_two_processes_prove_what_one_proves() -> None:
     """The optimum, with steps of both, in the order of time."""
     instance, steps = question(16, 3), list[Turn]()
     before = children()
-    answers = certify_all(instance, BOTH, on_step=steps.append)
-    assert all(answer.instance is instance for answer in answers)
-    result = combine(*answers)
+    result = certify(instance, BOTH, on_step=steps.append)
+    assert all(part.instance is instance for part in result.parts)
     alone = certify(instance, SolveOptions(time_limit=30.0))
     assert result.proved
     assert alone.cost is not None
@@ -59,13 +58,12 @@ def test_two_processes_prove_what_one_proves() -> None:
 def test_both_take_part() -> None:
     """What the search finds and what the proofs say is in the answer and in the progress."""
     steps, moments = list[str](), list[Progress]()
-    answers = certify_all(
+    result = certify(
         question(), SolveOptions(time_limit=3.0, threads=2), on_step=lambda turn: steps.append(turn.method),
         on_progress=moments.append,
     )  # fmt: skip
     assert {"simple", "kahn", "portfolio", "pinned"} <= set(steps)
     assert {"portfolio", "pinned"} <= {moment.case for moment in moments}
-    result = combine(*answers)
     assert result.bound is not None
     assert result.cost is not None
     assert simple(question()) <= result.bound.value <= result.cost
@@ -111,7 +109,7 @@ def test_the_work_ends_once_enough_is_known() -> None:
     assert known.bound is not None
     for good_enough in (2 * known.cost, known.bound.value / 2):
         steps = list[Turn]()
-        certify_all(instance, BOTH, start=known.partition, good_enough=good_enough, on_step=steps.append)
+        certify(instance, BOTH, start=known.partition, good_enough=good_enough, on_step=steps.append)
         assert "portfolio" not in {turn.method for turn in steps}
 
 
@@ -160,7 +158,7 @@ def test_an_error_in_one_of_them_is_raised(monkeypatch: pytest.MonkeyPatch) -> N
     known = search(question(), "kahn", np.random.default_rng(0))
     before = children()
     with pytest.raises(FalseCertificateError, match="exceeds"):
-        certify_all(question(), BOTH, start=known.partition)
+        certify(question(), BOTH, start=known.partition)
     assert children() == before
 
 
@@ -198,8 +196,8 @@ def test_a_process_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     known, faults, before = search(question(), "kahn", np.random.default_rng(0)), list[str](), children()
     monkeypatch.setattr("mtpp.certifying.two_processes._work", die)
-    answers = certify_all(question(), BOTH, start=known.partition, on_fault=lambda fault: faults.append(str(fault)))
-    assert combine(*answers).bound is not None
+    result = certify(question(), BOTH, start=known.partition, on_fault=lambda fault: faults.append(str(fault)))
+    assert result.bound is not None
     assert len(faults) == 2
     assert all("exit code -9" in fault for fault in faults)
     assert children() == before
@@ -217,7 +215,7 @@ def test_a_process_that_cannot_begin_leaves_no_other(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(ForkProcess, "start", refuse)
     with pytest.raises(BlockingIOError, match="no more processes"):
-        certify_all(question(), BOTH)
+        certify(question(), BOTH)
     assert children() == before
 
 
