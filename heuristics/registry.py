@@ -16,10 +16,11 @@ from heuristics.orders.linear_arrangement import linear_arrangement
 from heuristics.orders.random_search import random_search
 from heuristics.orders.slicing import slice_order
 from heuristics.portfolio import portfolio
-from instances import Instance, Partition
+from instances import InputError, Instance, Partition
 from instances.partitioning.reductions import reduce_instance
+from instances.registry import Registry, find
 
-__all__ = ["HEURISTICS", "go_on"]
+__all__ = ["HEURISTICS", "go_on", "heuristic_of"]
 
 _SECTION = "MTPP, Section 5.3"
 _SMALL, _LARGE = BRKGAParameters(10, 10), BRKGAParameters(100, 100)
@@ -34,7 +35,10 @@ def _heuristic(
         # More blocks than nodes never help; the rest stays empty, and costs neither time nor memory here.
         capped = instance if instance.constraints else instance.with_k(min(instance.k, instance.graph.n))
         reduction = reduce_instance(capped)
-        found = reduction.expand(search(reduction.instance, rng, limits or Limits()))
+        answer = search(reduction.instance, rng, limits or Limits())
+        if not isinstance(answer, Partition):
+            raise InputError(f"{name} returned {type(answer).__name__}, not a Partition of its instance.")
+        found = reduction.expand(answer)
         return found if capped is instance else Partition(instance, found.block, found.order)
 
     return Method(name, summary, reference, run)
@@ -106,7 +110,26 @@ _ALL = (
 )
 
 #: Name to heuristic, in the order of the paper's Table 1, then those beyond the paper.
-HEURISTICS = {method.name: method for method in _ALL}
+HEURISTICS = Registry(_ALL, "mtpp.heuristics")
+
+
+def heuristic_of(method: str | Method[Instance, Partition] | Callable[..., Partition]) -> Method[Instance, Partition]:
+    """A heuristic by its name, as itself, or from a function of an instance, a generator and limits.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name, or it is none of these.
+    """
+    if isinstance(method, str):
+        return find(HEURISTICS, method, "heuristic")
+    if isinstance(method, Method):
+        return method
+    if not callable(method):
+        raise InputError(f"A heuristic is a name or a function, no {type(method).__name__}.")
+    name = getattr(method, "__name__", type(method).__name__)
+    return _heuristic(name, "a function of the caller", "", method)
+
 
 #: Those that can begin from a partition.
 _GOING_ON: dict[str, Callable[[Partition, np.random.Generator, Limits], Partition]] = {

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
 
 from heuristics.limits import Limits
-from heuristics.registry import HEURISTICS, go_on
+from heuristics.method import Method
+from heuristics.registry import go_on, heuristic_of
 from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
 from instances.partitioning.no_fit import proof_of_no_fit
-from instances.registry import find
 
 __all__ = ["search"]
 
 
 def search(
     instance: Instance,
-    method: str,
+    method: str | Method[Instance, Partition] | Callable[..., Partition],
     rng: np.random.Generator,
     limits: Limits | None = None,
     *,
@@ -30,8 +31,9 @@ def search(
 
     Parameters
     ----------
-    method : str
-        A name of `HEURISTICS`.
+    method : str, Method or callable
+        A name of `HEURISTICS`, a heuristic, or a function of an instance, a generator and `Limits` that returns a
+        `Partition`.
     limits : Limits, optional
         None by default: the heuristic's own number of evaluations.
     start : Partition, optional
@@ -55,13 +57,14 @@ def search(
     >>> search(Instance(graph, Platform(k=2, bandwidth=1)), "kahn", np.random.default_rng(0)).partition.bottleneck
     2.0
     """
-    heuristic, partition = find(HEURISTICS, method, "heuristic"), None
+    heuristic, partition = heuristic_of(method), None
+    name = heuristic.name
     if (reason := proof_of_no_fit(instance)) is not None:
-        return Result(method, instance, impossible=reason)
+        return Result(name, instance, impossible=reason)
     limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):
-        found = None if start is None else go_on(method, start, rng, limits)
+        found = None if start is None else go_on(name, start, rng, limits)
         found = found or heuristic.run(instance, rng, limits)
         partition = found if found.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
-    return Result(method, instance, partition, seconds=spent, interrupted=interrupted)
+    return Result(name, instance, partition, seconds=spent, interrupted=interrupted)

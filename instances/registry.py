@@ -2,15 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TypeVar
+from importlib.metadata import entry_points
+from typing import Protocol, TypeVar
 
-from instances.errors import InputError
+from instances.errors import InputError, InputWarning
 
-__all__ = ["find", "unknown"]
+__all__ = ["Registry", "find", "unknown"]
 
 T = TypeVar("T")
+
+
+class Named(Protocol):
+    """Entry of a registry."""
+
+    @property
+    def name(self) -> str:
+        """Name of the entry, unique in its registry."""
+
+
+N = TypeVar("N", bound=Named)
+
+
+class Registry(Mapping[str, N]):
+    """Entries by name: those of this project, those that a program registers, and those of installed packages.
+
+    Entry points of a group are loaded when a name is looked up that is not known, and by `load`. One that fails, or
+    has a name that is taken, is an `InputWarning` and left out.
+
+    Parameters
+    ----------
+    entries : iterable
+        Those of this project, in their order.
+    group : str
+        The group of entry points, such as "mtpp.heuristics".
+    """
+
+    def __init__(self, entries: Iterable[N], group: str) -> None:
+        self._entries = {entry.name: entry for entry in entries}
+        self._group, self._loaded = group, False
+
+    def register(self, entry: N) -> N:
+        """Add an entry, and return it.
+
+        Raises
+        ------
+        InputError
+            If its name is taken.
+        """
+        if entry.name in self._entries:
+            raise InputError(f"{entry.name!r} is taken in {self._group}; give another name.")
+        self._entries[entry.name] = entry
+        return entry
+
+    def load(self) -> None:
+        """Load the entry points of the group, once."""
+        if self._loaded:
+            return
+        self._loaded = True
+        for point in entry_points(group=self._group):
+            try:
+                self.register(point.load())
+            except Exception as error:
+                fault = f"{point.value} of {self._group} is left out: {type(error).__name__}: {error}"
+                warnings.warn(fault, InputWarning, stacklevel=3)
+
+    def __getitem__(self, name: str) -> N:
+        if name not in self._entries:
+            self.load()
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 def find(registry: Mapping[str, T], name: str, what: str) -> T:

@@ -71,6 +71,7 @@ __all__ = [
     "solve",
     "split",
     "verify",
+    "write_model",
 ]
 
 # Module to the names that it has.

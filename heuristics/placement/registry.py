@@ -13,6 +13,7 @@ from heuristics.placement.placeto import optimise, zero_shot
 from heuristics.placement.rivals import best_random, expert, single
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
+from instances.registry import Registry
 
 __all__ = ["ORDERED", "PLACERS"]
 
@@ -46,4 +47,4 @@ _ALL: tuple[Method[PlacementInstance, Placement], ...] = (
 )
 
 #: Name to placer. An evaluation is a simulation, a target a step time.
-PLACERS = {method.name: method for method in _ALL}
+PLACERS = Registry(_ALL, "mtpp.placers")

@@ -14,6 +14,7 @@ from heuristics.planning.rivals import data_parallel, gpipe, hetpipe, pipedream,
 from heuristics.planning.shared_cards import improved_on_cards, on_cards
 from heuristics.planning.spp import spp
 from instances.planning import Iteration, TrainingInstance
+from instances.registry import Registry
 
 __all__ = ["PLANNERS"]
 _SPP = "Luo et al., INFOCOM 2022"
@@ -56,4 +57,4 @@ _ALL = (
 )
 
 #: Name to planner.
-PLANNERS = {method.name: method for method in _ALL}
+PLANNERS = Registry(_ALL, "mtpp.planners")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
-from heuristics import Limits, search
+from heuristics import Limits, Method, search
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.system.interrupts import catch_interrupt
@@ -31,20 +31,23 @@ if TYPE_CHECKING:
     from mtpp.certifying.least_k import LeastK
     from mtpp_models import Progress
 
+#: A heuristic: its name, itself, or a function.
+Heuristic = str | Method[Instance, Partition] | Callable[..., Partition]
+
 __all__ = ["bound", "bounded", "certify", "least_k", "over_simple", "partition", "searched", "solve"]
 
 
 @overload
 def partition(
-    graph: GraphLike, k: int | None = None, method: str = "portfolio", **words: Unpack[PartitionWords]
+    graph: GraphLike, k: int | None = None, method: Heuristic = "portfolio", **words: Unpack[PartitionWords]
 ) -> Result: ...
 @overload
 def partition(
-    graph: GraphLike, k: Iterable[int] | str, method: str = "portfolio", **words: Unpack[PartitionWords]
+    graph: GraphLike, k: Iterable[int] | str, method: Heuristic = "portfolio", **words: Unpack[PartitionWords]
 ) -> list[Result]: ...
 @takes_words(PartitionWords)
 def partition(
-    graph: GraphLike, k: Blocks | None = None, method: str = "portfolio", **words: Unpack[PartitionWords]
+    graph: GraphLike, k: Blocks | None = None, method: Heuristic = "portfolio", **words: Unpack[PartitionWords]
 ) -> Result | list[Result]:
     """Search for a partition with a small bottleneck, as ``mtpp partition``.
 
@@ -54,8 +57,9 @@ def partition(
         As for `mtpp.load`; an instance is a whole question.
     k : int, or several
         Number of blocks.
-    method : str
-        A name of `mtpp.HEURISTICS`.
+    method : str or callable
+        A name of `mtpp.HEURISTICS`, or a function of an instance, a `numpy.random.Generator` and `Limits` that returns
+        a `Partition`.
     bandwidth, memory, activation_buffer : float or str, optional
         Bytes per unit of work time, 25 GB/s by default, and bytes; texts such as "25GB/s" and "16GiB" as well.
     fit : bool
@@ -94,7 +98,7 @@ def partition(
     return _answers(instances, k, lambda instance, known: searched(instance, method, seed, limit))
 
 
-def searched(instance: Instance, method: str, seed: int, time_limit: float | None) -> Result:
+def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float | None) -> Result:
     """Search by one method; Ctrl-C ends the search and keeps its best partition."""
     with catch_interrupt() as interrupted:
         return search(instance, method, np.random.default_rng(seed), Limits(Deadline.after(time_limit, interrupted)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from instances.registry import find
+from instances.registry import Registry, find
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE
 from mtpp.cli.printing import Printing
@@ -18,10 +18,16 @@ __all__ = ["LISTINGS", "list_names", "show_versions"]
 Rows = list[tuple[str, ...]]
 
 
+def _methods(registry: Registry[Any]) -> Rows:
+    """Methods of this project and of installed packages."""
+    registry.load()
+    return [(name, method.summary, f"[{method.reference}]") for name, method in registry.items()]
+
+
 def _heuristics() -> Rows:
     from heuristics import HEURISTICS
 
-    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in HEURISTICS.items()]
+    return _methods(HEURISTICS)
 
 
 def _models() -> Rows:
@@ -67,13 +73,13 @@ def _readers() -> Rows:
 def _planners() -> Rows:
     from heuristics.planning import PLANNERS
 
-    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLANNERS.items()]
+    return _methods(PLANNERS)
 
 
 def _placers() -> Rows:
     from heuristics.placement import PLACERS
 
-    return [(name, spec.summary, f"[{spec.reference}]") for name, spec in PLACERS.items()]
+    return _methods(PLACERS)
 
 
 def _runtimes() -> Rows:

@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from instances.errors import WordError, said, word
+from instances.errors import InputError, WordError, said, word
 from mtpp.text.parsing import Quantity, parse_bandwidth
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def load_cluster(cluster: str | PathLike[str] | Cluster, bandwidth: Quantity | N
     """
     from instances.planning import Cluster
 
+    if not isinstance(cluster, str | PathLike | Cluster):
+        raise InputError(f"A cluster is a text, a file or a mtpp.Cluster, no {type(cluster).__name__}.")
     text = cluster.name if isinstance(cluster, Cluster) else fspath(cluster)
     if isinstance(cluster, str) and _SERVERS.fullmatch(cluster):
         return _of_servers(cluster, bandwidth)

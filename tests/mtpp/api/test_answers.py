@@ -1,0 +1,160 @@
+"""Answers in Python: saved, read, verified, explained and exported as on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import mtpp as run
+
+import mtpp
+from instances import InputError
+
+PATH = mtpp.ComputationGraph.from_edges(
+    [(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[1, 1, 0], name="path", names=("a", "b", "c")
+)
+MOVING = ("seconds", "version", "recheck")
+
+
+def document(path: Path | str) -> Any:
+    """Content of a file without what differs from run to run."""
+
+    def still(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: still(item) for name, item in value.items() if name not in MOVING}
+        return [still(item) for item in value] if isinstance(value, list) else value
+
+    return still(json.loads(Path(path).read_text()))
+
+
+def graph_file(folder: Path) -> str:
+    from instances import save_graph
+
+    save_graph(PATH, folder / "path.json")
+    return str(folder / "path.json")
+
+
+def test_a_certificate_of_python_is_that_of_the_command_line(tmp_path: Path) -> None:
+    """All bounds are in it, not only the best."""
+    graph = graph_file(tmp_path)
+    result = mtpp.certify(graph, k=2, bandwidth=1, time_limit=30)
+    assert result.save(tmp_path / "python.json") == tmp_path / "python.json"
+    assert run(f"certify {graph} -k 2 --bandwidth 1 --time-limit 30 --out {tmp_path}/line.json") == 0
+    assert document(tmp_path / "python.json") == document(tmp_path / "line.json")
+    assert [part.bound.method for part in result.parts if part.bound is not None] == ["simple", "pinned", "ideals"]
+
+
+def test_a_partition_a_plan_a_placement_and_a_front_are_those_of_the_command_line(tmp_path: Path) -> None:
+    graph = graph_file(tmp_path)
+    mtpp.partition(graph, 2, "kahn", bandwidth=1).save(tmp_path / "a1.json")
+    assert run(f"partition {graph} -k 2 --method kahn --bandwidth 1 --out {tmp_path}/a2.json") == 0
+    mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps", effort=0).save(tmp_path / "b1.json")
+    words = "plan simulation --cluster 2x2 --microbatches 4 --bandwidth 128Gbps,32Gbps --effort 0"
+    assert run(f"{words} --out {tmp_path}/b2.json") == 0
+    mtpp.place(graph, 2, "heft", bandwidth=1).save(tmp_path / "c1.json")
+    assert run(f"place {graph} -k 2 --method heft --bandwidth 1 --out {tmp_path}/c2.json") == 0
+    mtpp.serve("gpt2", 2, "1GB", dims={"batch": 4}).save(tmp_path / "d1.json")
+    assert run(f"serve gpt2 -k 2 --memory 1GB --dim batch=4 --out {tmp_path}/d2.json") == 0
+    for letter in "abcd":
+        assert document(tmp_path / f"{letter}1.json") == document(tmp_path / f"{letter}2.json")
+
+
+def test_a_plan_file_names_its_planner(tmp_path: Path) -> None:
+    plan = mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps", effort=0, seed=3, time_limit=20)
+    stated = document(plan.save(tmp_path / "plan.json"))
+    assert (stated["planner"], stated["seed"], stated["time_limit"]) == ("improved", 3, 20)
+
+
+def test_what_was_saved_is_read(tmp_path: Path) -> None:
+    """Costs are computed anew, bounds are stated and prove nothing."""
+    saved = [
+        mtpp.certify(PATH, k=2, bandwidth=1),
+        mtpp.place(PATH, 2, bandwidth=1, time_limit=0.2),
+        mtpp.place(PATH, 2, "heft", bandwidth=1),
+        mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps", effort=0),
+    ]
+    for number, result in enumerate(saved):
+        again = mtpp.read(result.save(tmp_path / f"{number}.json"))
+        assert again.cost == pytest.approx(result.cost, rel=1e-12)
+        assert again.instance.key == result.instance.key
+        assert again.bound is not None
+        assert not again.bound.proved
+        assert not again.proved
+    found = mtpp.partition(PATH, 2, "kahn", bandwidth=1)
+    again = mtpp.read(found.save(tmp_path / "partition.json"), PATH)
+    assert again.cost == found.cost
+    with pytest.raises(InputError, match="it does not hold its graph"):
+        mtpp.read(tmp_path / "partition.json")
+    with pytest.raises(InputError, match="it holds its question"):
+        mtpp.read(tmp_path / "0.json", PATH)
+
+
+def test_a_file_with_a_false_bound_is_not_read(tmp_path: Path) -> None:
+    file = mtpp.certify(PATH, k=2, bandwidth=1).save(tmp_path / "certificate.json")
+    stated = json.loads(file.read_text())
+    stated["bounds"][-1]["value"] = stated["bound"] = 7.0
+    file.write_text(json.dumps(stated))
+    with pytest.raises(InputError, match=r"the bound 7 of ideals is above the cost; it is false\."):
+        mtpp.read(file)
+    assert mtpp.verify(file).faults
+    with pytest.raises(InputError, match="is above the bottleneck; it is false"):
+        mtpp.explain(file)
+
+
+def test_results_and_files_are_verified(tmp_path: Path) -> None:
+    result = mtpp.certify(PATH, k=2, bandwidth=1)
+    for answer in (result, result.save(tmp_path / "certificate.json"), mtpp.serve("gpt2", 2, "1GB")):
+        verdict = mtpp.verify(answer, ideals=True)
+        assert verdict.faults == ()
+        assert not verdict.rests_on_trust
+        assert "\n" not in repr(verdict)
+    assert mtpp.verify(result, graph=PATH).faults == ()
+    other = mtpp.ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 5], output_bytes=[1, 1, 0], names=PATH.names)
+    [fault] = mtpp.verify(result, graph=other).faults
+    assert "the work of node 2 (c) is 4.0, there 5.0" in fault
+
+
+def test_partitions_are_explained() -> None:
+    given = mtpp.Partition(mtpp.Instance(PATH, mtpp.Platform(2, 1.0)), [0, 1, 1])
+    found = mtpp.explain(given, time_limit=5)
+    assert found.better is not None
+    assert found.better.bottleneck == 6
+    assert found.sentences()[0].startswith("Its ratio is 1.3333")
+
+
+def test_exports_say_what_the_command_line_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = mtpp.certify("gpt2", k=2, level="layer", runtime="vllm", time_limit=3)
+    file = result.save(tmp_path / "gpt2.json")
+    capsys.readouterr()
+    assert run(f"export {file} --for vllm") == 0
+    said = capsys.readouterr().out
+    assert said == mtpp.export(file, "vllm", out=tmp_path / "words") == (tmp_path / "words").read_text()
+    assert said.splitlines()[-1] == mtpp.export(result, "vllm").strip()
+    assert (tmp_path / "words.certificate.json").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda folder: mtpp.bound(PATH, 2, "simple", bandwidth=1).plot(), "found no answer to draw"),
+        (lambda folder: mtpp.partition(PATH, 2, "kahn", bandwidth=1).save(folder), "folder|directory"),
+        (lambda folder: mtpp.partition(PATH, 2, "kahn", bandwidth=1).save(folder / "no" / "such.json"), "No such"),
+        (lambda folder: mtpp.read(folder / "none.json"), "there is no such file"),
+        (lambda folder: mtpp.verify(folder / "none.json"), "there is no such file"),
+        (lambda folder: mtpp.verify(PATH), "no ComputationGraph"),
+        (lambda folder: mtpp.explain(PATH), "no ComputationGraph"),
+        (lambda folder: mtpp.export(PATH, "vllm"), "holds no cut"),
+        (lambda folder: mtpp.explain(mtpp.place(PATH, 2, "heft", bandwidth=1)), "found no partition"),
+        (lambda folder: mtpp.export(mtpp.place(PATH, 2, "heft", bandwidth=1), "vllm"), "holds no cut"),
+        (
+            lambda folder: mtpp.explain(mtpp.place(PATH, 2, "heft", bandwidth=1).save(folder / "p.json")),
+            "this is a placement",
+        ),
+    ],
+)
+def test_wrong_use_is_one_line(call: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises((InputError, OSError), match=message) as refused:
+        call(tmp_path)
+    assert "\n" not in str(refused.value)
