@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+from dataclasses import replace
 
 import pytest
 from brute_force import optimum
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import questions
 
-from experiments.certificates.least_k import find_least_k
+from experiments.certificates.least_k import LeastK, find_least_k
 from instances import ComputationGraph, InputError, Instance, Platform
 from mtpp_models import SolveOptions
 
@@ -81,6 +82,16 @@ def test_bug_windows_behind_as_many_blocks_as_nodes_were_called_impossible() -> 
     graph = ComputationGraph.from_edges([], [1.0])
     least = find_least_k(Instance(graph, Platform(4, 1.0), windows={0: 3}), 2.0, SolveOptions(time_limit=4))
     assert (least.k, least.open) == (4, [])
+
+
+def test_every_smaller_number_is_open_where_nothing_follows_from_one_for_another() -> None:
+    """With a window each number of blocks is a question of its own; without one, what excludes 3 excludes fewer."""
+    pinned = LeastK(replace(chain(), windows={5: 0}), 2.0)
+    assert (pinned.k, pinned.open) == (None, [1, 2, 3, 4, 5, 6])
+    pinned.refused = {2: "a contradiction", 6: "a contradiction"}
+    assert pinned.open == [1, 3, 4, 5]
+    assert LeastK(chain(), 2.0).open == [6]
+    assert LeastK(chain(), 2.0, refused={6: "a contradiction"}).open == []
 
 
 @pytest.mark.parametrize("after", range(1, 12))
