@@ -6,19 +6,23 @@ SECONDS ?= 600
 METHODS ?=
 SOLVER ?= highs
 SEED ?=
+# Of make mutants: how many faults, and FILE:LINE instead of faults that are drawn.
+COUNT ?= 30
+AT ?=
 BIN := .venv/bin
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 # Tests start hundreds of processes; each would parse all sources.
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table test hunt bench check lint types contract warm notebooks golden format clean
+.PHONY: help table test hunt mutants bench check lint types contract warm notebooks golden format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
 	@echo "make test       the tests (makes .venv first)"
 	@echo "make check      lint, types, import contract, tests, notebooks"
 	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
+	@echo "make mutants    plant small faults and see whether tests notice: make mutants SEED=7 COUNT=30"
 	@echo "make bench      speed of the inner loops"
 	@echo "make golden     write tests/pillars/golden.json anew; look at the difference before you commit it"
 	@echo "make format     format the code and sort the imports"
@@ -35,6 +39,9 @@ test: warm
 hunt: warm
 	$(BIN)/python tests/helpers/hunt.py --seconds $(SECONDS) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED))
+
+mutants: .venv/test.stamp
+	$(BIN)/python tests/helpers/mutants.py --count $(COUNT) $(if $(SEED),--seed $(SEED)) $(if $(AT),--at $(AT))
 
 bench: warm
 	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only
@@ -68,7 +75,7 @@ format: .venv/test.stamp
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .benchmarks build dist results
+	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .benchmarks .mutants build dist results
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. A stamp is newer than pyproject.toml when its packages are installed.
