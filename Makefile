@@ -1,8 +1,9 @@
 # Needs Python 3.11 or later and make. Another interpreter: make table PYTHON=python3.12
 PYTHON ?= python3
 JOBS ?= 2
-# Of make hunt; METHODS are groups or methods, all by default, and SEED comes from the clock.
-SECONDS ?= 600
+# Of make hunt (ten minutes), make long (thirty) and make mutants: SEED comes from the clock by default.
+# METHODS, of make hunt, are groups or methods, all by default.
+SECONDS ?=
 METHODS ?=
 SOLVER ?= highs
 SEED ?=
@@ -15,12 +16,13 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table test hunt mutants bench check lint types contract warm notebooks golden format clean
+.PHONY: help table test long hunt mutants bench check lint types contract warm notebooks golden format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
-	@echo "make test       the tests (makes .venv first)"
-	@echo "make check      lint, types, import contract, tests, notebooks"
+	@echo "make test       the tests but the slow ones (makes .venv first)"
+	@echo "make check      lint, types, import contract, all tests, notebooks"
+	@echo "make long       tests that draw examples, with new and more of them: make long SECONDS=1800 SEED=7"
 	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
 	@echo "make mutants    plant small faults and see whether tests notice: make mutants SEED=7 COUNT=30"
 	@echo "make bench      speed of the inner loops"
@@ -34,10 +36,16 @@ table: .venv/table.stamp
 	$(BIN)/mtpp table quick -k 2,4,8,32 --time-limit 1.5 --jobs $(JOBS) --out results/quick.jsonl --tables results/quick
 
 test: warm
-	$(PYTEST)
+	$(PYTEST) -m "not slow and not notebooks"
+
+# What it finds comes again with the same SEED; each find becomes an @example of its test.
+long: SEED := $(or $(SEED),$(shell date +%s))
+long: warm
+	@echo "make long SEED=$(SEED)"
+	$(PYTEST) -m "not notebooks" --hypothesis-profile long --hypothesis-seed $(SEED) --seconds $(or $(SECONDS),1800)
 
 hunt: warm
-	$(BIN)/python tests/helpers/hunt.py --seconds $(SECONDS) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
+	$(BIN)/python tests/helpers/hunt.py --seconds $(or $(SECONDS),600) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED))
 
 mutants: .venv/test.stamp
@@ -49,7 +57,7 @@ bench: warm
 # All notebooks are among the tests, so that the processors are busy to the end.
 check: lint
 	@$(MAKE) --no-print-directory -j $(JOBS) types contract warm
-	$(PYTEST) -m "notebooks or not notebooks"
+	$(PYTEST) -m "notebooks or not notebooks" --durations 40
 
 warm: .venv/test.stamp
 	@$(BIN)/mtpp warm-up
