@@ -37,7 +37,7 @@ _MEMORY = 2**34
 _OPTIONS = ["-x", "-v", "-rfE", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile", "first failure"]
 _PYTEST = ["-m", "pytest", *_OPTIONS, "-m", "not slow and not notebooks"]
 # Seconds within which a test ends that is said to wait for ever because of a fault.
-_SOON = 20.0
+_SOON = 40.0
 _LEFT = {"__pycache__", "build", "dist", "results"}
 # All passed, or there was no test.
 _GOOD = (0, 5)

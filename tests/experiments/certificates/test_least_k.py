@@ -49,7 +49,7 @@ def chain(**platform: float | bool) -> Instance:
 
 
 def test_a_throughput_is_reached_with_the_least_blocks_and_one_less_is_excluded() -> None:
-    least = find_least_k(chain(), 2.0, SolveOptions(time_limit=4))
+    least = find_least_k(chain(), 2.0, SolveOptions(time_limit=60))
     assert (least.k, least.open) == (3, [])
     goal = "with a bottleneck of 2 s or less (0.5 per s)"
     assert least.sentence().startswith(f"k = 3 is the least {goal}: 2 will not do.")
@@ -57,13 +57,13 @@ def test_a_throughput_is_reached_with_the_least_blocks_and_one_less_is_excluded(
 
 def test_what_fits_needs_no_throughput() -> None:
     """Two nodes a block: three blocks hold them, and sums exclude two."""
-    least = find_least_k(chain(memory=9.0, activation_buffer=0.0, fit=True), math.inf, SolveOptions(time_limit=4))
+    least = find_least_k(chain(memory=9.0, activation_buffer=0.0, fit=True), math.inf, SolveOptions(time_limit=60))
     assert (least.k, least.open) == (3, [])
     assert "does not fit" in least.sentence()
 
 
 def test_what_no_number_of_blocks_can_do_is_proved() -> None:
-    least = find_least_k(chain(), 0.5, SolveOptions(time_limit=4))
+    least = find_least_k(chain(), 0.5, SolveOptions(time_limit=60))
     assert (least.k, least.open) == (None, [])
     assert least.sentence().endswith("every bottleneck is at least 1 s (simple).")
 
@@ -80,7 +80,7 @@ def test_a_search_alone_leaves_fewer_blocks_open(prove: bool) -> None:
 def test_bug_windows_behind_as_many_blocks_as_nodes_were_called_impossible() -> None:
     """The one node has to be in the fourth block."""
     graph = ComputationGraph.from_edges([], [1.0])
-    least = find_least_k(Instance(graph, Platform(4, 1.0), windows={0: 3}), 2.0, SolveOptions(time_limit=4))
+    least = find_least_k(Instance(graph, Platform(4, 1.0), windows={0: 3}), 2.0, SolveOptions(time_limit=60))
     assert (least.k, least.open) == (4, [])
 
 
