@@ -38,7 +38,7 @@ _OPTIONS = ["-x", "-v", "-rfE", "--tb=no", "-p", "no:cacheprovider", "--hypothes
 _PYTEST = ["-m", "pytest", *_OPTIONS, "-m", "not slow and not notebooks"]
 # Seconds within which a test ends that is said to wait for ever because of a fault.
 _SOON = 40.0
-_LEFT = {"__pycache__", "build", "dist", "results"}
+_LEFT = {"build", "dist", "results"}
 # All passed, or there was no test.
 _GOOD = (0, 5)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
@@ -113,7 +113,10 @@ def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list
 def _files(root: Path) -> Iterator[Path]:
     """All that belongs to the project, without what tools and runs leave."""
     for folder, inner, names in os.walk(root):
-        inner[:] = [name for name in inner if name == ".ci" or not (name.startswith(".") or name in _LEFT)]
+        left = _LEFT if Path(folder) == root else set()
+        inner[:] = [
+            name for name in inner if name == ".ci" or not (name.startswith((".", "__pycache__")) or name in left)
+        ]
         yield from ((Path(folder) / name).relative_to(root) for name in names)
 
 
