@@ -19,6 +19,7 @@ from instances.planning import Cluster, LayerChain, Plan, Schedule, TrainingInst
 from instances.planning.bert import bert_chain
 from instances.planning.from_graph import collapse
 from instances.planning.link_speeds import speeds_along
+from instances.planning.network import Network
 from instances.planning.paper_settings import simulation
 
 
@@ -42,6 +43,18 @@ def test_costs_by_hand() -> None:
     # Stage 1 is reached after 1.5 + 4, busy for 36, and 2 + 3 follow; W ignores both.
     assert plan.lower_bound == plan.makespan_bound == 5.5 + 36 + 5
     assert plan.cycle_time == 9
+
+
+def test_transfers_load_the_cards_of_servers_with_what_crosses_the_cut() -> None:
+    """Seconds on the cards out of each server and into each; the activations and gradients of the cut's last layer."""
+    chain = LayerChain([1] * 4, [1] * 4, [4, 3, 2], [5, 8, 7], [0, 0, 0, 6])
+    cluster = Cluster.of_servers([1, 2], 9.0, 2.0)
+    plan = Plan(TrainingInstance(chain, cluster, 2, network=Network()), (0, 2, 4), ((0,), (1, 2)))
+    forward, backward, first, second = plan.loads.tolist()
+    assert forward == [1.5, 0, 0, 1.5]
+    assert backward == [0, 4, 4, 0]
+    assert first == second == [0, 0, 0, 0]
+    assert (plan.forward_transfer_time.tolist(), plan.backward_transfer_time.tolist()) == ([1.5], [4])
 
 
 def test_slow_directions_count() -> None:
