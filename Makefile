@@ -1,24 +1,30 @@
 # Needs Python 3.11 or later and make. Another interpreter: make table PYTHON=python3.12
 PYTHON ?= python3
 JOBS ?= 2
-# Of make hunt; METHODS are groups or methods, all by default, and SEED comes from the clock.
-SECONDS ?= 600
+# Of make hunt (ten minutes), make long (thirty) and make mutants: SEED comes from the clock by default.
+# METHODS, of make hunt, are groups or methods, all by default.
+SECONDS ?=
 METHODS ?=
 SOLVER ?= highs
 SEED ?=
+# Of make mutants: how many faults, and FILE:LINE instead of faults that are drawn.
+COUNT ?= 30
+AT ?=
 BIN := .venv/bin
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 # Tests start hundreds of processes; each would parse all sources.
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table test hunt bench check lint types contract warm notebooks golden api format clean
+.PHONY: help table test long hunt mutants bench check lint types contract warm notebooks golden api release format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
-	@echo "make test       the tests (makes .venv first)"
-	@echo "make check      lint, types, import contract, tests, notebooks"
+	@echo "make test       the tests but the slow ones (makes .venv first)"
+	@echo "make check      lint, types, import contract, all tests, notebooks"
+	@echo "make long       tests that draw examples, with new and more of them: make long SECONDS=1800 SEED=7"
 	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
+	@echo "make mutants    plant small faults and see whether tests notice: make mutants SEED=7 COUNT=30"
 	@echo "make bench      speed of the inner loops"
 	@echo "make golden     write tests/pillars/golden.json anew; look at the difference before you commit it"
 	@echo "make api        write docs/api.md anew from the docstrings"
@@ -31,11 +37,20 @@ table: .venv/table.stamp
 	$(BIN)/mtpp table quick -k 2,4,8,32 --time-limit 1.5 --jobs $(JOBS) --out results/quick.jsonl --tables results/quick
 
 test: warm
-	$(PYTEST)
+	$(PYTEST) -m "not slow and not notebooks"
+
+# What it finds comes again with the same SEED; each find becomes an @example of its test.
+long: SEED := $(or $(SEED),$(shell date +%s))
+long: warm
+	@echo "make long SEED=$(SEED)"
+	$(PYTEST) -m "not notebooks" --hypothesis-profile long --hypothesis-seed $(SEED) --seconds $(or $(SECONDS),1800)
 
 hunt: warm
-	$(BIN)/python tests/helpers/hunt.py --seconds $(SECONDS) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
+	$(BIN)/python tests/helpers/hunt.py --seconds $(or $(SECONDS),600) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED))
+
+mutants: .venv/test.stamp
+	$(BIN)/python tests/helpers/mutants.py --count $(COUNT) $(if $(SEED),--seed $(SEED)) $(if $(AT),--at $(AT))
 
 bench: warm
 	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only
@@ -43,7 +58,7 @@ bench: warm
 # All notebooks are among the tests, so that the processors are busy to the end.
 check: lint
 	@$(MAKE) --no-print-directory -j $(JOBS) types contract warm
-	$(PYTEST) -m "notebooks or not notebooks"
+	$(PYTEST) -m "notebooks or not notebooks" --durations 40
 
 warm: .venv/test.stamp
 	@$(BIN)/mtpp warm-up
@@ -72,7 +87,7 @@ format: .venv/test.stamp
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .benchmarks build dist results
+	rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache .benchmarks .mutants build dist results
 	find $(PACKAGES) tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment. A stamp is newer than pyproject.toml when its packages are installed.

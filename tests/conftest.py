@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import random
 import signal
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from command_line import PATH
-from hypothesis import Phase, settings
+from hypothesis import Phase, is_hypothesis_test, settings
 
-# The same examples in every run and no deadline; `pytest --hypothesis-profile default` looks for new ones.
+# The same examples in every run and no deadline.
 settings.load_profile("ci")
 # For those who ask only whether a test fails.
 settings.register_profile("first failure", settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
+# For `make long`: new examples by a seed, and more of them.
+LONG, MORE = "long", 20
+settings.register_profile(LONG, settings.get_profile("ci"), derandomize=False)
 
 # A shell lets what runs behind it ignore Ctrl-C, and processes hand that on; tests of Ctrl-C need it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_BEGIN = time.monotonic()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,6 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME[,NAME]",
         help="solvers for the tests that take one; may be repeated (default: all that are installed)",
     )
+    parser.addoption(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="with --hypothesis-profile long: seconds after which no further test begins (default: none)",
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -37,12 +51,32 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("solver", _solvers(metafunc.config))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Examples of the façade that run stages need an extra; what takes long begins first, so that none ends alone."""
     for item in items:
         if item.name == "mtpp.api.stages.split" and find_spec("onnxruntime") is None:
             item.add_marker(pytest.mark.skip(reason="the extra 'onnx' is not installed"))
     items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("notebooks", "slow")))
+    if config.getoption("--hypothesis-profile") == LONG:
+        _draw_more(config, items)
+
+
+def _draw_more(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests that draw examples, with more of them, and the slow ones; in another order for each seed."""
+    drawing = [item for item in items if is_hypothesis_test(getattr(item, "obj", None))]
+    kept = [item for item in items if item in drawing or item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    # Many tests say how many examples they draw, which no profile changes; a function may be that of several items.
+    for function in {item.obj for item in drawing}:
+        own = function._hypothesis_internal_use_settings
+        function._hypothesis_internal_use_settings = settings(own, max_examples=MORE * own.max_examples)
+    items[:] = random.Random(str(config.getoption("--hypothesis-seed"))).sample(kept, len(kept))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin nothing when the time for all is over."""
+    if time.monotonic() > _BEGIN + item.config.getoption("--seconds"):
+        pytest.skip("the time is over")
 
 
 def _solvers(config: pytest.Config) -> list[str]:

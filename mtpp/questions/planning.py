@@ -168,9 +168,8 @@ def _chain(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: Pl
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
         return chain if isinstance(chain, LayerChain) else collapse(chain)
     if not isinstance(chain, str | PathLike):
-        raise InputError(
-            f"A chain is a file, an architecture, a graph or a mtpp.LayerChain, no {type(chain).__name__}."
-        )
+        kinds = "a file, an architecture, a graph or a mtpp.LayerChain"
+        raise InputError(f"A chain is {kinds}, no {type(chain).__name__}.")
     text, dims = fspath(chain), words["dims"]
     simulated = text == _SIMULATION
     if dims and (simulated or (Path(text).is_file() and Path(text).suffix != ".onnx")):

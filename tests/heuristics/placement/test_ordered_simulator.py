@@ -12,7 +12,7 @@ from strategies import placements
 from heuristics.orders.kahn import kahn
 from heuristics.placement.arrays import SimulatorArrays, workspace
 from heuristics.placement.ordered_moves import Lane, walk
-from heuristics.placement.ordered_simulator import Sequences, begin, read_off, sequences
+from heuristics.placement.ordered_simulator import Sequences, begin, evaluate, forget, read_off, sequences
 from heuristics.placement.peak_memory import peak_memory
 from heuristics.placement.simulator import simulate
 from instances.placement.placement import Placement
@@ -61,6 +61,22 @@ def test_first_come_first_served_is_one_order(placement: Placement) -> None:
     assert begin(arrays, own) == time
     assert own.start.tolist() == space.start.tolist()
     assert own.end.tolist() == space.end.tolist()
+
+
+@given(placements(max_nodes=7), SEEDS)
+def test_a_trial_that_is_forgotten_leaves_nothing(placement: Placement, seed: int) -> None:
+    """Other devices for all nodes: the trial takes what a pass from scratch does, and then all is as before."""
+    arrays, own, _ = loaded(placement, seed)
+    _, other, _ = loaded(placement, seed)
+    other.device[:] = np.random.default_rng(seed).permutation(own.device)
+    time = begin(arrays, other)
+    names = ("start", "end", "queue", "slot", "sent", "arrived")
+    before = {name: getattr(own, name).tolist() for name in names}
+    for name in ("device", "load", "remote"):
+        getattr(own, name)[:] = getattr(other, name)
+    assert evaluate(arrays, own, 0, np.inf) == time
+    forget(own)
+    assert {name: getattr(own, name).tolist() for name in names} == before
 
 
 @settings(max_examples=60)

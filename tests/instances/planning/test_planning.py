@@ -15,6 +15,7 @@ from planning_oracles import random_instance
 from heuristics.planning.execution import execute, pe
 from heuristics.planning.prm import plans_by_stages
 from instances import ComputationGraph, InputError, SharedParameter
+from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, Schedule, TrainingInstance
 from instances.planning.bert import bert_chain
 from instances.planning.from_graph import collapse
@@ -42,6 +43,18 @@ def test_costs_by_hand() -> None:
     # Stage 1 is reached after 1.5 + 4, busy for 36, and 2 + 3 follow; W ignores both.
     assert plan.lower_bound == plan.makespan_bound == 5.5 + 36 + 5
     assert plan.cycle_time == 9
+
+
+def test_transfers_load_the_cards_of_servers_with_what_crosses_the_cut() -> None:
+    """Seconds on the cards out of each server and into each; the activations and gradients of the cut's last layer."""
+    chain = LayerChain([1] * 4, [1] * 4, [4, 3, 2], [5, 8, 7], [0, 0, 0, 6])
+    cluster = Cluster.of_servers([1, 2], 9.0, 2.0)
+    plan = Plan(TrainingInstance(chain, cluster, 2, network=Network()), (0, 2, 4), ((0,), (1, 2)))
+    forward, backward, first, second = plan.loads.tolist()
+    assert forward == [1.5, 0, 0, 1.5]
+    assert backward == [0, 4, 4, 0]
+    assert first == second == [0, 0, 0, 0]
+    assert (plan.forward_transfer_time.tolist(), plan.backward_transfer_time.tolist()) == ([1.5], [4])
 
 
 def test_slow_directions_count() -> None:

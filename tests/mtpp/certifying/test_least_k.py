@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+from dataclasses import replace
 
 import pytest
 from brute_force import optimum
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from strategies import questions
 
 from instances import ComputationGraph, InputError, Instance, Platform
-from mtpp.certifying.least_k import find_least_k
+from mtpp.certifying.least_k import LeastK, find_least_k
 from mtpp_models import SolveOptions
 
 
@@ -48,7 +49,7 @@ def chain(**platform: float | bool) -> Instance:
 
 
 def test_a_throughput_is_reached_with_the_least_blocks_and_one_less_is_excluded() -> None:
-    least = find_least_k(chain(), 2.0, SolveOptions(time_limit=4))
+    least = find_least_k(chain(), 2.0, SolveOptions(time_limit=60))
     assert (least.k, least.open) == (3, [])
     goal = "with a bottleneck of 2 s or less (0.5 per s)"
     assert least.sentence().startswith(f"k = 3 is the least {goal}: 2 will not do.")
@@ -56,13 +57,13 @@ def test_a_throughput_is_reached_with_the_least_blocks_and_one_less_is_excluded(
 
 def test_what_fits_needs_no_throughput() -> None:
     """Two nodes a block: three blocks hold them, and sums exclude two."""
-    least = find_least_k(chain(memory=9.0, activation_buffer=0.0, fit=True), math.inf, SolveOptions(time_limit=4))
+    least = find_least_k(chain(memory=9.0, activation_buffer=0.0, fit=True), math.inf, SolveOptions(time_limit=60))
     assert (least.k, least.open) == (3, [])
     assert "does not fit" in least.sentence()
 
 
 def test_what_no_number_of_blocks_can_do_is_proved() -> None:
-    least = find_least_k(chain(), 0.5, SolveOptions(time_limit=4))
+    least = find_least_k(chain(), 0.5, SolveOptions(time_limit=60))
     assert (least.k, least.open) == (None, [])
     assert least.sentence().endswith("every bottleneck is at least 1 s (simple).")
 
@@ -79,8 +80,18 @@ def test_a_search_alone_leaves_fewer_blocks_open(prove: bool) -> None:
 def test_bug_windows_behind_as_many_blocks_as_nodes_were_called_impossible() -> None:
     """The one node has to be in the fourth block."""
     graph = ComputationGraph.from_edges([], [1.0])
-    least = find_least_k(Instance(graph, Platform(4, 1.0), windows={0: 3}), 2.0, SolveOptions(time_limit=4))
+    least = find_least_k(Instance(graph, Platform(4, 1.0), windows={0: 3}), 2.0, SolveOptions(time_limit=60))
     assert (least.k, least.open) == (4, [])
+
+
+def test_every_smaller_number_is_open_where_nothing_follows_from_one_for_another() -> None:
+    """With a window each number of blocks is a question of its own; without one, what excludes 3 excludes fewer."""
+    pinned = LeastK(replace(chain(), windows={5: 0}), 2.0)
+    assert (pinned.k, pinned.open) == (None, [1, 2, 3, 4, 5, 6])
+    pinned.refused = {2: "a contradiction", 6: "a contradiction"}
+    assert pinned.open == [1, 3, 4, 5]
+    assert LeastK(chain(), 2.0).open == [6]
+    assert LeastK(chain(), 2.0, refused={6: "a contradiction"}).open == []
 
 
 @pytest.mark.parametrize("after", range(1, 12))

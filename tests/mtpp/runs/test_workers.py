@@ -50,7 +50,7 @@ def test_workers_leave_when_the_parent_is_killed(tmp_path: Path) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    for _ in range(1000):
+    for _ in range(10_000):
         if not _is_alive(worker):
             return
         time.sleep(0.01)

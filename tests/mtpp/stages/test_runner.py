@@ -204,7 +204,7 @@ def test_a_stage_that_ends_when_its_parent_does() -> None:
             assert process.stdin is not None
             process.stdin.close()
         for process in processes:
-            process.wait(10)
+            process.wait(600)
 
 
 def test_other_weights_are_not_read(tmp_path: Path, clean: object) -> None:
@@ -271,7 +271,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, clean: object) -> None:
     found = [int(number) for number in children.read_text().split()]
     time.sleep(0.5)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=600)
     assert (process.returncode, out, err) == (130, "", "")
     assert len(found) == 2
     assert not any(Path(f"/proc/{number}").exists() for number in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,17 @@ def test_measures(trial: Trial) -> None:
     document = trial.document()
     assert [row["block"] for row in document["stages"]] == [0, 2]
     assert document["outputs"] == {"requests": 2, "exact": 1, "worst": 1e-7, "name": None}
+
+
+def test_requests_that_fill_the_pipeline_do_not_count(trial: Trial) -> None:
+    """Two stages: the first two gaps are of 40 ms, and the median of all others is the period."""
+    filling = np.concatenate((np.zeros(1), np.full(19, 36e-3)))
+    filling[2:] += 36e-3
+    slow = replace(trial, events=trial.events + filling[None, :, None] * [1, 1, 0])
+    assert np.diff(slow.finished)[:3] == pytest.approx([40e-3, 40e-3, 4e-3])
+    assert slow.period == pytest.approx(4e-3)
+    assert replace(slow, events=slow.events[:, :4]).period == pytest.approx(4e-3)
+    assert replace(slow, events=slow.events[:, :3]).period is None
 
 
 def test_the_trace_has_all_requests_of_all_stages(trial: Trial) -> None:

@@ -228,7 +228,7 @@ def test_a_bound_that_is_simple_needs_no_prices(tmp_path: Path) -> None:
     """One block, where prices cannot say more than the work does; the sums differ by rounding."""
     work = [0.1] * 3 + [0.7, 1e-17]
     instance = Instance(ComputationGraph.from_edges([], work, [0.0] * 5), Platform(1, 1.0))
-    proof = solve(instance, "priced", SolveOptions(time_limit=1))
+    proof = solve(instance, "priced", SolveOptions(time_limit=60))
     assert proof.bound is not None
     assert not proof.bound.witness
     assert check(certificate_document([proof]), tmp_path, again=True).faults == ()
@@ -243,7 +243,7 @@ def test_prices_of_a_reduced_graph_are_proved_again_in_the_original(tmp_path: Pa
     for memory in (math.inf, 4.0):
         instance = Instance(graph, Platform(3, 1.0, memory, 0.0))
         start = HEURISTICS["random-100"].run(instance, np.random.default_rng(0))
-        proof = solve(instance, "priced", SolveOptions(time_limit=2), start=start)
+        proof = solve(instance, "priced", SolveOptions(time_limit=60), start=start)
         assert proof.bound is not None
         assert proof.bound.witness["prices"][:count] == [0.0] * count
         verdict = check(certificate_document([proof]), tmp_path, again=True)

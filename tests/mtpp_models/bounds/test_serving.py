@@ -65,6 +65,17 @@ def test_the_front_is_that_of_brute_force(question: ServingInstance) -> None:
             assert point.cache_bytes(point.capacity)[0] <= at.sum() * point.capacity
 
 
+def test_a_stage_receives_what_it_reads_not_what_the_next_one_does() -> None:
+    """Behind the first cut node 3 alone reads the first tensor; node 2 works for 20 s and receives nothing."""
+    graph = ComputationGraph.from_edges(
+        [(0, 1), (0, 3), (1, 2), (2, 3)], work=[1.0, 1.0, 20.0, 1.0], output_bytes=[10.0, 0.0, 0.0, 0.0]
+    )
+    instance = Instance(graph, Platform(3, 1.0, 100.0, fit=True), by_need=True)
+    (point,) = serving_front(chain([0.0] * 4, instance=instance)).points
+    assert point.bottleneck == 20.0
+    assert point.partition.block.tolist() == [0, 0, 1, 2]
+
+
 @pytest.mark.parametrize("name", [name for name, network in ARCHITECTURES.items() if network.served])
 @pytest.mark.parametrize("runtime", ["vllm", "megatron", "llama-cpp"])
 def test_decoders_agree_with_the_program_over_ideals(name: str, runtime: str) -> None:

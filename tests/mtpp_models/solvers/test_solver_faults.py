@@ -136,7 +136,7 @@ def test_a_program_that_ignores_its_limit_ends_with_its_children(
     with pytest.raises(SolverFaultError, match="did not end within its"):
         solve(small, "exact", SolveOptions(solver="cbc", time_limit=0.5))
     number = int(child.read_text())
-    for _ in range(500):
+    for _ in range(10_000):
         if not Path(f"/proc/{number}").exists() or ") Z " in Path(f"/proc/{number}/stat").read_text():
             break
         time.sleep(0.01)

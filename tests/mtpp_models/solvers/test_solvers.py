@@ -88,7 +88,8 @@ def test_the_start_reaches_the_solver(solver: str, small: Instance) -> None:
 
 @pytest.mark.parametrize("model", ["bottleneck", "bottleneck-no-dag", "bottleneck-no-cut-io", "exact"])
 def test_highs_accepts_the_start_of_every_model(model: str, large: Instance, start: Partition) -> None:
-    assert START_LINES["highs"] in solve(large, model, SolveOptions(time_limit=2), start=start).log
+    """It ends at the first bound."""
+    assert START_LINES["highs"] in solve(large, model, SolveOptions(time_limit=600, gap=0.99), start=start).log
 
 
 @pytest.mark.parametrize("name", ["highs", "scip"])
@@ -96,7 +97,14 @@ def test_progress_is_live_and_in_the_units_of_the_instance(name: str, large: Ins
     if name not in available_solvers():
         pytest.skip(f"{name} is not installed")
     seen: list[mtpp_models.Progress] = []
-    result = solve(large, "exact", SolveOptions(solver=name, time_limit=4), start=start, on_progress=seen.append)
+
+    def show(progress: mtpp_models.Progress) -> None:
+        whole = [None not in (one.incumbent, one.bound, one.nodes) for one in (*seen, progress)]
+        seen.append(progress)
+        if whole[-1] and sum(whole) == 1:  # a second Ctrl-C would raise
+            signal.raise_signal(signal.SIGINT)
+
+    result = solve(large, "exact", SolveOptions(solver=name, time_limit=600), start=start, on_progress=show)
     assert result.bound is not None
     assert seen[-1].incumbent == pytest.approx(start.bottleneck, rel=0.2)
     assert seen[-1].bound is not None
@@ -129,7 +137,7 @@ from mtpp_models import SolveOptions, solve
 instance = Instance(regal_style("barabasi-albert", 70, seed=0), Platform(5, 1.0))
 def show(progress):
     print("running", file=out, flush=True)
-result = solve(instance, "exact", SolveOptions(solver=sys.argv[1], time_limit=100), on_progress=show)
+result = solve(instance, "exact", SolveOptions(solver=sys.argv[1], time_limit=1000), on_progress=show)
 print("interrupted", result.interrupted, "bound", result.bound.value)
 """
 
@@ -145,7 +153,7 @@ def test_ctrl_c_returns_what_is_proved(name: str, large: Instance) -> None:
     assert run.stdout is not None
     assert run.stdout.readline() == "running\n"
     run.send_signal(signal.SIGINT)
-    out, err = run.communicate(timeout=90)
+    out, err = run.communicate(timeout=600)
     assert err == ""
     words = out.split()
     assert words[words.index("interrupted") + 1] == "True"

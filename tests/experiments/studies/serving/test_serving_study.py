@@ -78,6 +78,14 @@ def test_no_rule_beats_the_optimum() -> None:
                 assert ratio >= 1
 
 
+@pytest.mark.parametrize(("context", "ratio"), [(2, 3.0), (1, 6.0), (0, None), (-1, None)])
+def test_a_rule_with_room_for_one_token_has_a_ratio(context: int, ratio: float | None) -> None:
+    """None where it has room for none, or no cut has."""
+    found = {"rule": {"context": context}, "largest": {"context": 6}}
+    assert context_ratio({"runtimes": {"vllm": found}}, "vllm") == ratio
+    assert context_ratio({"runtimes": {"vllm": found | {"largest": None}}}, "vllm") is None
+
+
 def test_tables_go_on_where_they_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second call makes no run; tables fit eighty columns, and there are pictures."""
     report = Report(tmp_path / "runs.jsonl", tmp_path / "tables", quiet=True)

@@ -1,0 +1,237 @@
+"""Plant small faults into a copy of the sources and see whether tests notice: `make mutants`.
+
+Which faults is drawn by a seed, at most one a file. First run the tests of the file: those at its path, and those that
+import it. Then run the others of its folder. Each of the two has a time limit. A fault is killed if a test fails that
+passes without it, undecided if the time was over before, and survives if all these tests pass: then a test is missing,
+or the fault changes nothing, which a line of `tests/mutants.toml` says with a reason.
+
+Exit codes: 0 none survived, 1 some did, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from mutations import Site, excused, mutations, sources
+
+__all__ = ["Copy", "concerned", "drawn", "importers", "main", "try_fault"]
+
+ROOT = Path(__file__).resolve().parents[2]
+# A fault may ask for all the memory there is [bytes].
+_MEMORY = 2**34
+_OPTIONS = ["-x", "-v", "-rfE", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile", "first failure"]
+_PYTEST = ["-m", "pytest", *_OPTIONS, "-m", "not slow and not notebooks", "tests/conftest.py"]  # which has the profile
+# Seconds within which a test ends that is said to wait for ever because of a fault.
+_SOON = 40.0
+_LEFT = {"build", "dist", "results"}
+# All passed, or there was no test.
+_GOOD = (0, 5)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
+_ENDED = re.compile(r" (PASSED|SKIPPED|XFAIL|XPASS)\b[^:]*$|^[^:]*$")
+
+
+def drawn(root: Path, seed: int, count: int) -> list[Site]:
+    """As many sites, all alike, at most one a file."""
+    sites = [site for path in sources(root) for site in mutations(root, path)]
+    random.Random(seed).shuffle(sites)
+    known = excused(root)
+    first: dict[str, Site] = {}
+    for site in sites:
+        if not known(site):
+            first.setdefault(site.file, site)
+    return list(first.values())[:count]
+
+
+def importers(root: Path) -> dict[str, set[str]]:
+    """The files that import each file, by their paths."""
+    files = [*sources(root), *sorted((root / "tests").rglob("*.py"))]
+    homes = {_module(root, path): path.relative_to(root).as_posix() for path in files}
+    found: dict[str, set[str]] = {}
+    for path in files:
+        for name in _imported(path):
+            if name in homes:
+                found.setdefault(homes[name], set()).add(path.relative_to(root).as_posix())
+    return found
+
+
+def _module(root: Path, path: Path) -> str:
+    """The name by which others import a file; those of `tests/helpers` are found by their own."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return parts[-1] if parts[:2] == ("tests", "helpers") else ".".join(parts).removesuffix(".__init__")
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list[str], list[str]]:
+    """Paths of the tests of a file, nearest first, and of the others of its folder.
+
+    A file that no test imports has those of what imports it.
+    """
+    tests = [path.relative_to(root).as_posix() for path in (root / "tests").rglob("test_*.py")]
+    tests = sorted(path for path in tests if not path.startswith("tests/benchmarks/"))
+    steps, reached = {file: 0}, [file]
+    for one in reached:
+        for reader in sorted(read_by.get(one, ())):
+            if reader not in steps:
+                steps[reader] = steps[one] + 1
+                reached.append(reader)
+    at, far = Path("tests") / file, len(steps)
+    own = at.with_name(f"test_{at.name}").as_posix()
+    nearest = min((steps.get(test, far) for test in tests), default=far)
+    folder = next(parent for parent in at.parents if (root / parent).is_dir()).as_posix()
+
+    def distance(test: str) -> tuple[bool, bool, int, str]:
+        return test != own, not test.startswith(f"{folder}/"), steps.get(test, far), test
+
+    first = sorted((test for test in tests if test == own or steps.get(test, far) == nearest < far), key=distance)
+    others = sorted((test for test in tests if test.startswith(f"{folder}/") and test not in first), key=distance)
+    return ([file, *first], others) if first else ([file, *others], [])  # the file itself may have examples
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """All that belongs to the project, without what tools and runs leave."""
+    for folder, inner, names in os.walk(root):
+        left = _LEFT if Path(folder) == root else set()
+        inner[:] = [
+            name for name in inner if name == ".ci" or not (name.startswith((".", "__pycache__")) or name in left)
+        ]
+        yield from ((Path(folder) / name).relative_to(root) for name in names)
+
+
+def _written(path: Path) -> tuple[int, int]:
+    return path.stat().st_mtime_ns, path.stat().st_size
+
+
+class Copy:
+    """A copy of the project at a place of its own, which keeps compiled code from one time to the next."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.folder = folder
+        wanted = set(_files(root))
+        for path in set(_files(folder)) - wanted:
+            (folder / path).unlink()
+        for path in sorted(wanted):
+            if not (folder / path).exists() or _written(root / path) != _written(folder / path):
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / path, folder / path)
+
+    @contextmanager
+    def fault(self, site: Site) -> Iterator[None]:
+        """Plant a fault for a while; the file is afterwards as old as before, so that its machine code holds."""
+        path, machine_code = self.folder / site.file, set(self.folder.rglob("kernels-*"))
+        source, written = path.read_bytes(), path.stat()
+        try:
+            path.write_bytes(site.planted(source))
+            yield
+        finally:
+            path.write_bytes(source)
+            os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+            for left in set(self.folder.rglob("kernels-*")) - machine_code:
+                shutil.rmtree(left, ignore_errors=True)
+
+    def run(self, *words: str, limit: float | None = None) -> tuple[int | None, str]:
+        """The exit code of Python, None if the time was over, and what it printed."""
+        environment = os.environ | {"PYTHONPATH": str(self.folder)}
+        with tempfile.TemporaryFile("w+", errors="replace") as out:  # a pipe ends with the last grandchild
+            process = subprocess.Popen(
+                [sys.executable, "-u", *words],
+                cwd=self.folder,
+                env=environment,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            out.seek(0)
+            return code, out.read()
+
+
+def try_fault(copy: Copy, site: Site, groups: Iterable[Sequence[str]], limit: float) -> tuple[str, str]:
+    """Whether the tests of any group notice a fault, and the one that does, or why nobody knows."""
+    over = False
+    for group in filter(None, groups):
+        with copy.fault(site):
+            code, said = copy.run(*_PYTEST, *group, limit=limit)
+        if code in _GOOD:
+            continue
+        test = _stopped_at(said, failed=code is not None)
+        alone = [*_PYTEST, test] if "::" in test else [*_PYTEST, "--collect-only", *group]
+        passes = copy.run(*alone, limit=limit if code is not None else _SOON)[0] in _GOOD
+        if code is not None:
+            return ("killed", test) if passes else ("undecided", f"{test} fails without it, too")
+        if passes and "::" in test:  # it may wait for ever
+            with copy.fault(site):
+                if copy.run(*alone, limit=limit)[0] not in _GOOD:
+                    return "killed", test
+        over = True
+    return ("undecided", "the time was over") if over else ("survived", "")
+
+
+def _stopped_at(said: str, failed: bool) -> str:
+    """The test that failed, or else the one that ran at the end."""
+    if failed:
+        match = _FAILED.search(said)
+        return match[1] if match else "a test"
+    last = said.rstrip().rpartition("\n")[2]
+    return "" if _ENDED.search(last) else last.strip()
+
+
+def main() -> int:
+    """Draw faults, try each, and print what became of them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of what is drawn (default: the clock)")
+    parser.add_argument("--count", type=int, default=30, help="how many faults (default: 30)")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for each of the two runs of tests")
+    parser.add_argument("--at", metavar="FILE:LINE", help="try all faults of a line instead")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".mutants", help="of the copy (default: .mutants)")
+    asked = parser.parse_args()
+    sites = drawn(ROOT, asked.seed, asked.count)
+    if asked.at:
+        file, _, line = asked.at.partition(":")
+        if not (ROOT / file).is_file() or not line.isdigit():
+            parser.error(f"--at {asked.at}: give a file of a package and a line, such as mtpp/__init__.py:7.")
+        sites = [site for site in mutations(ROOT, ROOT / file) if site.line == int(line)]
+    print(f"seed {asked.seed}: {len(sites)} faults", flush=True)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    copy, read_by, counts = Copy(ROOT, asked.folder), importers(ROOT), Counter[str]()
+    copy.run("-m", "mtpp", "warm-up")
+    with suppress(KeyboardInterrupt):
+        for site in sites:
+            verdict, why = try_fault(copy, site, concerned(ROOT, site.file, read_by), asked.limit)
+            counts[verdict] += 1
+            print(f"{verdict:<9}  {site}" + (f"  ({why})" if why else ""), flush=True)
+    print(", ".join(f"{counts[verdict]} {verdict}" for verdict in ("killed", "survived", "undecided")))
+    return int(counts["survived"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""Plans with all their times as files of other programs."""
+
+from __future__ import annotations
+
+from heuristics.planning.orders import execute_orders
+from instances.devices.network import Network
+from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
+from instances.planning.operation_arrays import BACKWARD, FORWARD
+from instances.planning.timeline_file import perfetto_trace
+
+MIB = 2**20
+
+
+def test_counters_of_a_trace_show_what_a_device_keeps() -> None:
+    """Stage 0 keeps all that it stores; stage 1, on two devices, recomputes and keeps its inputs alone."""
+    chain = LayerChain([1, 2], [2, 4], [6 * MIB], [6 * MIB], [0, 0], stored_bytes=[5 * MIB, 40 * MIB])
+    cluster = Cluster.of_servers([1, 1, 1], 9e6, 9e6)
+    instance = TrainingInstance(chain, cluster, 2, network=Network(), recomputation=True)
+    plan = Plan(instance, (0, 1, 2), ((0,), (1, 2)), recompute=(False, True))
+    passes = [(FORWARD, 0), (FORWARD, 1), (BACKWARD, 0), (BACKWARD, 1)]
+    timeline = execute_orders(plan, [[(kind, n, m) for kind, m in passes] for n in range(2)], "by hand")
+    counters = [event for event in perfetto_trace(timeline)["traceEvents"] if event["ph"] == "C"]
+    kept = {
+        name: [event["args"]["MiB"] for event in counters if event["name"] == f"activations of group {name} [MiB]"]
+        for name in (0, 1)
+    }
+    assert kept == {0: [5, 10, 5, 0], 1: [3, 6, 3, 0]}
+    assert [event["ts"] for event in counters] == [
+        float(moment[n, m]) * 1e6
+        for n in range(2)
+        for moment, m in [
+            (timeline.start.forward, 0),
+            (timeline.start.forward, 1),
+            (timeline.end.backward, 0),
+            (timeline.end.backward, 1),
+        ]
+    ]

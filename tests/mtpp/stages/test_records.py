@@ -1,0 +1,28 @@
+"""What a manifest says of tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mtpp.stages.records import ELEMENTS, TensorRecord
+
+
+def test_elements_are_those_of_onnx() -> None:
+    """Numbers as in its enumeration of types, sizes as numpy has them; bfloat16, which it lacks, takes two bytes."""
+    onnx = pytest.importorskip("onnx")
+    numbers = onnx.TensorProto.DataType
+    assert {name: number for name, (number, _, _) in ELEMENTS.items()} == {
+        name: numbers.Value(name.upper()) for name in ELEMENTS
+    }
+    sizes = {name: size for name, (_, size, _) in ELEMENTS.items()}
+    assert sizes.pop("bfloat16") == 2
+    assert sizes == {name: np.dtype(ELEMENTS[name][2]).itemsize for name in sizes}
+    for name in sizes:
+        assert onnx.helper.tensor_dtype_to_np_dtype(numbers.Value(name.upper())) == np.dtype(ELEMENTS[name][2])
+
+
+def test_bytes_of_a_tensor() -> None:
+    """All its elements; a scalar has one, and a tensor with an empty side none."""
+    shapes = [(), (2, 3), (2, 0)]
+    assert [TensorRecord("t", "float16", shape).bytes for shape in shapes] == [2, 12, 0]
