@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from instances.partitioning.constraints import Constraints
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
-    from mtpp.api.answers import explain, read, verify
+    from mtpp.api.answers import explain, read
     from mtpp.api.comparison import compare
     from mtpp.api.exporting import export
-    from mtpp.api.partitioning import bound, certify, least_k, partition, solve
+    from mtpp.api.least_k import least_k
+    from mtpp.api.partitioning import bound, certify, partition, solve
     from mtpp.api.placement import place
     from mtpp.api.planning import plan
     from mtpp.api.serving import ServingResult, serve
     from mtpp.api.stages import run, split
+    from mtpp.api.verification import verify
     from mtpp.questions.reading import load
     from mtpp_models import MODELS, SOLVERS, SolverFaultError, SolverNotAvailableError, write_model
 
@@ -96,20 +98,11 @@ _HOMES = {
         "LayerChain",
         "Plan",
     ),
-    "mtpp.api.answers": (
-        "explain",
-        "read",
-        "verify",
-    ),
+    "mtpp.api.answers": ("explain", "read"),
     "mtpp.api.comparison": ("compare",),
     "mtpp.api.exporting": ("export",),
-    "mtpp.api.partitioning": (
-        "bound",
-        "certify",
-        "least_k",
-        "partition",
-        "solve",
-    ),
+    "mtpp.api.least_k": ("least_k",),
+    "mtpp.api.partitioning": ("bound", "certify", "partition", "solve"),
     "mtpp.api.placement": ("place",),
     "mtpp.api.planning": ("plan",),
     "mtpp.api.serving": (
@@ -120,6 +113,7 @@ _HOMES = {
         "run",
         "split",
     ),
+    "mtpp.api.verification": ("verify",),
     "mtpp.questions.reading": ("load",),
     "mtpp_models": ("MODELS", "SOLVERS", "SolverFaultError", "SolverNotAvailableError", "write_model"),
 }

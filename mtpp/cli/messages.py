@@ -1,4 +1,4 @@
-"""What the command line says on stderr: one line, whatever the names in it hold."""
+"""Messages on stderr: one line each, whatever the names in it hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``mtpp plan`` prints of a plan: its question, its stages and their memory; and what it exports."""
+"""Tables of ``mtpp plan``: question, stages and memory of a plan; and its exports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MEMORY = ["in flight", "weights [GiB]", "optimizer [GiB]", "activations [GiB]"]
 
 
 def _memory(schedule: Schedule | Timeline, n: int) -> list[str]:
-    """What a device of a stage keeps; activations are those of all stages of its group, when they are most."""
+    """Memory of a device of a stage; activations are those of all stages of its group, when they are most."""
     if isinstance(schedule, Schedule):
         return [f"{schedule.memory_needed[n] / 2**30:.3g}"]
     plan = schedule.plan
@@ -86,7 +86,7 @@ def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str
 
 
 def _numbers(instance: TrainingInstance) -> str:
-    """What memory and shares are counted in, with nothing left unsaid."""
+    """Type of numbers, sequence, bytes a parameter and shares, defaults included."""
     assert instance.dtype is not None
     width = ELEMENT_BYTES[instance.dtype]
     sequence = "sequence not stated" if instance.sequence is None else f"sequence {instance.sequence}"

@@ -1,4 +1,4 @@
-"""What a verb writes to stdout: a result line with tables below it, or one JSON document."""
+"""Output of a verb on stdout: a result line with tables below it, or one JSON document."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_TABLES = 3
 
 @dataclass(frozen=True)
 class Printing:
-    """What is printed; the fields are the words of the command line."""
+    """Form of the output; the fields are options."""
 
     json: options.Json = False
     quiet: options.Quiet = False

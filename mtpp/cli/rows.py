@@ -1,4 +1,4 @@
-"""What the verbs print: one aligned row per instance and k."""
+"""Result lines of verbs: one aligned row per instance and k."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _costs(partition: Partition) -> Row:
 
 
 def _memory(partition: Partition) -> Row:
-    """What the fullest block needs and what the slowest one pays, if something does not fit."""
+    """Need of the fullest block and overflow of the slowest one, if something does not fit."""
     overflow, unit = partition.costs.overflow, partition.instance.graph.time_unit
     if not overflow.any():
         return {}

@@ -85,7 +85,7 @@ def _tokens(count: float) -> str:
 
 
 def _stages(point: ServedPartition) -> str:
-    """What each stage holds at the capacity, and how much it could."""
+    """Memory of each stage at the capacity, and the largest context of each."""
     partition = point.partition
     at = min(point.capacity, 1e15)
     rows = [

@@ -1,4 +1,4 @@
-"""What ``mtpp certify --explain`` says: what each step cost and what was known behind it."""
+"""Table of ``mtpp certify --explain``: the cost of each step, and the best results after it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def verify(
     Example: mtpp verify certificate.json --ideals --graph model.onnx
     """
     from instances.system.bounded_call import NotBoundedError
-    from mtpp.api.answers import verified
+    from mtpp.api.verification import verified
     from mtpp.text.tables import left_aligned
 
     own = None if graph is None else read_graph(graph, pick(ReadingWords, words))
@@ -79,6 +79,6 @@ def verify(
 
 
 def _headlines(verdict: Verdict, printing: Printing) -> list[tuple[str, str]]:
-    """What is said of a certificate; to whom wants one line, its name and the last word."""
+    """Labels and texts of a verdict; of a quiet one its name and the last word."""
     lines = verdict.headlines()
     return [(lines[0][1], " ".join(lines[-1]).strip())] if printing.quiet else lines

@@ -178,7 +178,7 @@ def _placement(data: ScaledPlacement, question: dict[str, Any], said: dict[str, 
 
 
 def _ask(question: dict[str, Any], deadline: Deadline) -> dict[str, Any]:
-    """What the process answers; Ctrl-C and the end of the time make it answer with what it has."""
+    """Answer of the process; at Ctrl-C and at the end of the time it is the best so far."""
     said = ask_module(
         "mtpp_models.placement.cp_process",
         json.dumps(question),

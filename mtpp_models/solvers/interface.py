@@ -44,7 +44,7 @@ class SolverFaultError(SolverNotAvailableError):
     """
 
     def __init__(self, solver: str, symptom: str) -> None:
-        super().__init__(f"Solver {solver} {symptom}; choose another solver with {word('solver')}.")
+        super().__init__(f"Solver {solver} {symptom}; choose another {word('solver')}.")
 
 
 class Termination(Enum):

@@ -125,7 +125,8 @@ def outline(line: str) -> str:
 
 
 def _verbs() -> dict[str, Any]:
-    return get_command(app).commands
+    group: Any = get_command(app)
+    return {name: group.get_command(None, name) for name in group.list_commands(None)}
 
 
 def _dotted(node: ast.AST) -> str:

@@ -51,7 +51,7 @@ def found(path: Path, **options: Any) -> list[str]:
             piper(260.0),
             [
                 "the nodes take 520 s together, long for one pass of a network; if the file gives milliseconds, "
-                "say --time-unit ms."
+                "say time_unit='ms'."
             ],
         ),
         ("digraph { a [weight=3]; b [weight=4]; a -> b [weight=5]; }", []),

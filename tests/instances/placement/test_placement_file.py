@@ -64,7 +64,7 @@ def test_files_without_a_question_hold_placements(tmp_path: Path) -> None:
     path.write_text(BEFORE.replace("HASH", placement.instance.graph.content_hash))
     assert read_placement(path, placement.instance).device.tolist() == [0, 0, 1, 0]
     assert json.loads(path.read_text()) == placement_document(placement)
-    with pytest.raises(InputError, match=r"bare.json: its question and bounds are missing .* mtpp place --out"):
+    with pytest.raises(InputError, match=r"bare.json: its question and bounds are missing .* mtpp place"):
         placement_from_document(read_json(path))
 
 

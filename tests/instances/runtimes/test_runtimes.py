@@ -59,7 +59,7 @@ def test_words_say_the_cut(name: str, data: st.DataObject) -> None:
     units = sorted(data.draw(st.lists(st.integers(0, k - 1), min_size=layers + 2, max_size=layers + 2)))
     graph = chain(layers)
     if not legal(name, units, k):
-        with pytest.raises(InputError, match=f"--for {name}"):
+        with pytest.raises(InputError, match=f"runtime='{name}'"):
             RUNTIMES[name].settings(cut(graph, units, k))
         return
     assert READERS[name](RUNTIMES[name].settings(cut(graph, units, k)), layers, k) == units

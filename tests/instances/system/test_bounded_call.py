@@ -47,7 +47,7 @@ def test_a_file_that_needs_too_long_is_not_confirmed(
 ) -> None:
     """Exit code 1 and one line."""
     write_json(tmp_path / "c.json", PLAIN)
-    monkeypatch.setattr("mtpp.cli.verify._PATIENCE", -1.0)
+    monkeypatch.setattr("mtpp.api.verification._PATIENCE", -1.0)
     assert mtpp(f"verify {tmp_path / 'c.json'} --time-limit 0.5") == 1
     streams = capsys.readouterr()
     assert streams.out == ""

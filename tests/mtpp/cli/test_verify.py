@@ -58,7 +58,7 @@ def test_other_answers_are_refused_by_name(tmp_path: Path, capsys: pytest.Captur
         write_json(tmp_path / "a.json", {"format": f"mtpp-{kind}/1"})
         assert main(["verify", str(tmp_path / "a.json")]) == 2
         line = "a.json: its question and bounds are missing (no 'instance'); write it anew with mtpp"
-        assert f"{line} {verb} --out." in capsys.readouterr().err
+        assert f"{line} {verb}." in capsys.readouterr().err
 
 
 def test_the_graph_of_the_reader_decides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from mtpp.runs.workers import local_workers
 
 
 def test_no_processes_are_refused() -> None:
-    with pytest.raises(InputError, match="--jobs 0"), local_workers(0):
+    with pytest.raises(InputError, match="jobs=0"), local_workers(0):
         pass
 
 

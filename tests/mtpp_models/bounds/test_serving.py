@@ -112,7 +112,7 @@ def test_what_is_no_serving_question_is_refused() -> None:
     apart = ComputationGraph.from_edges([], work=[1.0, 1.0])
     with pytest.raises(InputError, match="give a chain"):
         replace(good, instance=Instance(apart, Platform(2, 1.0, 9.0, fit=True)))
-    with pytest.raises(InputError, match="give --memory"):
+    with pytest.raises(InputError, match="give memory"):
         replace(good, instance=Instance(good.instance.graph, Platform(2, 1.0)))
     with pytest.raises(InputError, match="token_bytes"):
         replace(good, token_bytes=np.array([1.0]))

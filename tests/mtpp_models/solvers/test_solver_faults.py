@@ -111,7 +111,7 @@ def test_a_faulty_program_is_named(script: str, symptom: str, small: Instance, f
     message = str(caught.value)
     assert message.startswith("Solver cbc ")
     assert symptom in message
-    assert message.endswith("choose another solver with --solver.")
+    assert message.endswith("choose another solver.")
     assert message.isprintable()
 
 
