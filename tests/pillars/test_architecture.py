@@ -108,6 +108,52 @@ def test_one_room_speaks_to_the_system() -> None:
     assert found == NEAR_THE_SYSTEM
 
 
+def runtime_imports(path: Path) -> Iterator[str]:
+    """Modules that a file imports when it runs, not for its types alone."""
+    typing = [
+        node
+        for branch in ast.walk(ast.parse(path.read_text()))
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
+        for node in ast.walk(branch)
+    ]
+    skipped = {(node.lineno, node.module) for node in typing if isinstance(node, ast.ImportFrom)}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.lineno, node.module) not in skipped:
+            yield node.module or ""
+
+
+def test_the_command_line_calls_the_functions_of_python() -> None:
+    """Only lists and the warm-up import searches and models themselves."""
+    below = {
+        path.stem
+        for path in (ROOT / "mtpp" / "cli").glob("*.py")
+        if any(name.split(".")[0] in ("heuristics", "mtpp_models") for name in runtime_imports(path))
+    }
+    assert below == {"listing", "warm_up"}
+
+
+def test_options_are_named_by_the_command_line_alone() -> None:
+    """Texts below it spell words as the caller does, by `instances.errors.word`."""
+    own = re.compile(r"(?<![\w-])--(?!pipeline-model|write|output|nthreads|version)[a-z]")
+    found = []
+    for path in sources():
+        if path.parent == ROOT / "mtpp" / "cli" or path == ROOT / "experiments" / "table.py":
+            continue
+        tree = ast.parse(path.read_text())
+        documents = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents
+            if is_text and own.search(str(node.value)):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert found == []
+
+
 def test_packages_come_from_one_folder() -> None:
     """The sibling guard accepts the packages under test, and they are those of this folder."""
     check_siblings()
