@@ -28,6 +28,7 @@ help:
 	@echo "make bench      speed of the inner loops"
 	@echo "make golden     write tests/pillars/golden.json anew; look at the difference before you commit it"
 	@echo "make api        write docs/api.md anew from the docstrings"
+	@echo "make release    check that version, changelog, citation and tag agree"
 	@echo "make format     format the code and sort the imports"
 	@echo "make clean      remove .venv, caches and results"
 
@@ -81,6 +82,9 @@ golden: .venv/test.stamp
 
 api: .venv/test.stamp
 	$(BIN)/python docs/make_api.py
+
+release:
+	@$(PYTHON) tests/helpers/release.py
 
 format: .venv/test.stamp
 	$(BIN)/ruff check --fix .

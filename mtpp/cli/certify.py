@@ -16,8 +16,8 @@ from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files, file_for, read_starts
 from mtpp.cli.printing import Printing
 from mtpp.cli.step_table import draw_steps, tell_steps, with_steps
-from mtpp.questions.partitioning import AUTO, CertifyWords
-from mtpp.questions.solving import solve_options
+from mtpp.questions.partitioning import AUTO, PartitioningWords, StartWords
+from mtpp.questions.solving import SolvingWords, solve_options
 
 if TYPE_CHECKING:
     from mtpp.certifying.candidates import Turn
@@ -32,7 +32,9 @@ def certify(
     graph: options.Graph,
     k: options.BlocksOrAuto,
     throughput: options.Throughput = None,
-    words: CertifyWords,
+    question: PartitioningWords,
+    solving: SolvingWords,
+    starting: StartWords,
     explain: Annotated[bool, options.of_printing("--explain", help="Also what each step cost and gained.")] = False,
     plot_progress: Annotated[
         Path | None, options.of_files(metavar="FILE", help="Draw bottleneck and bound over time (.png, .svg or .pdf).")
@@ -49,8 +51,8 @@ def certify(
     """
     files.check()
     Files(plot=plot_progress).check()
-    settings = solve_options(words, words["time_limit"])
-    instances, start = questions(graph, k, throughput, words), words["start"]
+    settings = solve_options(solving, solving["time_limit"])
+    instances, start = questions(graph, k, throughput, question), starting["start"]
     starts = read_starts(None if k == AUTO else start, instances)
 
     from mtpp.certificates.writing import result_document

@@ -34,6 +34,7 @@ __all__ = [
     "PartitioningWords",
     "Rules",
     "SolveWords",
+    "StartWords",
     "counts_of",
     "enough_for",
     "instances_of",

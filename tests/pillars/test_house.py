@@ -5,6 +5,8 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from release import disagreements, version
+
 from instances.import_guard import SIBLINGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +23,11 @@ def test_packaging_knows_the_packages() -> None:
 
 def test_version_is_the_same_everywhere() -> None:
     """Packaging, changelog and citation agree."""
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"\n## [{version}]" in (ROOT / "CHANGELOG.md").read_text()
-    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert list(disagreements()) == []
+
+
+def test_another_version_is_noticed(tmp_path: Path) -> None:
+    """In the changelog as well as in the citation."""
+    for name in ("pyproject.toml", "CHANGELOG.md", "CITATION.cff"):
+        (tmp_path / name).write_text((ROOT / name).read_text().replace(f'version = "{version()}"', 'version = "99.0"'))
+    assert len(list(disagreements(tmp_path))) == 2
