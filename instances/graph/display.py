@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -12,18 +13,29 @@ __all__ = ["Displayed", "Rows", "figures"]
 #: Header and rows of a table.
 Rows = tuple[Sequence[str], Sequence[Sequence[str]]]
 
+# Unit to its prefixed forms, the largest first.
+_PREFIXES = {
+    "s": ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")),
+    "bytes": ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")),
+    "bytes/s": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s")),
+}
 _LONGEST_NAME = 80
 _MOST_ROWS = 20
 
 
 def figures(value: float, unit: str = "") -> str:
-    """Format a number with six digits and its unit.
+    """A number with six digits and its unit; seconds and bytes have a prefix.
 
     Examples
     --------
-    >>> figures(440e6, "bytes")
-    '4.4e+08 bytes'
+    >>> figures(440e6, "bytes"), figures(0.000137401, "s"), figures(25e9, "bytes/s"), figures(3, "ms")
+    ('440 MB', '137.401 µs', '25 GB/s', '3 ms')
     """
+    for plain, prefixes in _PREFIXES.items():
+        if unit == plain:
+            fitting = [(size, name) for size, name in prefixes if abs(value) >= size]
+            size, unit = fitting[0] if fitting and math.isfinite(value) else (1.0, plain)
+            value /= size
     return f"{value:.6g} {unit}".rstrip()
 
 

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from instances.readers.onnx import read_onnx, recognises_onnx
 from instances.readers.pipedream import read_pipedream, recognises_pipedream
 from instances.readers.piper import read_piper, recognises_piper
 from instances.readers.pytorch.export import read_torch, recognises_torch
-from instances.registry import find, unknown
+from instances.registry import Registry, find
 
 __all__ = ["READERS", "Reader", "load_graph"]
 # Bytes that tell a binary format.
@@ -47,9 +48,8 @@ class Reader:
 
 
 #: All readers by name. Recognition asks them in this order: the last one takes all other JSON.
-READERS: dict[str, Reader] = {
-    reader.name: reader
-    for reader in (
+READERS = Registry(
+    (
         Reader(
             "msr",
             "JSON profiles of Tarnawski et al. (2020), work in ms",
@@ -96,8 +96,9 @@ READERS: dict[str, Reader] = {
             options=("training", "input_work"),
         ),
         Reader("json", "mtpp-graph/1, the format of this project", read_graph, lambda text: text.lstrip()[:1] in "{["),
-    )
-}
+    ),
+    "mtpp.readers",
+)
 
 
 def load_graph(
@@ -173,7 +174,11 @@ def load_graph(
     if not os.path.exists(spec):
         if reader is not None:
             raise InputError(f"{spec}: there is no such file.")
-        raise InputError(unknown(ARCHITECTURES, str(spec), "file and no architecture"))
+        near = get_close_matches(str(spec), ARCHITECTURES, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise InputError(
+            f"There is no file and no architecture {str(spec)!r}; {hint}mtpp list architectures names all of them."
+        )
     chosen = chosen or _recognise(spec)
     asked = {
         **{"dims": dims, "level": level != LEVELS[0], "training": training, "device": device, "cost": cost},

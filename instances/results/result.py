@@ -15,6 +15,7 @@ from instances.errors import FalseCertificateError, InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.json_files import check_writable, write_json
 from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
 from instances.results.bound import Bound
 from instances.results.question import A, Q
 
@@ -195,7 +196,10 @@ class Result(Displayed, Generic[Q, A]):
 
     def _facts(self) -> dict[str, str]:
         unit = self.instance.time_unit
-        lines = {"method": self.method}
+        lines = {}
+        if isinstance(self.instance, Instance):
+            lines["bandwidth"] = figures(self.instance.platform.bandwidth, f"bytes/{unit}")
+        lines["method"] = self.method
         if self.solver is not None:
             lines["solver"] = self.solver
         lines["status"] = self.status.value

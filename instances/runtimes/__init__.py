@@ -4,6 +4,7 @@
 - one file a runtime
 """
 
+from instances.registry import Registry
 from instances.runtimes.accelerate import ACCELERATE
 from instances.runtimes.deepspeed import DEEPSPEED
 from instances.runtimes.galvatron import GALVATRON
@@ -36,4 +37,4 @@ _ALL: tuple[Runtime, ...] = (
 )
 
 #: Name to runtime.
-RUNTIMES: dict[str, Runtime] = {runtime.name: runtime for runtime in _ALL}
+RUNTIMES = Registry(_ALL, "mtpp.runtimes")

@@ -10,7 +10,7 @@ from instances.deadline import Deadline
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.system.interrupts import catch_interrupt
-from mtpp_models import SolveOptions, SolverNotAvailableError
+from mtpp_models import SolveOptions, SolverFaultError, SolverNotAvailableError
 from mtpp_models.placement.registry import bound_placement
 
 __all__ = ["PLACEMENT_STEPS", "PlacementStep", "prove_placement"]
@@ -25,13 +25,14 @@ class PlacementStep:
     model: str  # a name of `PLACEMENT_MODELS`
     up_to: float  # nodes
     share: float  # of the time that is left
+    asked: bool = True  # whether a solver that is missing is worth a message: the caller has named it
 
 
 #: In order of effort. With more nodes the exact model is hopeless for MIP solvers; CP-SAT takes some hundred.
 PLACEMENT_STEPS = (
     PlacementStep("colocation", float("inf"), 0.5),
     PlacementStep("place-exact", 24, 0.5),
-    PlacementStep("place-cp", 500, 1.0),
+    PlacementStep("place-cp", 500, 1.0, asked=False),
 )
 
 
@@ -73,7 +74,8 @@ def prove_placement(
             try:
                 answers.append(bound_placement(_best_answer(answers), step.model, told))
             except SolverNotAvailableError as fault:
-                on_fault(fault)
+                if step.asked or isinstance(fault, SolverFaultError):
+                    on_fault(fault)
             if answers[-1].interrupted:
                 interrupted.set()
     return [*answers[:-1], replace(answers[-1], interrupted=interrupted.is_set())]

@@ -85,7 +85,7 @@ def _placers() -> Rows:
 def _runtimes() -> Rows:
     from instances.runtimes import RUNTIMES
 
-    return [(name, runtime.summary, f"[{runtime.reference}]") for name, runtime in RUNTIMES.items()]
+    return _methods(RUNTIMES)
 
 
 #: What can be listed, and its rows.

@@ -76,8 +76,8 @@ def place(
         from mtpp.plots.style import save_figure
 
         save_figure(placement_figure(placement), files.plot)
-    for fault in faults:
-        complain(str(fault), NO_SOLVER)
+    for line in dict.fromkeys(map(str, faults)):
+        complain(line, NO_SOLVER)
     if interrupted.is_set() or answer.interrupted:
         return INTERRUPTED
     if any(isinstance(fault, SolverFaultError) for fault in faults):

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from instances import Bound
+from instances.graph.display import figures
 from instances.planning import Iteration, Plan, Schedule, Timeline
-from instances.planning.paper_settings import GBPS
 from mtpp.plots.style import axes_of, colours, legend_beside, plain
 from mtpp.text.tables import drawn
 
@@ -118,6 +118,7 @@ def plot_stages(plan: Plan, ax: Axes | None = None) -> Axes:
     ax.set_aspect("equal")
     ax.set_anchor("W")
     ax.set_axis_off()
+    ax.text(-0.55, row + 1.35, _between_servers(plan), ha="left", va="top", fontsize=7)
     return ax
 
 
@@ -148,5 +149,12 @@ def _server_label(plan: Plan, server: int) -> str:
     if len(devices) == 1:
         return drawn(cluster.names[devices[0]])
     slowest = cluster.subset(devices).links.min()
-    rate = f"{slowest / GBPS:.0f} Gbps" if slowest >= GBPS else f"{slowest:.3g} B/s"
+    rate = figures(float(slowest), "bytes/s")
     return f"{drawn(cluster.names[devices[0]])} … {drawn(cluster.names[devices[-1]])}\n{rate}"
+
+
+def _between_servers(plan: Plan) -> str:
+    """The slowest link between servers; empty for a single server."""
+    cluster = plan.instance.cluster
+    rates = cluster.bandwidth[cluster.server[:, None] != cluster.server[None, :]]
+    return f"between servers {figures(float(rates.min()), 'bytes/s')}" if len(rates) else ""

@@ -41,7 +41,7 @@ def test_the_format_is_recognised_by_content(tmp_path: Path) -> None:
     ("spec", "options", "message"),
     [
         ("bert-bse", {}, "no file and no architecture 'bert-bse'; did you mean bert-base"),
-        ("zzz", {}, "there are bert-base"),
+        ("zzz", {}, "mtpp list architectures names all of them"),
         ("bert-base", {"reader": "mrs"}, "There is no reader 'mrs'; did you mean msr"),
         ("bert-base", {"communication": "bytes"}, "it must be 'size' or 'cost'"),
         ("bert-base", {"communication": "cost"}, "an architecture has no edge costs"),

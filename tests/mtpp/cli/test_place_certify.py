@@ -50,7 +50,7 @@ def test_a_solver_that_fails_is_one_line(
     monkeypatch.setattr("mtpp.certifying.placement.bound_placement", fail)
     assert mtpp(small) == 3
     said = capsys.readouterr()
-    assert "Solver highs was killed (SIGKILL); choose another solver with --solver." in said.err
+    assert "Solver highs was killed (SIGKILL); choose another --solver." in said.err
     assert "Traceback" not in said.err
     assert Path("p.json").exists()
 
