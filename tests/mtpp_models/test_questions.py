@@ -52,6 +52,7 @@ def test_no_bound_exceeds_the_optimum(instance: Instance, reduce: bool) -> None:
         check_bound(instance, name, best, reduce=reduce)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(questions(max_nodes=5), st.data())
 def test_strengthened_models_keep_all_better_partitions(instance: Instance, data: st.DataObject) -> None:

@@ -134,6 +134,7 @@ def test_jobs_are_all_different_and_named_by_what_they_depend_on() -> None:
     assert sum(a.key != b.key for a, b in zip(jobs, more, strict=True)) == 2
 
 
+@pytest.mark.slow
 def test_tables_end_to_end_and_after_an_interruption(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All runs with the least of training; those lost are made again by two processes, and the tables are the same."""
     budget = Budget(updates=1, alone=1, ablation=1, annealing=100, graphs=1, seeds=1)

@@ -66,6 +66,7 @@ def larger(number: float) -> list[float]:
     return [number + 1] if isinstance(number, int) or number == 0 else [number * (1 + 1e-6), number * 2.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["no limit", "peaks", "buffer"])
 def test_every_number_counts(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each number in turn is made larger: exit code 1, or 2 where the file makes no sense any more."""
