@@ -195,7 +195,7 @@ def test_devices_show_their_stage() -> None:
     instance = replace(tiny(), cluster=Cluster.of_servers([4, 2], 2.0, 1.0))
     (schedule,) = PLANNERS["gpipe"].run(instance, np.random.default_rng(0)).schedules
     texts = [text.get_text() for text in plot_stages(schedule.plan).texts]
-    assert [text for text in texts if "…" not in text] == ["0", "1", "2", "3", "", ""]
+    assert [text for text in texts if "…" not in text] == ["0", "1", "2", "3", "", "", "between servers 1 bytes/s"]
 
 
 def test_pipelines_side_by_side_are_all_drawn() -> None:
