@@ -8,7 +8,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from typer.main import get_command
@@ -141,6 +144,8 @@ def _value(node: ast.AST) -> Any:
     _, *names = _dotted(node).split(".")
     value: Any = mtpp
     for name in names:
+        if not hasattr(value, name) and isinstance(value, ModuleType) and find_spec(f"{value.__name__}.{name}"):
+            import_module(f"{value.__name__}.{name}")
         assert hasattr(value, name), f"{_dotted(node)} does not exist"
         value = getattr(value, name)
     return value
