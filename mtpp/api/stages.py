@@ -88,6 +88,8 @@ def split(
     4
     >>> folder.cleanup()
     """
+    if not isinstance(model, str | PathLike):
+        raise InputError(f"A model to split is an ONNX file, no {type(model).__name__}; export it to one first.")
     splitting = Splitting.of(Path(model), k, Path(out), partition, words)
     best = splitting.certified(partition)
     if best.partition is None:

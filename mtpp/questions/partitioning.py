@@ -157,6 +157,8 @@ def counts_of(k: Blocks) -> list[int]:
         If one is no whole number, or below 1.
     """
     if isinstance(k, str):
+        if k == AUTO:
+            raise WordError("k", k, "the least number of blocks is a question of its own: mtpp.least_k.")
         return parse_counts(k)
     given = list(k) if isinstance(k, Iterable) else [k]
     counts = []

@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any
 
 from instances.devices.unequal import DeviceTable, read_devices
-from instances.errors import InputError, word
+from instances.errors import InputError, WordError, word
 from instances.placement.problem import PlacementInstance
 from mtpp.questions.partitioning import counts_of
 from mtpp.questions.platforms import DeviceMemoryWords, bandwidth_of
@@ -73,7 +73,9 @@ def placement_instance(
         If a word or the graph is refused.
     """
     if k is not None:
-        (k,) = counts_of(int(k) if isinstance(k, float) else k)
+        k, *more = counts_of(k)
+        if more:
+            raise WordError("k", [k, *more], "give one number of devices.")
     if isinstance(graph, PlacementInstance):
         if names := chosen(PlacementWords, words):
             raise InputError(

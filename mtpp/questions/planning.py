@@ -102,6 +102,8 @@ def training_instance(
     from instances.planning import TrainingInstance
     from instances.planning.problem import ELEMENT_BYTES
 
+    if isinstance(microbatches, bool):
+        raise WordError("microbatches", microbatches, "give a whole number.")
     dtype = words["dtype"]
     if words["network"] not in ("shared", "paper"):
         raise WordError("network", words["network"], "choose shared or paper.")
