@@ -7,11 +7,13 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Unpack
 
 from instances import Bound, InputError, Partition, Result
-from instances.json_files import check_readable
+from instances.json_files import check_readable, read_json
 from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.stated_serving import SERVING_FORMAT
+from mtpp.api.serving import ServingResult
 from mtpp.certifying.findings import Findings
 from mtpp.questions.answers import PartitionLike, given_partition, partition_of_file
-from mtpp.questions.files import read_question_file
+from mtpp.questions.files import format_of, result_of_document
 from mtpp.questions.partitioning import ExplainWords, PartitioningWords
 from mtpp.questions.solving import solve_options
 from mtpp.questions.words import GraphLike, chosen, pick, takes_words
@@ -27,13 +29,13 @@ _ROUNDING = 1e-9
 @takes_words(PartitioningWords)
 def read(
     path: str | PathLike[str], graph: GraphLike | None = None, **words: Unpack[PartitioningWords]
-) -> Result[Any, Any]:
+) -> Result[Any, Any] | ServingResult:
     """Read the answer of a file; its cost is computed anew, and its bound is only stated.
 
     Parameters
     ----------
     path : str or path
-        A certificate, a timed plan, a placement, or a partition, as `Result.save` and ``--out`` write them.
+        A certificate, a timed plan, a placement, a serving front, or a partition, as ``save`` and ``--out`` write them.
     graph : GraphLike, optional
         That of a partition file, which holds none.
     bandwidth, memory, activation_buffer, fit, constraints and words of reading
@@ -41,7 +43,7 @@ def read(
 
     Returns
     -------
-    Result
+    Result or ServingResult
         With the method "read". The method of its bound is "stated": nothing here has proved it; `verify` does.
 
     Raises
@@ -60,11 +62,13 @@ def read(
     >>> folder.cleanup()
     """
     file = _file_of(path)
-    if (result := read_question_file(file)) is not None:
+    document = read_json(file)
+    result = ServingResult.of(document) if format_of(document) == SERVING_FORMAT else result_of_document(document)
+    if result is not None:
         if graph is not None or chosen(PartitioningWords, words):
             raise InputError(f"{file}: it holds its question; leave out all that says another one.")
         return result
-    partition, _ = partition_of_file(file, AnswerFile.read(file), graph, words, "read(path, graph)")
+    partition, _ = partition_of_file(file, AnswerFile.of(document), graph, words, "read(path, graph)")
     return Result("read", partition.instance, partition)
 
 

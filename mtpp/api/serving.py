@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+
+from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
-from instances.json_files import check_writable, write_json
+from instances.json_files import Value, check_writable, write_json
+from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
+from instances.partitioning.stated_serving import serving_from_document
 from mtpp.questions.serving import ORDERS, ServingWords, layer_runtime, serving_instance
 from mtpp.questions.words import GraphLike, takes_words
 from mtpp.text.parsing import Quantity
@@ -52,6 +57,27 @@ class ServingResult(Displayed):
             f"no cut holds the context of {self.question.context} tokens whose times count, and "
             f"{self.front.largest:.0f} are the most; give more memory, more stages or a smaller context."
         )
+
+    @classmethod
+    def of(cls, document: Value) -> ServingResult:
+        """The front of a file; what its cuts cost and hold is computed anew.
+
+        Raises
+        ------
+        InputError
+            If the file is refused, or names no cut of its front as the answer.
+        """
+        stated = serving_from_document(document)
+        if not 0 <= stated.answer < len(stated.front):
+            document.fail(f"there is no cut {stated.answer} among {len(stated.front)}.")
+        try:
+            chain = replace(stated.instance, need=np.array(stated.need), by_need=True)
+            numbers = np.array(stated.token_bytes), np.array(stated.window)
+            question = ServingInstance(chain, *numbers, stated.context, stated.batch)
+            points = tuple(ServedPartition(question, Partition(chain, point.block)) for point in stated.front)
+        except InputError as error:
+            document.fail(str(error))
+        return cls(question, ServingFront(points, points[-1].capacity), points[stated.answer], stated.runtime)
 
     def document(self) -> dict[str, Any]:
         """The JSON document of a serving front."""

@@ -13,7 +13,6 @@ from instances.json_files import (
     PLAN_FORMAT,
     TIMED_PLAN_FORMAT,
     Value,
-    read_json,
 )
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated import certificate_from_document
@@ -23,7 +22,7 @@ from instances.results import STATED
 if TYPE_CHECKING:
     from instances.planning import Plan
 
-__all__ = ["format_of", "plan_of_document", "read_question_file"]
+__all__ = ["format_of", "plan_of_document", "result_of_document"]
 
 _ROUNDING = 1e-9
 
@@ -34,7 +33,7 @@ def format_of(document: Value) -> str | None:
     return named.data if named is not None and isinstance(named.data, str) else None
 
 
-def read_question_file(path: str) -> Result[Any, Any] | None:
+def result_of_document(document: Value) -> Result[Any, Any] | None:
     """The answer of a file that holds its question; None if the file holds no question.
 
     Raises
@@ -42,7 +41,6 @@ def read_question_file(path: str) -> Result[Any, Any] | None:
     InputError
         If the file is refused, or states a bound above the cost of its answer.
     """
-    document = read_json(path)
     reader = _READERS.get(format_of(document) or "")
     return None if reader is None else reader(document)
 

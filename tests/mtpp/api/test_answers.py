@@ -82,6 +82,9 @@ def test_what_was_saved_is_read(tmp_path: Path) -> None:
         assert again.bound is not None
         assert not again.bound.proved
         assert not again.proved
+    front = mtpp.serve("gpt2", 2, "1GB", dims={"batch": 4})
+    again = mtpp.read(front.save(tmp_path / "front.json"))
+    assert again.document() == front.document()
     found = mtpp.partition(PATH, 2, "kahn", bandwidth=1)
     again = mtpp.read(found.save(tmp_path / "partition.json"), PATH)
     assert again.cost == found.cost
