@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 import stat
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -282,7 +283,7 @@ def write_json(path: str | Path, document: Mapping[str, Any]) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be written as JSON ({_reason(error)}).") from None
     target = Path(os.path.realpath(path))
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with draft.open("xb") as file:  # whoever has put a link there decides about no other file
             try:

@@ -91,6 +91,8 @@ def find(registry: Mapping[str, T], name: str, what: str) -> T:
         ...
     instances.errors.InputError: There is no heuristic 'khan'; did you mean kahn? There are kahn, brkga-100.
     """
+    if not isinstance(name, str):
+        raise InputError(f"The {what} is given by its name, not by {type(name).__name__}.")
     if name not in registry:
         raise InputError(unknown(registry, name, what))
     return registry[name]

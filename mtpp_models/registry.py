@@ -107,6 +107,8 @@ def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:
     InputError
         If the name is unknown, or the model cannot be strengthened.
     """
+    if not isinstance(model, str) and not hasattr(model, "prove"):
+        raise InputError(f"The model is given by its name, not by {type(model).__name__}.")
     if isinstance(model, str):
         name, plus, text = model.partition("+")
         model = find(MODELS, name, "model")

@@ -186,6 +186,10 @@ class Result(Displayed, Generic[Q, A]):
         """
         if Result.documenting is None:
             raise InputError("Files of results are written by mtpp; import mtpp.api first.")
+        if self.impossible is not None:
+            raise InputError(f"{self.instance.label}: {self.impossible}; there is no answer to write.")
+        if not isinstance(path, str | PathLike):
+            raise InputError(f"A result is saved to a path, no {type(path).__name__}.")
         file = Path(path)
         check_writable(file)
         write_json(file, Result.documenting(self))

@@ -16,7 +16,7 @@ from mtpp.questions.answers import PartitionLike, given_partition, partition_of_
 from mtpp.questions.files import format_of, result_of_document
 from mtpp.questions.partitioning import ExplainWords, PartitioningWords
 from mtpp.questions.solving import solve_options
-from mtpp.questions.words import GraphLike, chosen, pick, takes_words
+from mtpp.questions.words import GraphLike, chosen, path_of, pick, takes_words
 
 if TYPE_CHECKING:
     from mtpp_models import Progress, SolverNotAvailableError
@@ -122,8 +122,9 @@ def _explainable(answer: PartitionLike, graph: GraphLike | None, words: ExplainW
         return partition, [Bound(claim.value, claim.method) for claim in claims if claim.value >= 0]
     if graph is not None or chosen(PartitioningWords, asked):
         raise InputError("A partition has its question; leave out all that says another one.")
-    given = given_partition(answer)
-    assert given is not None
+    given = None if answer is None else given_partition(answer)
+    if given is None:
+        raise InputError("There is no partition to explain; give a partition, a result or a file.")
     return given, [answer.bound] if isinstance(answer, Result) and answer.bound is not None else []
 
 
@@ -142,5 +143,6 @@ def explained(
 
 
 def _file_of(path: str | PathLike[str]) -> str:
+    path_of("path", path)
     check_readable(fspath(path))
     return fspath(path)

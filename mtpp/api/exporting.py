@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from instances import InputError, Partition, Platform, Result
 from instances.certificates.claims import Claim
-from instances.errors import printable
+from instances.errors import WordError, printable
 from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, check_writable, read_json
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
@@ -18,7 +18,7 @@ from instances.registry import find
 from mtpp.api.serving import ServingResult
 from mtpp.questions.files import format_of, plan_of_document
 from mtpp.questions.reading import ReadingWords, read_graph
-from mtpp.questions.words import GraphLike, chosen, takes_words
+from mtpp.questions.words import GraphLike, chosen, path_of, takes_words
 from mtpp.stages.manifest import read_manifest
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from instances.runtimes import Runtime
     from mtpp.stages.records import Manifest
 
-__all__ = ["Exported", "export", "exported"]
+__all__ = ["Exported", "check_source", "export", "exported"]
 
 #: A result, a partition or a plan; or a file of one, or a folder of stages.
 CutLike: TypeAlias = "Result[Any, Any] | ServingResult | Partition | Plan | str | PathLike[str]"
@@ -55,6 +55,18 @@ class Exported:
         out.write_text(self.text, encoding="utf-8")
         if self.file is not None and self.stated:
             beside.write_bytes(self.file.read_bytes())
+
+
+def check_source(source: Path, out: Path | None) -> None:
+    """Refuse to write over the file that a cut is read from.
+
+    Raises
+    ------
+    WordError
+        If both are the same file.
+    """
+    if out is not None and out.exists() and source.exists() and out.samefile(source):
+        raise WordError("out", str(out), "this is the file that the cut is read from; give another name.")
 
 
 @takes_words(ReadingWords)
@@ -101,14 +113,16 @@ def export(
     from instances.runtimes import RUNTIMES
 
     found = find(RUNTIMES, runtime, "runtime")
+    target = None if out is None else path_of("out", out)
     if isinstance(answer, str | PathLike):
+        check_source(Path(answer), target)
         result = exported(Path(fspath(answer)), found, graph, words, "export(file, runtime, graph=…)")
     else:
         if graph is not None or chosen(ReadingWords, words):
             raise InputError("An answer has its graph; leave out all that says another one.")
         result = Exported(found, found.settings(_cut(answer)), (), None)
-    if out is not None:
-        result.write(Path(out))
+    if target is not None:
+        result.write(target)
     return result.text
 
 

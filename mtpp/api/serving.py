@@ -17,7 +17,7 @@ from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.partitioning.stated_serving import serving_from_document
 from mtpp.questions.serving import ORDERS, ServingWords, layer_runtime, serving_instance
-from mtpp.questions.words import GraphLike, takes_words
+from mtpp.questions.words import GraphLike, path_of, takes_words
 from mtpp.text.parsing import Quantity
 from mtpp_models.bounds.serving import ServingFront, serving_front
 
@@ -95,16 +95,32 @@ class ServingResult(Displayed):
 
         Raises
         ------
+        InputError
+            If there is no cut to write.
         OSError
             If the file cannot be written.
         """
-        file = Path(path)
+        if self.answer is None:
+            raise InputError(f"{self.question.instance.label}: {self.impossible}")
+        file = path_of("path", path)
         check_writable(file)
         write_json(file, self.document())
         return file
 
+    def summary(self) -> str:
+        """A few aligned lines for people."""
+        return "\n".join(f"{label:<11} {text}" for label, text in {"question": self._title(), **self._facts()}.items())
+
     def plot(self) -> Figure:
-        """Draw the front."""
+        """Draw the front.
+
+        Raises
+        ------
+        InputError
+            If there is no cut.
+        """
+        if self.answer is None:
+            raise InputError(f"{self.question.instance.label}: {self.impossible}")
         from mtpp.plots.serving import plot_front
 
         figure = plot_front(self.front).figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -13,8 +13,8 @@ from instances import InputError, Instance, Partition, Result, combine
 from instances.errors import InputWarning
 from instances.registry import find
 from mtpp.questions.solving import solve_options
-from mtpp.questions.stages import MEASURED, SplitWords, StagesWords, check_model, stages_question
-from mtpp.questions.words import pick, takes_words
+from mtpp.questions.stages import MEASURED, RunWords, SplitWords, StagesWords, check_model, stages_question
+from mtpp.questions.words import path_of, pick, takes_words
 from mtpp.stages.manifest import check_new_folder
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def split(
     """
     if not isinstance(model, str | PathLike):
         raise InputError(f"A model to split is an ONNX file, no {type(model).__name__}; export it to one first.")
-    splitting = Splitting.of(Path(model), k, Path(out), partition, words)
+    splitting = Splitting.of(Path(model), k, path_of("out", out), partition, words)
     best = splitting.certified(partition)
     if best.partition is None:
         label = splitting.instance.label
@@ -169,14 +169,8 @@ class Splitting:
         return write_stages(self.model, answers, self.out, dims=dims, samples=self.words["samples"], on_fault=_warn)
 
 
-def run(
-    stages: str | PathLike[str],
-    *,
-    requests: int = 200,
-    queue: int = 2,
-    timeout: float = 60.0,
-    fusion: bool = False,
-) -> Trial:
+@takes_words(RunWords)
+def run(stages: str | PathLike[str], **words: Unpack[RunWords]) -> Trial:
     """Run stages on this machine, a process each, and compare period and outputs with what was promised.
 
     This is ``mtpp run``; it works in a notebook, too.
@@ -209,7 +203,7 @@ def run(
     """
     from mtpp.stages.trial import try_stages
 
-    return try_stages(fspath(stages), requests=requests, queue=queue, timeout=timeout, fusion=fusion)
+    return try_stages(path_of("stages", stages), **words)
 
 
 def _warn(fault: str) -> None:

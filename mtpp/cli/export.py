@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from instances import InputError
 from instances.registry import find
 from mtpp.cli import options
 from mtpp.cli.command import command
@@ -51,12 +50,11 @@ def export(
     Example: mtpp export certificate.json --for vllm
     """
     from instances.runtimes import RUNTIMES
-    from mtpp.api.exporting import exported
+    from mtpp.api.exporting import check_source, exported
 
     found = find(RUNTIMES, runtime, "runtime")
     Files(out=out).check(None if out is None else Path(f"{out}.certificate.json"))
-    if out is not None and out.exists() and out.samefile(file):
-        raise InputError(f"--out {out}: this is the file that the cut is read from; give another name.")
+    check_source(file, out)
     answer = exported(file, found, graph, words, f"mtpp export {file}")
     if out is None:
         printing.say(answer.text.removesuffix("\n"))

@@ -15,6 +15,7 @@ from mtpp.cli.exit_codes import DONE, FALSE, NOTHING
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
+from mtpp.questions.stages import RunWords
 from mtpp.text.numbers import Scale, time_in_words
 
 if TYPE_CHECKING:
@@ -31,17 +32,7 @@ _ALONE = 0.8
 def run(
     *,
     stages: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="What mtpp split has written.")] = None,
-    requests: Annotated[int, options.of_search(metavar="N", min=2, max=10**6, help="That are measured.")] = 200,
-    queue: Annotated[int, options.of_search(metavar="N", min=1, max=64, help="That wait between two stages.")] = 2,
-    timeout: Annotated[
-        float, options.of_search(metavar="SECONDS", min=0.1, help="Without progress, after which a stage is stopped.")
-    ] = 60.0,
-    fusion: Annotated[
-        bool,
-        options.of_search(
-            "--fusion", help="onnxruntime may fuse operators: faster, but not what was priced, nor the same digits."
-        ),
-    ] = False,
+    words: RunWords,
     calibrate: Annotated[
         bool, options.of_search("--calibrate", help="Measure links between processes, for --bandwidth measured.")
     ] = False,
@@ -71,13 +62,13 @@ def run(
         if calibrate:
             from mtpp.stages.links import measure_link
 
-            link = measure_link(timeout)
+            link = measure_link(words["timeout"])
             document["link"] = link.document()
             printing.say(_link_line(link))
         if stages is not None:
             from mtpp.stages.trial import try_stages
 
-            trial = try_stages(stages, requests=requests, queue=queue, timeout=timeout, fusion=fusion)
+            trial = try_stages(stages, **words)
             document |= trial.document()
             _print(trial, printing)
     except StageError as error:

@@ -160,15 +160,19 @@ def counts_of(k: Blocks) -> list[int]:
         if k == AUTO:
             raise WordError("k", k, "the least number of blocks is a question of its own: mtpp.least_k.")
         return parse_counts(k)
-    given = list(k) if isinstance(k, Iterable) else [k]
+    why = "give the number of blocks, or a list of such numbers."
+    if isinstance(k, bytes | Mapping):
+        raise WordError("k", k, why)
+    several: Any = k  # an array without dimensions is one number
+    given = list(several) if isinstance(several, Iterable) and getattr(several, "ndim", True) else [several]
     counts = []
     for count in given:
         try:
             counts.append(operator.index(count))
         except TypeError:
-            raise WordError("k", k, "give the number of blocks, or a list of such numbers.") from None
+            raise WordError("k", k, why) from None
         if isinstance(count, bool):
-            raise WordError("k", k, "give the number of blocks, or a list of such numbers.")
+            raise WordError("k", k, why)
         if counts[-1] < 1:
             raise WordError("k", count, "the number of blocks must be 1 or more.")
     if not counts:
@@ -188,6 +192,8 @@ def rules_of(constraints: Rules, graph: ComputationGraph) -> Constraints:
         return constraints
     if isinstance(constraints, str | PathLike):
         return read_constraints(fspath(constraints), graph)
+    if constraints is not None and not isinstance(constraints, Mapping):
+        raise WordError("constraints", constraints, "give a file, a mapping or mtpp.Constraints.")
     given = dict(constraints or {})
     for name in given:
         if name not in KINDS:

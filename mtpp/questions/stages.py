@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.architectures import ARCHITECTURES
@@ -21,7 +21,7 @@ from mtpp.questions.solving import SolvingWords
 from mtpp.questions.words import Word, checked, chosen, pick, words_of
 from mtpp.text.parsing import Quantity
 
-__all__ = ["MEASURED", "SplitWords", "StagesWords", "check_model", "stages_question"]
+__all__ = ["MEASURED", "RunWords", "SplitWords", "StagesWords", "check_model", "stages_question"]
 
 #: In place of a bandwidth: that of links between processes of this machine.
 MEASURED = "measured"
@@ -59,6 +59,24 @@ class SplitWords(StagesWords, SolvingWords, total=False):
     method: Annotated[
         str | None,
         Word("Search by this alone (mtpp list heuristics), and prove next to nothing.", None, "NAME", "The search"),
+    ]
+
+
+class RunWords(TypedDict, total=False):
+    """Words of `mtpp.run`."""
+
+    requests: Annotated[int, Word("That are measured.", 200, "N", "The search", 2, 10**6)]
+    queue: Annotated[int, Word("That wait between two stages.", 2, "N", "The search", 1, 64)]
+    timeout: Annotated[
+        float, Word("Without progress, after which a stage is stopped.", 60.0, "SECONDS", "The search", 0.1)
+    ]
+    fusion: Annotated[
+        bool,
+        Word(
+            "onnxruntime may fuse operators: faster, but not what was priced, nor the same digits.",
+            False,
+            panel="The search",
+        ),
     ]
 
 

@@ -14,6 +14,8 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
+from os import PathLike
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -23,13 +25,22 @@ from instances.errors import WordError
 from instances.registry import unknown
 
 if TYPE_CHECKING:
-    from os import PathLike
-
     import networkx as nx
 
     from instances import ComputationGraph, Instance
 
-__all__ = ["GraphLike", "PathText", "Word", "checked", "chosen", "pick", "takes_words", "types_of", "words_of"]
+__all__ = [
+    "GraphLike",
+    "PathText",
+    "Word",
+    "checked",
+    "chosen",
+    "path_of",
+    "pick",
+    "takes_words",
+    "types_of",
+    "words_of",
+]
 
 #: An architecture or a file, a graph, or a whole question.
 GraphLike: TypeAlias = "str | PathLike[str] | ComputationGraph | nx.DiGraph[Any] | Instance"
@@ -112,6 +123,8 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
             return None
         raise WordError(name, "None", "it needs a value.")
     kinds = types_of(hint)
+    if kinds == {Mapping} and not isinstance(value, Mapping):
+        raise WordError(name, value, "give a mapping of names to values.")
     if kinds - {bool, int, float, str}:  # a record, a mapping or a file: whoever reads it knows more
         return value
     if isinstance(value, str) and str in kinds:
@@ -122,7 +135,7 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
         return bool(value)
     if kinds == {str}:
         raise WordError(name, value, "give a text.")
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or value != value:
         texts = ", or a text with a unit" if str in kinds else ""
         raise WordError(name, value, f"give a number{texts}.")
     if kinds == {int}:
@@ -130,10 +143,25 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
             value = operator.index(value)  # type: ignore[arg-type]
         except TypeError:
             raise WordError(name, value, "give a whole number.") from None
+    if isinstance(value, int) and abs(value) >= 2**1024:
+        raise WordError(name, "a number of many digits", "it is too large.")
     if not word.least <= value <= word.most:
         most = "" if word.most == math.inf else f" and at most {word.most:g}"
         raise WordError(name, value, f"it must be at least {word.least:g}{most}.")
     return value
+
+
+def path_of(name: str, value: Any) -> Path:
+    """The value of a word or parameter as a path.
+
+    Raises
+    ------
+    WordError
+        If it is none.
+    """
+    if not isinstance(value, str | PathLike):
+        raise WordError(name, value, f"give a path, no {type(value).__name__}.")
+    return Path(value)
 
 
 def takes_words(kind: type[Mapping[str, Any]]) -> Callable[[F], F]:

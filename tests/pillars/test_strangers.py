@@ -106,8 +106,10 @@ def test_trying_whether_a_file_can_be_written_leaves_no_file_behind_a_link(folde
     assert not Path("target.json").exists()
 
 
-def test_a_draft_is_not_written_through_a_link_of_somebody_else(folder: Path) -> None:
-    Path(f".out.json.{os.getpid()}").symlink_to("victim")
+def test_a_draft_is_not_written_through_a_link_of_somebody_else(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where its name is guessed."""
+    monkeypatch.setattr("instances.json_files.secrets.token_hex", lambda size: "guessed")
+    Path(f".out.json.{os.getpid()}.guessed").symlink_to("victim")
     with pytest.raises(InputError, match="cannot be written"):
         write_json("out.json", {"a": 1})
     assert not Path("victim").exists()

@@ -190,6 +190,8 @@ def test_the_models_of_table_ii() -> None:
     vgg = TRAINED_MODELS["vgg19"].instance("v100-4")
     assert vgg.microbatches == 8
     assert vgg.chain.param_bytes.sum() / 4 == pytest.approx(144e6, rel=0.01)
+    small = TRAINED_MODELS["transformer-base"]
+    assert small.instance("v100-4").chain.param_bytes.sum() == pytest.approx(4 * small.parameters, rel=1e-9)
     deep = TRAINED_MODELS["bert-48"].samples
     assert deep["1080ti-8"] == 2 * deep["v100-4"]
     with pytest.raises(InputError, match="testbeds are"):

@@ -52,6 +52,12 @@ def test_a_perceptron_has_the_flops_and_bytes_of_its_layers() -> None:
     assert graph.work.tolist() == [2 * 3 * 32 / 1e3, 2 * 96 / 1e6, 2 * 3 * 16 / 1e3]
 
 
+def test_a_file_keeps_the_names_of_modules(tmp_path: Path) -> None:
+    network = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    torch.export.save(export(network, (torch.zeros(3, 4),)), tmp_path / "net.pt2")
+    assert read_torch(tmp_path / "net.pt2").names == ("0.addmm", "1.relu", "2.addmm_1")
+
+
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_transformer_layer_has_its_closed_form(batch: int) -> None:
     """Per token 4 d² for the projections and 2 d f for the perceptron, and 4 s d per query for attention."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,28 @@ def test_wrong_use_is_one_line(call: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises((InputError, OSError), match=message) as refused:
         call(tmp_path)
     assert "\n" not in str(refused.value)
+
+
+def test_an_export_does_not_replace_its_source(tmp_path: Path) -> None:
+    file = mtpp.serve("gpt2", 2, "1GB").save(tmp_path / "front.json")
+    before = file.read_bytes()
+    with pytest.raises(InputError, match="this is the file that the cut is read from"):
+        mtpp.export(file, "vllm", out=file)
+    assert file.read_bytes() == before
+
+
+def test_what_is_impossible_is_not_saved(tmp_path: Path) -> None:
+    result = mtpp.certify(mtpp.ComputationGraph.from_edges([(0, 1)], [1, 1], param_bytes=[9, 9]), 2, memory=1, fit=True)
+    assert result.impossible is not None
+    with pytest.raises(InputError, match="there is no answer to write"):
+        result.save(tmp_path / "none.json")
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_threads_save_at_the_same_time(tmp_path: Path) -> None:
+    """The file is always that of one of them, and no draft is left."""
+    result = mtpp.partition(PATH, 2, "kahn", bandwidth=1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: result.save(tmp_path / "p.json"), range(40)))
+    assert mtpp.read(tmp_path / "p.json", PATH).cost == result.cost
+    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.main import get_command
 
@@ -93,6 +94,26 @@ def test_words_that_are_not_given_have_their_defaults() -> None:
         (lambda: mtpp.plan("gnmt", "2x2", 0, bandwidth=1e9), "microbatches"),
         (lambda: mtpp.plan("gnmt", "2x2", 2.5, bandwidth=1e9), "microbatches"),
         (lambda: mtpp.serve("gpt2", 2, None), "memory is missing"),
+        (lambda: mtpp.partition(PATH, b"24"), "give the number of blocks"),
+        (lambda: mtpp.partition(PATH, {2: 3}), "give the number of blocks"),
+        (lambda: mtpp.load("bert-base", dims=3), "dims=3: give a mapping"),
+        (lambda: mtpp.load("bert-base", dims=["batch=2"]), "give a mapping"),
+        (lambda: mtpp.certify(PATH, 2, constraints=3), "constraints=3: give a file, a mapping or mtpp.Constraints"),
+        (lambda: mtpp.certify(PATH, 2, bandwidth=10**400), "it is too large"),
+        (lambda: mtpp.plan("gnmt", "1x2", 4, None, bandwidth=1e9), "given by its name, not by NoneType"),
+        (lambda: mtpp.place(PATH, 2, 3, bandwidth=1), "given by its name, not by int"),
+        (lambda: mtpp.bound(PATH, 2, None, bandwidth=1), "given by its name, not by NoneType"),
+        (lambda: mtpp.export("vllm", 3), "given by its name, not by int"),
+        (lambda: mtpp.explain(None), "There is no partition to explain"),
+        (lambda: mtpp.read(None), "give a path, no NoneType"),
+        (lambda: mtpp.run(3), "give a path, no int"),
+        (lambda: mtpp.run("stages", queue=0), "queue=0: it must be at least 1"),
+        (lambda: mtpp.run("stages", requests=2.5), "give a whole number"),
+        (lambda: mtpp.run("stages", timeout=0), "timeout=0: it must be at least 0.1"),
+        (lambda: mtpp.run("stages", fusion="yes"), "give True or False"),
+        (lambda: mtpp.serve("gpt2", 2, "1MB").plot(), "no cut has room"),
+        (lambda: mtpp.serve("gpt2", 2, "1MB").save("front.json"), "no cut has room"),
+        (lambda: mtpp.certify(PATH, 2, bandwidth=1).save(None), "saved to a path, no NoneType"),
         (lambda: mtpp.serve("gpt2", 2, "1GB", runtime="vlm"), "did you mean vllm"),
     ],
 )
@@ -121,6 +142,12 @@ def test_words_are_spelled_as_options_on_the_command_line() -> None:
     finally:
         spelling.reset(token)
     assert str(WordError("time_limit", 3, "no.")) == "time_limit=3: no."
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    found = [mtpp.partition(PATH, k, "kahn", bandwidth=np.float64(1)) for k in (2, np.int64(2))]
+    assert [result.cost for result in found] == [6, 6]
+    assert [result.cost for result in mtpp.partition(PATH, np.array([1, 2]), "kahn", bandwidth=1)] == [9, 6]
 
 
 def test_a_heuristic_of_the_caller() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mtpp.stages.records import ELEMENTS, TensorRecord
+from mtpp.stages.samples import tolerance
 
 
 def test_elements_are_those_of_onnx() -> None:
@@ -26,3 +27,11 @@ def test_bytes_of_a_tensor() -> None:
     """All its elements; a scalar has one, and a tensor with an empty side none."""
     shapes = [(), (2, 3), (2, 0)]
     assert [TensorRecord("t", "float16", shape).bytes for shape in shapes] == [2, 12, 0]
+
+
+@pytest.mark.parametrize(
+    ("element", "expected"), [("float16", 0.02), ("bfloat16", 0.02), ("float", 1e-3), ("double", 1e-9)]
+)
+def test_outputs_may_differ_by_their_precision(element: str, expected: float) -> None:
+    """Half precision has three digits, single precision with sums in another order as many to be safe."""
+    assert tolerance(TensorRecord("t", element, (2,))) == expected
