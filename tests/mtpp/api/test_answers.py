@@ -187,3 +187,9 @@ def test_threads_save_at_the_same_time(tmp_path: Path) -> None:
         list(pool.map(lambda _: result.save(tmp_path / "p.json"), range(40)))
     assert mtpp.read(tmp_path / "p.json", PATH).cost == result.cost
     assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+
+
+def test_only_a_rerun_lets_the_solver_speak_again() -> None:
+    result = mtpp.bound(PATH, 2, "exact", bandwidth=1, start=mtpp.partition(PATH, 2, "kahn", bandwidth=1))
+    assert [check.confirmed for check in mtpp.verify(result).checks] == [False]
+    assert [check.confirmed for check in mtpp.verify(result, rerun=True).checks] == [True]
