@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Unpack
 
 from instances import Bound, InputError, Partition, Result
-from instances.json_files import check_readable, read_json
+from instances.json_files import read_json
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated_serving import SERVING_FORMAT
 from mtpp.api.serving import ServingResult
@@ -61,7 +61,7 @@ def read(
     6.0
     >>> folder.cleanup()
     """
-    file = _file_of(path)
+    file = str(path_of("path", path))
     document = read_json(file)
     result = ServingResult.of(document) if format_of(document) == SERVING_FORMAT else result_of_document(document)
     if result is not None:
@@ -117,7 +117,7 @@ def explain(answer: PartitionLike, graph: GraphLike | None = None, **words: Unpa
 def _explainable(answer: PartitionLike, graph: GraphLike | None, words: ExplainWords) -> tuple[Partition, list[Bound]]:
     asked = pick(PartitioningWords, words)
     if isinstance(answer, str | PathLike):
-        file = _file_of(answer)
+        file = fspath(answer)
         partition, claims = partition_of_file(file, AnswerFile.read(file), graph, asked, "explain(file, graph)")
         return partition, [Bound(claim.value, claim.method) for claim in claims if claim.value >= 0]
     if graph is not None or chosen(PartitioningWords, asked):
@@ -140,9 +140,3 @@ def explained(
 
     options = solve_options(words, words["time_limit"])
     return find_out(partition, options, stated=stated, on_progress=on_progress, on_fault=on_fault)
-
-
-def _file_of(path: str | PathLike[str]) -> str:
-    path_of("path", path)
-    check_readable(fspath(path))
-    return fspath(path)

@@ -84,11 +84,9 @@ def _parameters(taker: Callable[..., Any]) -> Iterator[tuple[inspect.Parameter, 
 def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
     """The option of a word."""
     kind = _text_type(hint)
-    flags = [option_of(name)] + ([f"--no-{name}"] if kind is bool and word.default else [])
-    if len(flags) == 2:
-        flags = ["/".join(flags)]
+    flag = option_of(name)
     option = typer.Option(
-        *flags,
+        f"{flag}/--no-{name}" if kind is bool and word.default else flag,
         metavar=word.metavar,
         help=word.help,
         rich_help_panel=word.panel,

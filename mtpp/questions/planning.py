@@ -6,7 +6,7 @@ import math
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 from instances.errors import InputError, WordError, said, word
 from instances.graph.graph import ComputationGraph
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from instances.devices.cluster import Cluster
     from instances.planning import LayerChain, TrainingInstance
 
-__all__ = ["ChainLike", "ChainWords", "PlanWords", "PlanningWords", "training_instance"]
-
-#: A chain file, a profile, an architecture, a graph, or "simulation"; or a chain.
-ChainLike: TypeAlias = "str | PathLike[str] | LayerChain | ComputationGraph"
+__all__ = ["ChainWords", "PlanWords", "PlanningWords", "training_instance"]
 
 _SIMULATION = "simulation"
 _SIMULATED_TOKENS = 384

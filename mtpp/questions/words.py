@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GraphLike",
-    "PathText",
     "Word",
     "checked",
     "chosen",
@@ -44,8 +43,6 @@ __all__ = [
 
 #: An architecture or a file, a graph, or a whole question.
 GraphLike: TypeAlias = "str | PathLike[str] | ComputationGraph | nx.DiGraph[Any] | Instance"
-#: A path.
-PathText: TypeAlias = "str | PathLike[str]"
 
 W = TypeVar("W", bound=Mapping[str, Any])
 F = TypeVar("F", bound=Callable[..., Any])
