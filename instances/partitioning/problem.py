@@ -44,6 +44,9 @@ class Instance(Displayed):
         Without a fixed buffer, the peak of a block is not that of its order but the largest need of its nodes.
     together, windows, uncut, at_least
         More constraints, as `Constraints.of` takes them.
+    cluster : str, optional
+        The network or random graph that this is a variant of, such as one of several batches; statistics count
+        clusters, as variants are not independent. By default the name. No cost depends on it.
 
     Raises
     ------
@@ -67,6 +70,7 @@ class Instance(Displayed):
     windows: InitVar[Windows | None] = None
     uncut: InitVar[Iterable[NodeName]] = ()
     at_least: InitVar[Iterable[tuple[int, Iterable[NodeName] | str]]] = ()
+    cluster: str = ""
 
     def __post_init__(
         self,
@@ -87,6 +91,8 @@ class Instance(Displayed):
             )
         if not self.name:
             object.__setattr__(self, "name", self.graph.name)
+        if not self.cluster:
+            object.__setattr__(self, "cluster", self.name)
 
     @property
     def k(self) -> int:

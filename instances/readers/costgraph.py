@@ -18,7 +18,10 @@ from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.readers.parsing import amount, text_lines
 
-__all__ = ["read_costgraph", "recognises_costgraph"]
+__all__ = ["read_costgraph", "read_regal", "recognises_costgraph"]
+
+# Node of REGAL's files that stands for the inputs of a network.
+_REGAL_SOURCE = "_SOURCE"
 
 _TOKEN = re.compile(
     r'\s*(?:#.*|(?P<text>"[^"\\]*(?:\\.[^"\\]*)*"|\'[^\'\\]*(?:\\.[^\'\\]*)*\'|[\w.+-]+)|(?P<mark>[{}<>\[\]:,;]))'
@@ -82,6 +85,24 @@ def read_costgraph(path: str | Path, communication: str = "size") -> Computation
         If the file cannot be read, a field is unknown or of the wrong kind, or an input names a node or an output
         that does not exist; the message names the line.
     """
+    return _graph(path, communication)
+
+
+def read_regal(path: str | Path) -> ComputationGraph:
+    """Read a cost graph of the REGAL data set as Archer et al. (2024) may have done; use it with bandwidth 1.
+
+    Each node has one output (B.1), the smallest of those in the file, work is in microseconds, of which each byte takes
+    one, and the node ``_SOURCE`` is left out. The paper says neither which output nor the bandwidth; these are guesses.
+
+    Raises
+    ------
+    InputError
+        As of `read_costgraph`, or if there is no other node.
+    """
+    return _graph(path, "cost", regal=True)
+
+
+def _graph(path: str | Path, communication: str, *, regal: bool = False) -> ComputationGraph:
     nodes = list(_nodes(path))
     index: dict[int, int] = {}
     for v, node in enumerate(nodes):
@@ -99,6 +120,13 @@ def read_costgraph(path: str | Path, communication: str = "size") -> Computation
                 )
             edges.append((u, v, port))
         controls += [(_known(source, index, node), v) for source in node.controls]
+    if regal:
+        kept = [v for v, node in enumerate(nodes) if node.name != _REGAL_SOURCE]
+        place = {v: i for i, v in enumerate(kept)}
+        nodes = [nodes[v] for v in kept]
+        outputs = [[min(node.outputs)] if node.outputs else [] for node in nodes]
+        edges = [(place[u], place[v], 0) for u, v, _ in edges if u in place and v in place]
+        controls = [(place[u], place[v]) for u, v in controls if u in place and v in place]
     first = {u: len(outputs[u]) for u, _ in controls}  # the tensor without bytes comes after the node's outputs
     for u in first:
         outputs[u] = [*outputs[u], 0.0]

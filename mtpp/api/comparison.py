@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from instances import ComputationGraph, InputError, Instance
-from instances.suites import SUITES
+from instances.suites import is_suite
 from mtpp.questions.partitioning import Blocks, CompareWords, PartitioningWords, counts_of, instances_of
 from mtpp.questions.platforms import PlatformWords
 from mtpp.questions.suites import load_targets
@@ -97,8 +97,8 @@ def _instances(graphs: Any, k: Blocks, words: PlatformWords) -> list[Instance]:
     used: Counter[str] = Counter()
     found: list[Instance] = []
     for name, graph in _named(graphs):
-        if isinstance(graph, str) and graph in SUITES:
-            found += load_targets([graph], counts, words)
+        if isinstance(graph, str | Path) and is_suite(str(graph)):
+            found += load_targets([str(graph)], counts, words)
             continue
         asked = instances_of(graph, counts, checked(PartitioningWords, words))
         label = name or asked[0].name

@@ -55,6 +55,15 @@ def _suites() -> Rows:
     return [(name, f"{len(suite.entries)} graphs", suite.summary) for name, suite in SUITES.items()]
 
 
+def _networks() -> Rows:
+    from instances.suites.networks import NETWORKS
+
+    return [
+        (it.network, f"{it.package} {it.version}", it.licence, f"{it.nodes} nodes", f"{it.edges} edges", it.cluster)
+        for it in NETWORKS
+    ]
+
+
 def _architectures() -> Rows:
     from instances.architectures import ARCHITECTURES
 
@@ -94,6 +103,7 @@ LISTINGS: dict[str, Callable[[], Rows]] = {
     "models": _models,
     "solvers": _solvers,
     "suites": _suites,
+    "networks": _networks,
     "architectures": _architectures,
     "readers": _readers,
     "planners": _planners,

@@ -8,39 +8,64 @@ from pathlib import Path
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.errors import WordError
 from instances.readers import load_graph
-from instances.suites import SUITES
+from instances.suites import SUITES, Suite, find_suite, is_suite
 from mtpp.questions.partitioning import Blocks, counts_of
 from mtpp.questions.platforms import PlatformWords, bandwidth_of, memory_limits
+from mtpp.text.counting import counted
 
 __all__ = ["load_targets"]
 
 
-def load_targets(targets: Iterable[str], k: Blocks, words: PlatformWords) -> list[Instance]:
-    """One instance per k of each graph of the suites, architectures and files in `targets`.
+def load_targets(
+    targets: Iterable[str], k: Blocks, words: PlatformWords, left_out: list[str] | None = None
+) -> list[Instance]:
+    """One instance per k of each graph of the suites, folders, architectures and files in `targets`.
+
+    A graph of a suite or folder that cannot be had is an `InputWarning`, and the others go on.
+
+    Parameters
+    ----------
+    targets : iterable of str
+        Graphs as for `mtpp.load`, and words that `find_suite` knows.
+    k : Blocks
+    words : PlatformWords
+    left_out : list of str, optional
+        Takes a line for each graph that is left out.
 
     Raises
     ------
     InputError
-        If a word or a graph is refused, or a bandwidth is given for a suite, which has its own.
+        If a word or a graph is refused, or a bandwidth is given for a suite that has its own.
     """
     counts, bandwidth = counts_of(k), words["bandwidth"]
     limits = memory_limits(words["memory"], words["activation_buffer"])
     found = []
     for target in targets:
-        if target not in SUITES:
+        if not is_suite(target):
             graph = _load(target)
             platforms = [Platform(count, bandwidth_of(graph, bandwidth), *limits, words["fit"]) for count in counts]
             found += [Instance(graph, platform) for platform in platforms]
             continue
-        if bandwidth is not None:
+        suite = find_suite(target)
+        chosen = _counts(suite, counts)
+        if bandwidth is not None and any(entry.bandwidth is not None for entry in suite.entries):
             raise WordError(
                 "bandwidth", bandwidth, f"the suite {target} has its own bandwidths; leave this option out."
             )
-        for entry in SUITES[target].entries:
-            graph = entry.build()
-            platforms = [Platform(count, entry.bandwidth, *limits, words["fit"]) for count in counts]
-            found += [Instance(graph, platform, entry.name) for platform in platforms]
+        for entry, graph in counted(suite.graphs(left_out), len(suite.entries), suite.name):
+            if graph is None:
+                continue
+            rate = bandwidth_of(graph, bandwidth) if entry.bandwidth is None else entry.bandwidth
+            found += [entry.question(graph, Platform(count, rate, *limits, words["fit"])) for count in chosen]
     return found
+
+
+def _counts(suite: Suite, counts: Iterable[int]) -> list[int]:
+    """Those of the numbers of blocks that the suite is asked for."""
+    chosen = [count for count in counts if not suite.k or count in suite.k]
+    if not chosen:
+        raise WordError("k", None, f"{suite.name} asks for k = {', '.join(map(str, suite.k))} alone.")
+    return chosen
 
 
 def _load(target: str) -> ComputationGraph:
@@ -49,4 +74,4 @@ def _load(target: str) -> ComputationGraph:
     except InputError as error:
         if Path(target).exists() or "no file" not in str(error):
             raise
-        raise InputError(f"{error} Suites are {', '.join(SUITES)}.") from None
+        raise InputError(f"{error} Suites are {', '.join(SUITES)}, regal-style:N, regal:FOLDER and folders.") from None

@@ -15,7 +15,11 @@ from instances.suites import DATA_VARIABLE, SUITES
 
 def test_the_suites_and_their_sizes() -> None:
     sizes = {name: len(suite.entries) for name, suite in SUITES.items()}
-    assert sizes == {"quick": 6, "regal-style": 24, "real": 37, "profiles": 9}
+    fixed = {"quick": 6, "regal-style": 24, "real": 37, "profiles": 9}
+    assert {name: sizes[name] for name in fixed} == fixed
+    packages = ("timm", "torchvision", "transformers")
+    assert sizes["networks"] == 28 + sum(sizes[package] for package in packages)
+    assert set(sizes) == {*fixed, *packages, "networks"}
     assert all(name == suite.name for name, suite in SUITES.items())
 
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from instances.architectures import ARCHITECTURES
-from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
-from instances.partitioning.problem import Instance
-from instances.random_graphs import GRAPH_MODELS, regal_style
 from instances.readers import load_graph
+from instances.suites.networks import NETWORKS, network_suite
+from instances.suites.random_suites import random_entry, regal_style_entries
+from instances.suites.suite import Entry, Suite
 
-__all__ = ["DATA_VARIABLE", "SUITES", "Entry", "Suite"]
+__all__ = ["DATA_VARIABLE", "SUITES"]
 
 #: Environment variable that names the folder with ``msr`` and ``pipedream``.
 DATA_VARIABLE = "MTPP_DATA"
@@ -30,54 +28,18 @@ TRAINING_BANDWIDTH = 300e9
 
 _BATCH = 8
 _SEQUENCE = 128
-_REGAL_SIZES = (50, 80, 110, 140, 170, 200)
-_PROFILES = (
-    "msr/bert24_layer_inference.json",
-    "msr/bert_l-3_operator_inference.json",
-    "msr/bert_l-6_operator_inference.json",
-    "msr/gnmt_layer_inference.json",
-    "pipedream/densenet121.graph.txt",
-    "pipedream/gnmt.graph.txt",
-    "pipedream/resnet50.graph.txt",
-    "pipedream/squeezenet1_0.graph.txt",
-    "pipedream/vgg16.graph.txt",
-)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One graph of a suite."""
-
-    name: str  # unique in its suite
-    build: Callable[[], ComputationGraph]  # makes the graph
-    bandwidth: float  # bytes per unit of the graph's time
-
-    def instance(self, k: int) -> Instance:
-        """The question for `k` blocks."""
-        return Instance(self.build(), Platform(k, self.bandwidth), self.name)
-
-
-@dataclass(frozen=True)
-class Suite:
-    """A frozen list of graphs."""
-
-    name: str  # to ask for
-    summary: str  # one line
-    entries: tuple[Entry, ...]
-
-    def instances(self, k: int) -> list[Instance]:
-        """All questions of the suite for `k` blocks.
-
-        Raises
-        ------
-        InputError
-            If a graph cannot be built, or `k` is less than 1.
-        """
-        return [entry.instance(k) for entry in self.entries]
-
-
-def _regal(family: str, n: int, seed: int) -> Entry:
-    return Entry(f"{family}-{n}-{seed}", partial(regal_style, family, n, seed), 1.0)
+# Profiles, and the networks that they are of.
+_PROFILES = {
+    "msr/bert24_layer_inference.json": "bert-large",
+    "msr/bert_l-3_operator_inference.json": "bert-large",
+    "msr/bert_l-6_operator_inference.json": "bert-large",
+    "msr/gnmt_layer_inference.json": "gnmt",
+    "pipedream/densenet121.graph.txt": "densenet121",
+    "pipedream/gnmt.graph.txt": "gnmt",
+    "pipedream/resnet50.graph.txt": "resnet50",
+    "pipedream/squeezenet1_0.graph.txt": "squeezenet",
+    "pipedream/vgg16.graph.txt": "vgg16",
+}
 
 
 def _network(name: str, *, level: str = "operator", training: bool = False, **dims: int) -> Entry:
@@ -87,12 +49,12 @@ def _network(name: str, *, level: str = "operator", training: bool = False, **di
     chosen: dict[str, Any] = {**{dim: frozen[dim] for dim in architecture.dims if dim in frozen}, **dims}
     build = partial(architecture.build, level=level, training=training, **chosen)
     label = "-".join((name, *["layer"] * (level == "layer"), *["training"] * training))
-    return Entry(label, build, TRAINING_BANDWIDTH if training else REAL_BANDWIDTH)
+    return Entry(label, build, TRAINING_BANDWIDTH if training else REAL_BANDWIDTH, name)
 
 
-def _profile(path: str) -> Entry:
+def _profile(path: str, network: str) -> Entry:
     folder, file = path.split("/")
-    return Entry(f"{folder}-{file.split('.')[0]}", partial(_load_profile, path), REAL_BANDWIDTH)
+    return Entry(f"{folder}-{file.split('.')[0]}", partial(_load_profile, path), REAL_BANDWIDTH, network)
 
 
 def _load_profile(path: str) -> ComputationGraph:
@@ -155,15 +117,15 @@ _ALL = (
             _network("bert-base"),
             _network("gnmt"),
             _network("resnet50"),
-            _regal("erdos-renyi", 100, 0),
-            _regal("barabasi-albert", 100, 0),
-            _regal("watts-strogatz", 100, 0),
+            random_entry("erdos-renyi", 100, 0),
+            random_entry("barabasi-albert", 100, 0),
+            random_entry("watts-strogatz", 100, 0),
         ),
     ),
     Suite(
         "regal-style",
-        "24 random graphs of 50 to 200 nodes, four families",
-        tuple(_regal(family, n, seed) for family in GRAPH_MODELS for seed, n in enumerate(_REGAL_SIZES, start=1)),
+        "24 random graphs of 50 to 200 nodes, four families; regal-style:N has N of them",
+        regal_style_entries(24),
     ),
     Suite(
         "real",
@@ -173,9 +135,26 @@ _ALL = (
     Suite(
         "profiles",
         f"published profiles, Input nodes with their time, 25 GB/s; their folder is named by {DATA_VARIABLE}",
-        tuple(_profile(path) for path in _PROFILES),
+        tuple(_profile(path, network) for path, network in _PROFILES.items()),
+    ),
+)
+_PACKAGES = tuple(dict.fromkeys((network.package, network.version) for network in NETWORKS))
+_TRACED = (
+    *(
+        network_suite(
+            package,
+            f"networks of {package} {version}, traced on first use (mtpp list networks); batch 8, 25 GB/s",
+            [network for network in NETWORKS if network.package == package],
+        )
+        for package, version in _PACKAGES
+    ),
+    network_suite(
+        "networks",
+        "all networks: the inference of the suite real, and those of packages (mtpp list networks)",
+        NETWORKS,
+        [entry for entry in _REAL if not entry.name.endswith("-training")],
     ),
 )
 
 #: All suites by name.
-SUITES: dict[str, Suite] = {suite.name: suite for suite in _ALL}
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (*_ALL, *_TRACED)}
