@@ -16,7 +16,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table test long hunt mutants bench check lint types contract warm notebooks golden api release format clean
+.PHONY: help table test long hunt mutants bench check lint types contract warm notebooks golden api networks release format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench      speed of the inner loops"
 	@echo "make golden     write tests/pillars/golden.json anew; look at the difference before you commit it"
 	@echo "make api        write docs/api.md anew from the docstrings"
+	@echo "make networks   list the networks of timm, torchvision and transformers anew, for hours (extra networks); Ctrl-C is safe"
 	@echo "make release    check that version, changelog, citation and tag agree"
 	@echo "make format     format the code and sort the imports"
 	@echo "make clean      remove .venv, caches and results"
@@ -82,6 +83,10 @@ golden: .venv/test.stamp
 
 api: .venv/test.stamp
 	$(BIN)/python docs/make_api.py
+
+networks: .venv/test.stamp
+	@$(PIP) -e ".[networks]"
+	$(BIN)/python tests/helpers/networks.py
 
 release:
 	@$(PYTHON) tests/helpers/release.py

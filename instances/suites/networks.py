@@ -1,8 +1,8 @@
 """Networks of installed packages, traced by `instances.readers.pytorch` when they are asked for first.
 
-``networks.csv`` names them: one model a module of timm and torchvision, and one a type of transformers, of those whose
-graphs differ. The graphs are kept as files in the user's cache, in a folder for the versions of the package, of torch
-and of the code that traces.
+``networks.csv``, which ``make networks`` writes, names them: one model a module of timm and torchvision, and one a type
+of transformers, of those whose graphs differ. The graphs are kept as files in the user's cache, in a folder for the
+versions of the package, of torch and of the code that traces.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ NOT_IMPORTED = 3
 _BANDWIDTH = 25e9
 
 # What a graph depends on, beside the versions of packages.
-_TRACERS = ("readers/pytorch/costs", "readers/pytorch/dataflow", "readers/pytorch/export", "devices/roofline")
-_TRACERS += ("suites/network_process",)
+_TRACERS = (
+    *("readers/pytorch/costs", "readers/pytorch/dataflow", "readers/pytorch/export"),
+    *("devices/roofline", "suites/network_process"),
+)
 # Of the numbers in networks.csv.
 _TORCH = "2.13.0"
 # Until a process that does not end by itself is killed; it limits its processor time, too.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from instances.devices.platform import Platform
 from instances.errors import InputError, InputWarning
@@ -40,9 +40,13 @@ class Entry:
         InputError
             If the graph cannot be built, the suite has no bandwidth, or `k` is less than 1.
         """
+        return self.question(self.build(), self.platform(k))
+
+    def platform(self, k: int) -> Platform:
+        """`k` devices with the suite's bandwidth; the errors are those of `instance`."""
         if self.bandwidth is None:
             raise InputError(f"{self.name}: its suite has no bandwidth; add one to the suite.toml of the folder.")
-        return self.question(self.build(), Platform(k, self.bandwidth))
+        return Platform(k, self.bandwidth)
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class Suite:
         InputError
             As of `graphs` and `Entry.instance`.
         """
-        return [replace(entry, build=lambda g=graph: g).instance(k) for entry, graph in self.graphs() if graph]
+        return [entry.question(graph, entry.platform(k)) for entry, graph in self.graphs() if graph is not None]
 
     def _built(self) -> Iterator[ComputationGraph | LeftOutError]:
         if self.processes == 1:

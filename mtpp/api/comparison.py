@@ -37,8 +37,8 @@ def compare(
     Parameters
     ----------
     graphs : graph, iterable of graphs, or mapping of names to graphs
-        A graph is what `mtpp.load` takes, a suite (``mtpp list suites``), or an `Instance`. Graphs of the same name are
-        numbered.
+        A graph is what `mtpp.load` takes, a suite (``mtpp list suites``), a folder of graph files, or an `Instance`.
+        Graphs of the same name are numbered.
     k : int, iterable of int, or text such as "2,4,8"
     methods : iterable of str, or text such as "portfolio,exact"
         Names of `mtpp.HEURISTICS` and `mtpp.MODELS`, and "certify"; with -lp a relaxation, with +all strengthened. A

@@ -52,11 +52,11 @@ def load_targets(
             raise WordError(
                 "bandwidth", bandwidth, f"the suite {target} has its own bandwidths; leave this option out."
             )
-        for entry, graph in counted(suite.graphs(left_out), len(suite.entries), suite.name):
-            if graph is None:
+        for entry, made in counted(suite.graphs(left_out), len(suite.entries), suite.name):
+            if made is None:
                 continue
-            rate = bandwidth_of(graph, bandwidth) if entry.bandwidth is None else entry.bandwidth
-            found += [entry.question(graph, Platform(count, rate, *limits, words["fit"])) for count in chosen]
+            rate = bandwidth_of(made, bandwidth) if entry.bandwidth is None else entry.bandwidth
+            found += [entry.question(made, Platform(count, rate, *limits, words["fit"])) for count in chosen]
     return found
 
 

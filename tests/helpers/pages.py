@@ -18,7 +18,7 @@ from typer.main import get_command
 
 import mtpp
 from instances.architectures import ARCHITECTURES
-from instances.suites import SUITES
+from instances.suites import is_suite
 from mtpp.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +115,7 @@ def check_call(code: str) -> None:
 
 def is_known(graph: str) -> bool:
     """Whether a word names a graph: an architecture, a suite, a file with a suffix, or a placeholder in capitals."""
-    if graph in ARCHITECTURES or graph in SUITES or "." in graph or graph.isupper():
+    if graph in ARCHITECTURES or is_suite(graph) or "." in graph or graph.isupper():
         return True
     return _OTHER_GRAPHS.fullmatch(graph) is not None
 

@@ -23,6 +23,7 @@ from instances.graph.graph_file import save_graph
 from instances.partitioning.partition_file import read_partition
 from instances.readers import READERS
 from instances.suites import SUITES
+from instances.suites.networks import NETWORKS
 from mtpp.certifying.certify import certify
 from mtpp.certifying.planning import MILPS
 from mtpp.cli.main import main
@@ -37,6 +38,7 @@ from mtpp_models.placement.registry import PLACEMENT_MODELS
         ("models", {**MODELS, **PLACEMENT_MODELS, **MILPS}),
         ("solvers", SOLVERS),
         ("suites", SUITES),
+        ("networks", {network.network: network for network in NETWORKS}),
         ("architectures", ARCHITECTURES),
         ("readers", READERS),
     ],
