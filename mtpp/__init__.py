@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mtpp.api.placement import place
     from mtpp.api.planning import plan
     from mtpp.api.serving import ServingResult, serve
+    from mtpp.api.significance import significance
     from mtpp.api.stages import run, split
     from mtpp.api.verification import verify
     from mtpp.questions.reading import load
@@ -70,6 +71,7 @@ __all__ = [
     "read",
     "run",
     "serve",
+    "significance",
     "solve",
     "split",
     "verify",
@@ -109,6 +111,7 @@ _HOMES = {
         "ServingResult",
         "serve",
     ),
+    "mtpp.api.significance": ("significance",),
     "mtpp.api.stages": (
         "run",
         "split",

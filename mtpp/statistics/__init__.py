@@ -1,0 +1,1 @@
+"""Means, intervals, paired tests and profiles over graphs that may share a network."""

@@ -1,0 +1,184 @@
+"""Means over clusters, their intervals, paired tests and profiles, against numbers worked out by hand and by simulation."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import bootstrap
+
+import mtpp
+from instances import InputError
+from mtpp.statistics.intervals import LEAST_CLUSTERS, cluster_of, geometric_means, interval, means
+from mtpp.statistics.pairs import compare_pairs, holm, ratio_of
+from mtpp.statistics.profiles import performance, performance_ratios
+
+
+@pytest.mark.parametrize(
+    ("sums", "counts", "level", "low", "high"),
+    [
+        ([0, 1, 2], [1, 1, 1], 0.90, 1 / 3, 5 / 3),
+        ([0, 1, 2], [1, 1, 1], 0.95, 0, 2),
+        ([1, 2], [2, 1], 0.90, 0.5, 2),
+    ],
+)
+def test_percentiles_of_all_resamples(
+    sums: list[float], counts: list[float], level: float, low: float, high: float
+) -> None:
+    """Logarithms to base 2 of the ratios 1, 2, 4, in three clusters, and in two of which the first has two graphs."""
+    draws = list(product(range(len(counts)), repeat=len(counts)))
+    every = sorted(sum(sums[c] for c in draw) / sum(counts[c] for c in draw) for draw in draws)
+    for share, end in (((1 - level) / 2, low), ((1 + level) / 2, high)):
+        assert every[math.ceil(share * len(every)) - 1] == pytest.approx(end)
+    found = interval(np.array([sums], dtype=float), counts, level, "percentile")
+    assert np.ravel(found) == pytest.approx([low, high])
+
+
+@pytest.mark.parametrize(("clusters", "method"), [(8, "percentile"), (19, "percentile"), (20, "BCa"), (60, "BCa")])
+def test_intervals_are_those_of_scipy(clusters: int, method: str) -> None:
+    """One graph a cluster; several rows at once give what each gives alone."""
+    values = np.random.default_rng(1).exponential(size=(3, clusters))
+    found = means(values, range(clusters))
+    for row, value, low, high in zip(values, *found[:3], strict=True):
+        other = bootstrap((row,), np.mean, method=method, rng=0).confidence_interval
+        assert (value, low, high) == pytest.approx((row.mean(), other.low, other.high))
+
+
+def test_few_clusters_have_no_interval() -> None:
+    """However many graphs they have."""
+    many = means(np.ones((1, 70)), [i % (LEAST_CLUSTERS - 1) for i in range(70)])
+    assert (many.graphs, many.clusters, many.value[0]) == (70, 7, 1.0)
+    assert np.isnan([many.low[0], many.high[0]]).all()
+
+
+def test_what_is_the_same_everywhere_has_no_width() -> None:
+    found = geometric_means(np.full((1, 30), 1.25), range(30))
+    assert np.ravel(found[:3]) == pytest.approx([1.25] * 3)
+
+
+def test_missing_and_infinite_values_leave_other_rows_alone() -> None:
+    rows = np.full((3, 10), 2.0)
+    rows[0, 3], rows[1, 3] = np.nan, np.inf
+    found = geometric_means(rows, range(10))
+    assert np.isnan(found.value[0])
+    assert np.isinf(found.value[1])
+    assert found.value[2] == pytest.approx(2)
+    assert np.isnan(found.low[:2]).all()
+    assert found.low[2] == pytest.approx(2)
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 10), st.integers(0, 12)), min_size=1, max_size=40))
+def test_the_mean_is_inside_of_its_interval(graphs: list[tuple[float, int]]) -> None:
+    """Of a percentile interval nearly always, and of all graphs the mean is the plain geometric one."""
+    ratios, clusters = zip(*graphs, strict=True)
+    found = geometric_means([ratios], clusters)
+    assert found.value[0] == pytest.approx(np.exp(np.mean(np.log(ratios))))
+    assert found.clusters == len(set(clusters))
+    if found.clusters >= LEAST_CLUSTERS:
+        assert min(ratios) * (1 - 1e-9) <= found.low[0] <= found.high[0] <= max(ratios) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "resnet50-training", "resnet50-layer", "resnet50-layer-training"])
+def test_variants_of_a_network_are_one_cluster(name: str) -> None:
+    assert cluster_of(name) == "resnet50"
+    assert cluster_of("erdos-renyi-50-1") == "erdos-renyi-50-1"
+
+
+def test_holm() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
+    assert holm([0.02, math.nan])[0] == pytest.approx(0.02)
+
+
+def test_profiles() -> None:
+    """An infinite cost, or none, is never within a factor of the best."""
+    ratios = performance_ratios({"A": [1, 2, 4], "B": [2, 2, math.inf]})
+    assert performance(ratios["A"], 1) == 1
+    assert [performance(ratios["B"], tau) for tau in (1, 2, 1e9)] == pytest.approx([1 / 3, 2 / 3, 2 / 3])
+    assert performance_ratios({"A": [0.0, math.nan], "B": [0.0, 3.0]})["A"].tolist() == [1.0, math.inf]
+
+
+def test_ratios_of_nothing() -> None:
+    assert ratio_of([0.0, 0.0], [0.0, 2.0]).tolist() == [1.0, 0.0]
+    assert np.isnan(ratio_of([np.nan, np.inf], [1.0, np.inf])).all()
+
+
+def test_wins_ties_and_losses() -> None:
+    """Over questions that both answered; a third one failed."""
+    (pair,) = compare_pairs({"A": [1, 2, 3, 5], "B": [2, 2, 1, np.nan]}, list("abcd"))
+    assert (pair.less, pair.ties, pair.more, pair.questions, pair.clusters) == (1, 1, 1, 3, 3)
+    assert pair.ratio == pytest.approx((1 / 2 * 3) ** (1 / 3))
+    assert not pair.told_apart
+
+
+def frame_of(rng: np.random.Generator, effect: float, clusters: int = 24) -> pd.DataFrame:
+    """Two methods on networks of one to six variants, which resemble one another."""
+    rows = []
+    for network in range(clusters):
+        shared = rng.normal(0, 0.03)
+        for variant in range(rng.integers(1, 7)):
+            cost, gain = rng.uniform(1, 9), np.exp(shared + rng.normal(0, 0.01) + effect)
+            name = (f"net{network}-{variant}", 4)
+            rows += [(*name, "mine", None, cost * gain, network), (*name, "theirs", None, cost, network)]
+    return pd.DataFrame(rows, columns=["graph", "k", "method", "solver", "bottleneck", "cluster"])
+
+
+def told_apart(effect: float, trials: int, seed: int) -> int:
+    rng = np.random.default_rng(seed)
+    return sum(mtpp.significance(frame_of(rng, effect))["better"].notna().sum() for _ in range(trials))
+
+
+def test_a_difference_of_nothing_is_not_called_one() -> None:
+    """In at most one of twenty trials; variants of a network count once, else most trials would."""
+    assert told_apart(0.0, 60, seed=5) <= 3
+
+
+def test_a_difference_is_called_one() -> None:
+    assert told_apart(-0.05, 10, seed=6) == 10
+    found = mtpp.significance(frame_of(np.random.default_rng(7), -0.05)).iloc[0]
+    assert (found["first"], found["second"], found["better"]) == ("mine", "theirs", "mine")
+    assert found["high"] < 1
+    assert found["wins"] > found["losses"]
+
+
+def test_of_bounds_more_is_better() -> None:
+    rows = [(f"g{i}", 2, m, None, 1.0 + i + (m == "high") / 9) for i in range(12) for m in ("low", "high")]
+    frame = pd.DataFrame(rows, columns=["graph", "k", "method", "solver", "bound"])
+    found = mtpp.significance(frame, "bound").iloc[0]
+    assert (found["better"], found["wins"], found["losses"]) == ("high", 0, 12)
+
+
+def test_of_few_graphs_nothing_is_told() -> None:
+    """Six graphs, always 1 % better."""
+    rows = [(f"g{i}", 2, m, None, c) for i in range(6) for m, c in (("a", 1.0), ("b", 1.01))]
+    frame = pd.DataFrame(rows, columns=["graph", "k", "method", "solver", "bottleneck"])
+    found = mtpp.significance(frame).iloc[0]
+    assert found["better"] is None
+    assert np.isnan(found["low"])
+
+
+def test_seeds_are_averaged_and_solvers_told_apart() -> None:
+    rows = [(f"g{i}", 2, "a", s, c) for i in range(3) for s, c in (("highs", 1.0), ("highs", 4.0), ("scip", 2.0))]
+    found = mtpp.significance(pd.DataFrame(rows, columns=["graph", "k", "method", "solver", "bottleneck"])).iloc[0]
+    assert (found["first"], found["second"], found["ties"]) == ("a highs", "a scip", 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"value": "speed"}, "value='speed': choose one of bottleneck"),
+        ({"value": "bound"}, "no column 'bound'"),
+        ({"cluster": "family"}, "no column 'family'"),
+    ],
+)
+def test_wrong_words_are_refused(words: dict[str, str], said: str) -> None:
+    frame = frame_of(np.random.default_rng(0), 0.0, 2)
+    with pytest.raises(InputError, match=said):
+        mtpp.significance(frame, **words)
+    with pytest.raises(InputError, match="two methods"):
+        mtpp.significance(frame[frame["method"] == "mine"])
