@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from instances.json_files import check_writable, json_text
@@ -20,7 +22,7 @@ from mtpp.runs.progress import RunBar
 from mtpp.runs.workers import Workers
 from mtpp.text.tables import FORMATS, filled, fitted, terminal_width, wrapped
 
-__all__ = ["Report", "Section"]
+__all__ = ["Report", "Section", "write_sections"]
 
 #: Columns of sentences where there is no terminal.
 _WIDTH = 120
@@ -35,6 +37,18 @@ class Section(NamedTuple):
     rows: Sequence[Sequence[str]]
     note: str = ""  # printed below it
     text: Collection[int] = ()  # columns of sentences, which are broken into lines where they are printed
+    numbers: pd.DataFrame | None = None  # what CSV and JSON have in place of header and rows
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The section for JSON."""
+        return self._asdict() | {"numbers": None if self.numbers is None else _records(self.numbers)}
+
+    def formatted(self, style: str) -> str:
+        """Header and rows in a format; as CSV the numbers, if there are any."""
+        if style == "csv" and self.numbers is not None:
+            return str(self.numbers.to_csv(index=False, lineterminator="\n")).rstrip("\n")
+        return FORMATS[style](self.header, self.rows)
 
 
 @dataclass(frozen=True)
@@ -85,16 +99,12 @@ class Report:
     def publish(self, sections: Sequence[Section], pictures: Callable[[], Mapping[str, Axes]]) -> None:
         """Print sections; into the folder, if there is one, write them and the pictures in all formats."""
         if self.json:
-            sys.stdout.write(json_text({"tables": [section._asdict() for section in sections]}, ascii_only=True))
+            sys.stdout.write(json_text({"tables": [section.document for section in sections]}, ascii_only=True))
         for section in () if self.json else sections:
             print(_printed(section, self.style))
         if self.folder is None:
             return
-        for name, _, header, rows, *_ in sections:
-            for suffix in ("md", "csv", "tex"):
-                file = self.folder / f"{name}.{suffix}"
-                check_writable(file)
-                file.write_text(FORMATS[suffix](header, rows) + "\n", encoding="utf-8")
+        write_sections(sections, self.folder)
         for name, ax in pictures().items():
             for suffix in ("png", "svg"):
                 save_figure(ax, self.folder / f"{name}.{suffix}")
@@ -107,12 +117,29 @@ class Report:
         return int(any(failed))
 
 
+def write_sections(sections: Iterable[Section], folder: Path) -> None:
+    """Write tables as Markdown, CSV and LaTeX into a folder that is there."""
+    for section in sections:
+        for suffix in ("md", "csv", "tex"):
+            file = folder / f"{section.name}.{suffix}"
+            check_writable(file)
+            file.write_text(section.formatted(suffix) + "\n", encoding="utf-8")
+
+
+def _records(numbers: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a frame for JSON, where what is missing or infinite is null."""
+    return [
+        {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
+        for row in numbers.to_dict("records")
+    ]
+
+
 def _printed(section: Section, style: str) -> str:
     """A table as text, in the width of the terminal if there is one."""
-    _, title, header, rows, note, text = section
+    _, title, header, rows, note, text, _ = section
     width = terminal_width()
     if style != "txt":
-        table = FORMATS[style](header, rows)
+        table = section.formatted(style)
     elif text:
         table = wrapped(header, rows, width or _WIDTH, text)
     else:

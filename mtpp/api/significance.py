@@ -68,7 +68,8 @@ def significance(frame: pd.DataFrame, value: str = "bottleneck", cluster: str | 
     if cluster is None and "cluster" not in rows:
         rows["cluster"] = rows["graph"].map(cluster_of)
     rows["label"] = _labels(rows)
-    rows["log"] = np.log(rows[value].astype(float).where(lambda x: x > 0)).where(rows[value] != 0, -np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rows["log"] = np.log(rows[value].to_numpy(dtype=float))
     grid = rows.pivot_table(index=["graph", "k"], columns="label", values="log", aggfunc="mean", sort=False)
     networks = rows.drop_duplicates(["graph", "k"]).set_index(["graph", "k"])[cluster or "cluster"]
     columns = {str(name): np.exp(grid[name].to_numpy()) for name in dict.fromkeys(rows["label"]) if name in grid}

@@ -7,14 +7,23 @@ are drawn with replacement (Davison and Hinkley, Bootstrap Methods and Their App
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import bootstrap
 
-__all__ = ["LEAST_CLUSTERS", "Means", "cluster_of", "cluster_sums", "geometric_means", "interval", "means"]
+__all__ = [
+    "LEAST_CLUSTERS",
+    "Means",
+    "cluster_of",
+    "cluster_sums",
+    "geometric_mean",
+    "geometric_means",
+    "interval",
+    "means",
+]
 
 FloatArray = NDArray[np.float64]
 Method = Literal["BCa", "percentile"]
@@ -50,6 +59,17 @@ def cluster_of(name: str) -> str:
     for variant in _VARIANTS:
         name = name.removesuffix(variant)
     return name
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """Geometric mean of positive numbers; infinite if one is, NaN if one is NaN.
+
+    Examples
+    --------
+    >>> geometric_mean([1.0, 4.0])
+    2.0
+    """
+    return float(np.exp(np.mean(np.log(list(values)))))
 
 
 def geometric_means(ratios: ArrayLike, clusters: Sequence[Hashable]) -> Means:

@@ -13,14 +13,14 @@ from scipy.stats import wilcoxon
 
 from mtpp.statistics.intervals import cluster_sums, means
 
-__all__ = ["Pair", "compare_pairs", "holm", "paired_p", "ratio_of"]
+__all__ = ["SIGNIFICANT", "Pair", "compare_pairs", "holm", "paired_p", "ratio_of"]
 
 FloatArray = NDArray[np.float64]
 
 #: Logarithms of ratios nearer to 0 are ties.
 _TIE = 1e-9
 #: Differences are told where the corrected p is below this, and 1 outside of the interval.
-_LEVEL = 0.05
+SIGNIFICANT = 0.05
 
 
 class Pair(NamedTuple):
@@ -42,7 +42,7 @@ class Pair(NamedTuple):
     @property
     def told_apart(self) -> bool:
         """Whether 1 is outside of the interval and the corrected p small enough; False without an interval."""
-        return self.holm < _LEVEL and (self.low > 1 or self.high < 1)
+        return self.holm < SIGNIFICANT and (self.low > 1 or self.high < 1)
 
 
 def ratio_of(values: ArrayLike, references: ArrayLike) -> FloatArray:
@@ -85,9 +85,9 @@ def _pair(first: str, second: str, a: FloatArray, b: FloatArray, clusters: NDArr
     found = means(logs, names)
     with np.errstate(over="ignore"):
         ratio, low, high = (float(np.exp(part[0])) for part in found[:3])
-    counts = [int(np.count_nonzero(side)) for side in (logs < 0, logs == 0, logs > 0)]
+    less, ties, more = (int(np.count_nonzero(side)) for side in (logs < 0, logs == 0, logs > 0))
     p = paired_p(*cluster_sums(logs[np.newaxis], names))
-    return Pair(first, second, ratio, low, high, p, p, *counts, found.graphs, found.clusters)
+    return Pair(first, second, ratio, low, high, p, p, less, ties, more, found.graphs, found.clusters)
 
 
 def paired_p(sums: FloatArray, counts: FloatArray) -> float:

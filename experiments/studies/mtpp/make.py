@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.studies.mtpp import tables
+from experiments.studies.mtpp.frames import instance_rows, run_frame
 from experiments.studies.report import Report, Section
 from heuristics import HEURISTICS
 from instances import InputError, Instance
@@ -56,7 +57,7 @@ def make_tables(
     jobs = jobs_of(instances, list(dict.fromkeys((*chosen, "simple"))), options)  # simple is the tables' reference
     find_solver(options.solver)
     runs = report.make_runs(jobs, workers)
-    frame = tables.run_frame(runs)
+    frame = run_frame(runs)
     report.publish(_sections(frame), lambda: _pictures(frame))
     return report.exit_code([PartitionJob.failed(run) for run in runs])
 
@@ -72,11 +73,15 @@ def _methods(names: Sequence[str]) -> list[str]:
 
 
 def _sections(frame: pd.DataFrame) -> list[Section]:
-    """Table 1 needs a heuristic; the others always have *simple*."""
+    """Table 1 needs a heuristic, the others a bound."""
     first = [tables.heuristic_table(frame)] if (frame["kind"] == "heuristic").any() else []
-    ratios = (*first, tables.bound_table(frame), tables.certificate_table(frame), tables.time_table(frame))
-    instances = Section("instances", "Instances", *tables.instance_rows(frame))
-    return [instances, *(Section(table.name, table.title, *table.rows(), table.note) for table in ratios)]
+    others = (tables.bound_table, tables.certificate_table, tables.time_table)
+    ratios = (*first, *(make(frame) for make in others if (frame["kind"] == "model").any()))
+    instances = Section("instances", "Instances", *instance_rows(frame))
+    return [
+        instances,
+        *(Section(table.name, table.title, *table.rows(), table.note, numbers=table.numbers) for table in ratios),
+    ]
 
 
 def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:

@@ -1,40 +1,35 @@
 """The paper's Tables 1 to 3 as pure functions of runs.
 
-Every cell is a geometric mean over all instances of that column. A missing bound counts as *simple*, a missing
-partition makes the cell '–'. The ratio of 0 to 0 is 1.
+Every cell is a geometric mean over all instances of that column, of each over its seeds, with a bootstrap interval over
+networks. A missing bound counts as *simple*, a missing partition empties its cell. The ratio of 0 to 0 is 1.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from heuristics import HEURISTICS
-from instances import InputError
-from mtpp.runs.log import Run
-from mtpp.runs.partition_job import CERTIFY, LP_SUFFIX, base_name
-from mtpp_models import MODELS, Strengthening
+from mtpp.statistics.intervals import LEAST_CLUSTERS, cluster_sums, means
+from mtpp.statistics.pairs import SIGNIFICANT, holm, paired_p, ratio_of
 
 __all__ = [
+    "COLUMNS",
     "Table",
     "bound_table",
     "certificate_table",
-    "geometric_mean",
     "heuristic_table",
-    "instance_rows",
     "profile_ratios",
-    "run_frame",
     "running_times",
     "time_table",
 ]
 
-_CONFIGURATION = ("solver", "time_limit", "parameters", "seed", "version")
-_ORDER = {name: i for i, name in enumerate((*HEURISTICS, *MODELS, CERTIFY))}
+FloatArray = NDArray[np.float64]
+
+#: Columns of the numbers of a table.
+COLUMNS = ("item", "row", "column", "value", "low", "high", "graphs", "clusters", "missing", "solved")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,108 +38,85 @@ class Table:
 
     name: str  # of its files
     title: str  # heading
-    cells: pd.DataFrame  # one row a method, one column a k; NaN where a partition is missing
-    solved: pd.DataFrame | None  # percentage of instances solved to optimality, same shape
-    note: str  # how many instances each column has, and how many runs are missing
+    cells: pd.DataFrame  # a row a cell: `COLUMNS`, and whether it is like the best of its column
+    note: str  # how many instances each column has, how many runs are missing, and how cells read
+
+    @property
+    def grid(self) -> pd.DataFrame:
+        """Means, one row a method, one column a k; NaN where a partition is missing."""
+        return self.cells.pivot(index="row", columns="k", values="value").reindex(self.cells["row"].unique())
+
+    @property
+    def numbers(self) -> pd.DataFrame:
+        """The cells as numbers, for programs to read."""
+        return self.cells[list(COLUMNS)]
 
     def rows(self) -> tuple[list[str], list[list[str]]]:
         """Header and rows of text."""
-        body = []
-        for i, label in enumerate(self.cells.index):
-            cells = [_cell(float(value)) for value in self.cells.iloc[i]]
-            if self.solved is not None:
-                cells = [f"{c} ({p:.0f} %)" for c, p in zip(cells, self.solved.iloc[i], strict=True)]
-            body.append([str(label), *cells])
-        return ["", *(f"k={k}" for k in self.cells.columns)], body
+        header = ["", *dict.fromkeys(self.cells["column"])]
+        body: dict[str, list[str]] = {}
+        for cell in self.cells.to_dict("records"):
+            text = _number(cell["value"])
+            if not np.isnan(cell["low"]):
+                text += f" [{_number(cell['low'])}, {_number(cell['high'])}]"
+            text += " ≈" * cell["like best"]
+            text += "" if np.isnan(cell["solved"]) else f" ({cell['solved']:.0f} %)"
+            body.setdefault(cell["row"], [str(cell["row"])]).append(text)
+        return header, list(body.values())
 
 
-def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
-    """Frame of runs, with the columns `label` (the method, and its configuration if there are several) and `simple`.
+@dataclass(frozen=True, eq=False)
+class _Grid:
+    """Numbers of methods (rows) on questions (columns); means over seeds."""
 
-    Raises
-    ------
-    InputError
-        If there is no run, or an instance has no run of *simple*.
-    """
-    frame = pd.DataFrame(list(runs))
-    if frame.empty:
-        raise InputError("There is no run to make a table of.")
-    for column in ("bottleneck", "bound", "seconds"):
-        frame[column] = frame[column].astype(float)
-    simple = frame[(frame["method"] == "simple") & frame["error"].isna()].groupby("question")["bound"].max()
-    frame["simple"] = frame["question"].map(simple)
-    for _, run in frame[frame["simple"].isna()].head(1).iterrows():
-        raise InputError(f"{run['instance']}, k = {run['k']} has no run of the bound 'simple'; make one first.")
-    frame["label"] = frame["method"]
-    for _, group in frame.groupby("method"):
-        texts = {c: group[c].map(str) for c in _CONFIGURATION}
-        for column in (c for c in _CONFIGURATION if texts[c].nunique() > 1):
-            frame.loc[group.index, "label"] += f" {column}=" + texts[column]
-    order = frame["method"].map(lambda name: (_ORDER[base_name(name)], not name.endswith(LP_SUFFIX), _strength(name)))
-    return frame.assign(_order=order).sort_values(["_order", "label", "k"], kind="stable").drop(columns="_order")
+    labels: list[str]
+    questions: pd.DataFrame  # question, k, cluster, simple
+    values: FloatArray  # (labels, questions), NaN where no run ended well
+    solved: FloatArray | None = None  # (labels, questions), part of the runs that were solved to optimality
+    expected: int = 0  # runs that there should be
+    missing: int = 0  # of them those that failed or are not there
 
 
 def heuristic_table(frame: pd.DataFrame) -> Table:
     """Table 1: the partitions of each heuristic over *simple*."""
     rows = frame[frame["kind"] == "heuristic"]
-    title = "Table 1: bottleneck over simple"
-    return _table("table1", title, frame, rows, lambda run: _ratio(run["bottleneck"], run["simple"]), math.nan)
+    grid = _grid(frame, rows, _logarithm(ratio_of(rows["bottleneck"], rows["simple"])))
+    return _table("table1", "Table 1: bottleneck over simple", grid, grid.values, best=-1)
 
 
 def bound_table(frame: pd.DataFrame) -> Table:
     """Table 2: each bound over *simple*, with the percentage solved to optimality."""
     rows = frame[frame["kind"] == "model"]
-    title = "Table 2: bound over simple (solved to optimality)"
-    table = _table(
-        "table2", title, frame, rows, lambda run: _ratio(max(_or(run["bound"], 0.0), run["simple"]), run["simple"]), 1.0
+    bound = np.fmax(rows["bound"].to_numpy(), rows["simple"].to_numpy())
+    failed = rows["error"].notna().to_numpy() | rows["bound"].isna().to_numpy()
+    logs = np.where(failed, np.nan, _logarithm(ratio_of(bound, rows["simple"])))
+    grid = _grid(frame, rows, logs, solved=True)
+    return _table(
+        "table2", "Table 2: bound over simple (solved to optimality)", grid, np.nan_to_num(grid.values, nan=0.0), best=1
     )
-    counts = frame.groupby("k")["question"].nunique()
-    solved = rows[rows["optimal"].eq(True)].groupby(["label", "k"])["question"].nunique().unstack("k")
-    percent = 100 * solved.reindex(index=table.cells.index, columns=table.cells.columns).fillna(0) / counts
-    return Table(table.name, table.title, table.cells, percent, table.note)
 
 
 def certificate_table(frame: pd.DataFrame) -> Table:
     """Table 3: the best partition over the best bound so far; each row adds one bound, so columns only fall."""
-    best = frame.groupby("question")["bottleneck"].min()
-    rows = frame[frame["kind"] == "model"].copy()
-    labels = list(dict.fromkeys(rows["label"]))
-    grid = rows.pivot(index="question", columns="label", values="bound")[labels]
-    so_far = grid.T.fillna(0).cummax().T.stack()
-    questions = frame.drop_duplicates("question").set_index("question")
-    reached = pd.DataFrame({"bound": so_far}).reset_index()
-    reached["simple"] = reached["question"].map(questions["simple"])
-    reached["bound"] = reached[["bound", "simple"]].max(axis=1)
-    reached["bottleneck"] = reached["question"].map(best)
-    reached["k"] = reached["question"].map(questions["k"])
-    table = _table(
-        "table3",
-        "Table 3: best partition over the best bound so far",
-        frame,
-        reached,
-        lambda run: _ratio(run["bottleneck"], run["bound"]),
-        math.nan,
-    )
-    cells = table.cells.set_axis([labels[0], *(f"+ {label}" for label in labels[1:])])
-    return Table(table.name, table.title, cells, None, _note(frame, rows))
+    rows = frame[frame["kind"] == "model"]
+    grid = _grid(frame, rows, rows["bound"].to_numpy(), best=True)
+    simple = grid.questions["simple"].to_numpy()
+    best = grid.questions["question"].map(frame.groupby("question")["bottleneck"].min()).to_numpy(dtype=float)
+    reached = np.fmax(np.fmax.accumulate(grid.values, axis=0), simple) if grid.labels else grid.values
+    logs = _logarithm(ratio_of(np.broadcast_to(best, reached.shape), reached))
+    table = _table("table3", "Table 3: best partition over the best bound so far", grid, logs)
+    first = grid.labels[:1]
+    cells = table.cells.assign(row=[row if row in first else f"+ {row}" for row in table.cells["row"]])
+    return Table(table.name, table.title, cells, table.note)
 
 
 def time_table(frame: pd.DataFrame) -> Table:
     """Seconds of each bound; means are geometric ones of seconds + 1, less 1, so that blinks do not count."""
     rows = frame[(frame["kind"] == "model") & frame["error"].isna()]
-    title = "Seconds of each bound (mean of seconds + 1, less 1)"
-    table = _table("seconds", title, frame, rows, lambda run: 1 + run["seconds"], math.nan)
-    return replace(table, cells=table.cells - 1)
-
-
-def instance_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of text of the instances: name, n, m, communication over work."""
-    unique = frame.drop_duplicates("instance")
-    body = [
-        [str(run["instance"]), str(run["n"]), str(run["m"]), _cell(_or(run["communication_over_work"], math.nan))]
-        for _, run in unique.sort_values("instance").iterrows()
-    ]
-    return ["instance", "n", "m", "comm/work"], body
+    grid = _grid(frame, rows, np.log1p(rows["seconds"].to_numpy()))
+    table = _table("seconds", "Seconds of each bound (mean of seconds + 1, less 1)", grid, grid.values)
+    less = table.cells[["value", "low", "high"]] - 1
+    return Table(table.name, table.title, table.cells.assign(**{name: less[name] for name in less}), table.note)
 
 
 def running_times(frame: pd.DataFrame) -> dict[str, list[float]]:
@@ -157,71 +129,104 @@ def profile_ratios(frame: pd.DataFrame) -> dict[str, list[float]]:
     """Ratios of each heuristic's partitions to the best bound, NaN where one is missing."""
     bound = frame.groupby("question")["bound"].max()
     rows = frame[frame["kind"] == "heuristic"]
-    ratios = [_ratio(run["bottleneck"], bound[run["question"]]) for _, run in rows.iterrows()]
-    rows = rows.assign(ratio=ratios)
+    rows = rows.assign(ratio=ratio_of(rows["bottleneck"], rows["question"].map(bound)))
     return {str(label): group["ratio"].tolist() for label, group in rows.groupby("label", sort=False)}
 
 
-def geometric_mean(values: Iterable[float]) -> float:
-    """Geometric mean of positive numbers; infinite if one is, NaN if one is NaN.
+def _grid(
+    frame: pd.DataFrame, rows: pd.DataFrame, values: FloatArray, *, solved: bool = False, best: bool = False
+) -> _Grid:
+    """Values of runs by method and question: means over seeds, or the largest; questions without *simple* stay out."""
+    questions = frame[frame["simple"].notna()].drop_duplicates("question")[["question", "k", "cluster", "simple"]]
+    labels = list(dict.fromkeys(rows["label"]))
+    place = pd.Series(range(len(questions)), index=questions["question"])
+    at = pd.Series(range(len(labels)), index=labels, dtype=int)
+    column = rows["question"].map(place).to_numpy(dtype=float, na_value=np.nan)
+    kept = ~np.isnan(column)
+    where = (rows["label"].map(at).to_numpy(dtype=int)[kept], column[kept].astype(int))
+    shape, taken = (len(labels), len(questions)), values[kept]
+    counts = np.zeros(shape)
+    np.add.at(counts, where, 1)
+    result = np.full(shape, np.nan)
+    if best:
+        np.fmax.at(result, where, taken)
+    else:
+        np.copyto(result, 0.0, where=counts > 0)
+        np.add.at(result, where, taken)
+    with np.errstate(invalid="ignore"):
+        result = result if best else result / counts
+    share = None
+    if solved:
+        share = np.zeros(shape)
+        np.add.at(share, where, rows["optimal"].eq(True).to_numpy()[kept])
+        share /= np.maximum(counts, 1)
+    failed = int(rows["error"].notna().to_numpy()[kept].sum())
+    gone = int((counts == 0).sum())
+    return _Grid(labels, questions, result, share, int(counts.sum()) + gone, failed + gone)
 
-    Examples
-    --------
-    >>> geometric_mean([1.0, 4.0])
-    2.0
+
+def _table(name: str, title: str, grid: _Grid, logs: FloatArray, best: int = 0) -> Table:
+    """Means of logarithms for each method and k; `best` is 1 or -1 if the largest or the least of a column is best."""
+    made, tests = [], []
+    for k, here in grid.questions.reset_index(drop=True).groupby("k"):
+        at, clusters = here.index.to_numpy(), here["cluster"].tolist()
+        found = means(logs[:, at], clusters)
+        for row, label in enumerate(grid.labels):
+            solved = np.nan if grid.solved is None else 100 * grid.solved[row, at].mean()
+            absent = int(np.isnan(grid.values[row, at]).sum())
+            ends = [float(np.exp(end[row])) for end in found[:3]]
+            made.append((name, label, f"k={k}", *ends, found.graphs, found.clusters, absent, solved, k))
+        if best:
+            tests += _against_best(best * logs[:, at], clusters)
+    cells = pd.DataFrame(made, columns=[*COLUMNS, "k"])
+    cells["like best"] = _like_best(tests) if best else False
+    return Table(name, title, cells.sort_values("k", kind="stable"), _note(grid, cells, best))
+
+
+def _against_best(logs: FloatArray, clusters: list[str]) -> list[tuple[float, bool]]:
+    """For each row, p of the test against the row of the largest mean, and whether the interval excludes it.
+
+    NaN for that row itself, where a value is missing, and with too few clusters.
     """
-    return float(np.exp(np.mean(np.log(list(values)))))
+    middle = logs.mean(axis=1)
+    if len(set(clusters)) < LEAST_CLUSTERS or not np.isfinite(middle).any():
+        return [(np.nan, False)] * len(logs)
+    first = int(np.where(np.isfinite(middle), middle, -np.inf).argmax())
+    with np.errstate(invalid="ignore"):
+        less = logs[first] - logs
+    sums, counts = cluster_sums(less, clusters)
+    found = means(less, clusters)
+    tested = [np.nan if row == first or np.isnan(one).any() else paired_p(one, counts) for row, one in enumerate(sums)]
+    return [(p, bool(low > 0)) for p, low in zip(tested, found.low, strict=True)]
 
 
-def _table(
-    name: str,
-    title: str,
-    frame: pd.DataFrame,
-    rows: pd.DataFrame,
-    ratio: Callable[[Mapping[Hashable, Any]], float],
-    missing: float,
-) -> Table:
-    """Mean over all instances of `frame` for each label of `rows`; `missing` replaces a run that does not exist."""
-    cells: dict[Any, dict[str, float]] = {}
-    by_label_and_question = rows.set_index(["label", "question"])
-    for k, column in frame.groupby("k"):
-        for label in dict.fromkeys(rows["label"]):
-            values = []
-            for question in column["question"].unique():
-                there = (label, question) in by_label_and_question.index
-                values.append(ratio(by_label_and_question.loc[(label, question)]) if there else missing)
-            cells.setdefault(k, {})[label] = geometric_mean(values)
-    return Table(name, title, pd.DataFrame(cells), None, _note(frame, rows))
+def _like_best(tests: list[tuple[float, bool]]) -> NDArray[np.bool_]:
+    """Whether a cell cannot be told apart from the best of its column, all cells of a table being tested."""
+    p, outside = (np.array(part) for part in zip(*tests, strict=True)) if tests else (np.empty(0), np.empty(0, bool))
+    corrected = holm(p.tolist())
+    return ~np.isnan(corrected) & ~((corrected < SIGNIFICANT) & outside.astype(bool))
 
 
-def _strength(method: str) -> int:
-    """Number of parts of a strengthened model."""
-    _, plus, parts = method.removesuffix(LP_SUFFIX).partition("+")
-    return sum(vars(Strengthening.of(parts)).values()) if plus else 0
-
-
-def _note(frame: pd.DataFrame, rows: pd.DataFrame) -> str:
-    counts = frame.groupby("k")["question"].nunique()
+def _note(grid: _Grid, cells: pd.DataFrame, best: int) -> str:
+    counts = grid.questions.groupby("k")["question"].nunique()
     sizes = ", ".join(f"k={k}: {count}" for k, count in counts.items())
     count = str(counts.iloc[0]) if counts.nunique() == 1 else sizes
-    expected = rows["label"].nunique() * int(counts.sum())
-    missing = expected - (int(rows["error"].isna().sum()) if "error" in rows else len(rows))
-    note = f"Geometric mean over the instances ({count})."
-    return note if missing == 0 else f"{note} {missing} of {expected} runs are missing."
+    clusters = int(cells["clusters"].min()) if len(cells) else 0
+    note = f"Geometric mean over the instances ({count})"
+    if clusters < LEAST_CLUSTERS:
+        note += f"; no interval from fewer than {LEAST_CLUSTERS} networks, so that small differences say nothing."
+    else:
+        note += f" of {clusters} networks, [95 % interval]."
+        note += " ≈: not told apart from the best of its column." if cells["like best"].any() else ""
+    return note if not grid.missing else f"{note} {grid.missing} of {grid.expected} runs are missing."
 
 
-def _ratio(value: float, reference: float) -> float:
-    """Value over reference; 1 for 0 over 0, infinite for something over 0."""
-    if reference > 0 or math.isnan(value) or math.isnan(reference):
-        return value / reference
-    return 1.0 if value == 0 else math.inf
+def _logarithm(ratios: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(ratios)
 
 
-def _or(value: float | None, other: float) -> float:
-    return other if value is None or math.isnan(value) else float(value)
-
-
-def _cell(value: float) -> str:
-    if math.isnan(value):
+def _number(value: float) -> str:
+    if np.isnan(value):
         return "–"
-    return "∞" if math.isinf(value) else f"{value:.3f}"
+    return "∞" if np.isinf(value) else f"{value:.3f}"

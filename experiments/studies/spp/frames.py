@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from experiments.studies.mtpp.tables import geometric_mean
 from experiments.studies.spp.jobs import BOUND, STAGES, TABLE_III, Question
 from heuristics.planning import PLANNERS
 from mtpp.runs.log import Run
+from mtpp.statistics.intervals import geometric_mean
 
 __all__ = ["TITLES", "by_stages", "mean_ratios", "mean_times", "percent", "points", "training_frame"]
 

@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.studies.claim import Claim
-from experiments.studies.mtpp.tables import geometric_mean
 from experiments.studies.report import Report, Section
 from experiments.studies.spp.claims import claims
 from experiments.studies.spp.frames import (
@@ -30,6 +29,7 @@ from heuristics.planning import PLANNERS
 from instances.planning.paper_settings import DEVICE_MEMORY
 from mtpp.plots.style import axes_of, readable_log, with_legend
 from mtpp.runs.workers import Workers
+from mtpp.statistics.intervals import geometric_mean
 
 __all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep"]
 

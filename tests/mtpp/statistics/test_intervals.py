@@ -1,4 +1,4 @@
-"""Means over clusters, their intervals, paired tests and profiles, against numbers worked out by hand and by simulation."""
+"""Means over clusters, intervals, paired tests and profiles, against numbers worked out by hand and by simulation."""
 
 from __future__ import annotations
 
