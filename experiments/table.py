@@ -27,7 +27,7 @@ __all__ = ["table"]
 _Targets = Annotated[
     list[str],
     typer.Argument(
-        metavar="SUITE|GRAPH…",
+        metavar="SUITE|GRAPH|RUNS…",
         help="A suite (mtpp list suites), architectures, files; or training, placement, placeto or serving, alone.",
     ),
 ]
@@ -44,6 +44,11 @@ _Quick = Annotated[
     typer.Option(
         "--quick", help="Of training: one cluster instead of three; of placement and placeto: little training."
     ),
+]
+
+
+_FromRuns = Annotated[
+    bool, typer.Option("--from", help="The arguments are files of runs; make the tables of these, and run nothing.")
 ]
 
 
@@ -90,6 +95,7 @@ def table(
     proof: ProofWords,
     running: _Running,
     quick: _Quick = False,
+    from_runs: _FromRuns = False,
     printing: Printing,
 ) -> int:
     """Run methods on a suite and print the tables of ratios; a second call goes on where the first one stopped.
@@ -99,9 +105,16 @@ def table(
     compares the default rules of runtimes with proved optima. Of the options, --quick counts for the first three alone;
     --jobs, --scheduler, --out, --tables and --format count for all; the others for suites and graphs.
 
-    Example: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/
+    With --from the tables are made of files of runs alone; several versions of a method are rows of their own.
+
+    Examples: mtpp table quick -k 2,4,8 --time-limit 10 --jobs 2 --out runs.jsonl --tables results/;
+    mtpp table --from runs.jsonl --tables results/
     """
     report = running.report(printing)
+    if from_runs:
+        from experiments.studies.mtpp.make import tables_from
+
+        return tables_from(targets, report)
     if targets == ["training"]:
         from experiments.studies.spp.jobs import questions as all_points
         from experiments.studies.spp.tables import make_training_tables

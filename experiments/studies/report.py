@@ -104,6 +104,7 @@ class Report:
             print(_printed(section, self.style))
         if self.folder is None:
             return
+        self.folder.mkdir(parents=True, exist_ok=True)
         write_sections(sections, self.folder)
         for name, ax in pictures().items():
             for suffix in ("png", "svg"):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,15 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from instances import Bound, Partition
 from mtpp.plots.graphs import draw_edges, draw_names, heights, stacked
-from mtpp.plots.style import axes_of, colours, legend_beside, plain, readable_log
+from mtpp.plots.style import axes_of, colours, legend_beside, plain
 from mtpp.text.tables import drawn
 
 __all__ = [
     "partition_figure",
     "plot_block_costs",
     "plot_partition",
-    "plot_ratio_profile",
-    "plot_running_times",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -120,62 +115,6 @@ def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes 
     ax.set_ylabel(f"time [{unit}]")
     ax.set_xlim(-0.6, partition.instance.k - 0.4)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=_LABELLED_BLOCKS, min_n_ticks=1))
-    plain(ax)
-    legend_beside(ax)
-    return ax
-
-
-def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Distribution of the seconds of each run, by method, on a logarithmic axis (Figure 4 of the paper)."""
-    ax = axes_of(ax, 8, 0.5 * len(seconds) + 1.4)
-    labels = list(seconds)
-    for row, label in enumerate(labels):
-        times = np.maximum(np.sort(np.asarray(seconds[label], dtype=float)), 1e-4)
-        jitter = 0.14 * np.sin(np.arange(len(times)) * 2.4)  # spread evenly, the same in every drawing
-        ax.scatter(times, row + jitter, s=12, alpha=0.55, color=_TERMS["work"], linewidths=0, zorder=3)
-        median = {"color": _TERMS["overflow"], "linewidth": 1.6}
-        ax.boxplot(
-            times, positions=[row], orientation="horizontal", widths=0.55, whis=(0, 100), manage_ticks=False,
-            medianprops=median,
-        )  # fmt: skip
-    ax.set_xscale("log")
-    ax.set_yticks(range(len(labels)), labels)
-    ax.set_ylim(len(labels) - 0.5, -0.5)
-    ax.set_xlabel("seconds (line: median, box: quartiles, whiskers: all runs)")
-    ax.grid(axis="x", color="0.9")
-    plain(ax)
-    return ax
-
-
-def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Fraction of the instances whose ratio is at most the number on the axis, by method; NaN means no partition."""
-    ax = axes_of(ax, 8, 4.5)
-    finite = [r for values in ratios.values() for r in values if np.isfinite(r)]
-    end = max([1.02, *finite]) * 1.01
-    hues = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
-    for i, (label, values) in enumerate(ratios.items()):
-        reached = np.sort([r for r in values if np.isfinite(r)])
-        fraction = np.arange(len(reached) + 1) / max(1, len(values))
-        x = np.concatenate(([1.0], reached, [end]))
-        line = ("-", "--", ":")[i // len(hues) % 3]
-        width = 1.3 + 1.5 * (1 - i / len(ratios))  # lines on top of each other stay visible
-        ax.step(
-            x,
-            np.append(fraction, fraction[-1]),
-            where="post",
-            label=label,
-            color=hues[i % len(hues)],
-            linestyle=line,
-            linewidth=width,
-        )
-    if end > 3:
-        ax.set_xscale("log")
-        readable_log(ax.xaxis)
-    ax.set_xlim(1, end)
-    ax.set_ylim(0, 1.02)
-    ax.set_xlabel("bottleneck over best bound")
-    ax.set_ylabel("fraction of instances")
-    ax.grid(color="0.9")
     plain(ax)
     legend_beside(ax)
     return ax

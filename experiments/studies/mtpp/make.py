@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -13,14 +14,15 @@ from experiments.studies.report import Report, Section
 from heuristics import HEURISTICS
 from instances import InputError, Instance
 from instances.errors import said
-from mtpp.plots import partitions as plots
+from mtpp.plots import profiles as plots
+from mtpp.runs.log import Run, read_runs
 from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.workers import Workers
 from mtpp_models import MODELS, SolveOptions
 from mtpp_models.formulations.strengthening import ablation
 from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["make_tables"]
+__all__ = ["make_tables", "tables_from"]
 
 #: Last rows of the tables, beyond the models of the registry.
 _LAST = "exact+all"
@@ -57,9 +59,29 @@ def make_tables(
     jobs = jobs_of(instances, list(dict.fromkeys((*chosen, "simple"))), options)  # simple is the tables' reference
     find_solver(options.solver)
     runs = report.make_runs(jobs, workers)
-    frame = run_frame(runs)
-    report.publish(_sections(frame), lambda: _pictures(frame))
+    _publish(run_frame(runs), report)
     return report.exit_code([PartitionJob.failed(run) for run in runs])
+
+
+def tables_from(files: Iterable[str | Path], report: Report) -> int:
+    """Print and write the tables of files of runs; nothing is run.
+
+    Raises
+    ------
+    InputError, OSError
+        If a file cannot be read, or there is no run of partitioning.
+    """
+    _publish(run_frame(_read(files)), report)
+    return 0
+
+
+def _read(files: Iterable[str | Path]) -> Iterator[Run]:
+    for file in files:
+        yield from read_runs(file)
+
+
+def _publish(frame: pd.DataFrame, report: Report) -> None:
+    report.publish(_sections(frame), lambda: _pictures(frame))
 
 
 def _methods(names: Sequence[str]) -> list[str]:
@@ -88,4 +110,6 @@ def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:
     pictures = {"running-times": plots.plot_running_times(tables.running_times(frame))}
     if profiles := tables.profile_ratios(frame):
         pictures["ratio-profile"] = plots.plot_ratio_profile(profiles)
+        pictures["performance-profile"] = plots.plot_performance(tables.costs(frame))
+        pictures["table1"] = plots.plot_intervals(tables.heuristic_table(frame).cells, "bottleneck over simple")
     return pictures

@@ -20,6 +20,7 @@ __all__ = [
     "Table",
     "bound_table",
     "certificate_table",
+    "costs",
     "heuristic_table",
     "profile_ratios",
     "running_times",
@@ -131,6 +132,13 @@ def profile_ratios(frame: pd.DataFrame) -> dict[str, list[float]]:
     rows = frame[frame["kind"] == "heuristic"]
     rows = rows.assign(ratio=ratio_of(rows["bottleneck"], rows["question"].map(bound)))
     return {str(label): group["ratio"].tolist() for label, group in rows.groupby("label", sort=False)}
+
+
+def costs(frame: pd.DataFrame) -> dict[str, FloatArray]:
+    """Bottlenecks of each heuristic by question, means over seeds, NaN where one is missing."""
+    rows = frame[frame["kind"] == "heuristic"]
+    grid = _grid(frame, rows, _logarithm(rows["bottleneck"].to_numpy()))
+    return dict(zip(grid.labels, np.exp(grid.values), strict=True))
 
 
 def _grid(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+from command_line import mtpp
 
 from experiments.studies.mtpp.frames import instance_rows, run_frame
 from experiments.studies.mtpp.tables import (
@@ -149,6 +154,92 @@ def test_simple_is_required() -> None:
         run_frame([run("a", 2, "kahn", 1.0)])
     with pytest.raises(InputError, match="no run"):
         run_frame([])
+
+
+def test_a_missing_simple_costs_its_question_alone() -> None:
+    """The other instance is compared as if the first were not there; a field of any run has it, too."""
+    runs = [one for one in RUNS if (one["instance"], one["k"], one["method"]) != ("a", 2, "simple")]
+    assert heuristic_table(run_frame(runs)).grid[2].tolist()[:1] == [1.0]
+    runs[1] |= {"simple": 10.0}
+    assert heuristic_table(run_frame(runs)).grid[2].tolist()[:1] == [2.0]
+
+
+def test_cells_have_intervals_and_say_what_is_not_told_apart() -> None:
+    """kahn and random-1 differ by less than their spread, mine by more."""
+    rng, runs = np.random.default_rng(3), []
+    for i in range(24):
+        name = f"net{i // 2}" + "-layer" * (i % 2)
+        ratios = {"kahn": 1.2, "random-1": 1.2, "mine": 1.4}
+        runs += [run(name, 2, "simple", 1.0)]
+        runs += [heuristic_run(name, m, r * np.exp(rng.normal(0, 0.02))) for m, r in ratios.items()]
+    table = heuristic_table(run_frame(runs))
+    cells = table.cells.set_index("row")
+    assert set(cells["graphs"]) == {24}
+    assert set(cells["clusters"]) == {12}
+    assert (cells["low"] < cells["value"]).all()
+    assert (cells["high"] > cells["value"]).all()
+    assert cells["value"].to_dict() == pytest.approx({"kahn": 1.2, "random-1": 1.2, "mine": 1.4}, rel=0.02)
+    shown = {row[0]: row[1] for row in table.rows()[1]}
+    assert list(shown) == ["kahn", "random-1", "mine"], "methods of others come last"
+    assert sum(cell.endswith("≈") for cell in shown.values()) == 1
+    assert not shown["mine"].endswith("≈")
+    assert "of 12 networks, [95 % interval]. ≈: not told apart from the best" in table.note
+
+
+def heuristic_run(instance: str, method: str, value: float | None, **other: Any) -> dict[str, Any]:
+    return run(instance, 2, "kahn", value, **other) | {"method": method, "key": f"{instance}{method}{other}"}
+
+
+def test_seeds_are_averaged_and_one_that_failed_empties_the_cell() -> None:
+    """The geometric mean of 1 and 4 is 2."""
+    runs = [run("a", 2, "simple", 1.0), *(heuristic_run("a", "random-1", v, seed=s) for s, v in enumerate((1.0, 4.0)))]
+    assert heuristic_table(run_frame(runs)).grid[2].tolist() == [pytest.approx(2.0)]
+    assert np.isnan(heuristic_table(run_frame([*runs, heuristic_run("a", "random-1", None, seed=9)])).grid[2]).all()
+
+
+def test_sources_of_a_method_have_a_row_each() -> None:
+    """A method that changed is not mixed with what it was."""
+    runs = [
+        run("a", 2, "simple", 1.0),
+        *(heuristic_run("a", "kahn", v, sources=8 * h) for h, v in (("ab", 2.0), ("cd", 3.0))),
+    ]
+    assert heuristic_table(run_frame(runs)).grid[2].to_dict() == {
+        "kahn sources=abababab": pytest.approx(2.0),
+        "kahn sources=cdcdcdcd": pytest.approx(3.0),
+    }
+
+
+def test_the_last_run_of_a_key_counts() -> None:
+    runs = [run("a", 2, "simple", 1.0), run("a", 2, "kahn", None), run("a", 2, "kahn", 2.0)]
+    assert heuristic_table(run_frame(runs)).grid[2].tolist() == [2.0]
+
+
+def test_csv_files_hold_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`mtpp table --from` makes tables of files of runs; runs of other studies do not count."""
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    other = {"kind": "training", "method": "spp"}
+    for file, runs in zip(files, (RUNS[:7], [*RUNS[7:], RUNS[0] | other | {"key": "other"}]), strict=True):
+        file.write_text("".join(json.dumps({"schema": "mtpp-run/1", **one}) + "\n" for one in runs))
+    assert mtpp(f"table --from {files[0]} {files[1]} --tables {tmp_path / 'tables'}") == 0
+    assert "Table 3" in capsys.readouterr().out
+    written = pd.read_csv(tmp_path / "tables" / "table2.csv")
+    assert tuple(written.columns) == COLUMNS
+    expected = bound_table(run_frame(RUNS)).numbers
+    pd.testing.assert_frame_equal(written, expected.reset_index(drop=True), check_dtype=False)
+    assert written["value"].dtype == float
+    assert mtpp(f"table --from {files[0]} --json") == 0
+    assert json.loads(capsys.readouterr().out)["tables"][1]["numbers"][0]["item"] == "table1"
+
+
+def test_damaged_lines_are_told_and_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "runs.jsonl"
+    lines = [json.dumps({"schema": "mtpp-run/1", **one}) for one in RUNS]
+    file.write_text("\n".join([*lines, '{"schema": "mtpp-run/1", "k', *lines[:1]]) + "\n")
+    assert mtpp(f"table --from {file}") == 0
+    assert f"line {len(lines) + 1} is not a run and does not count" in capsys.readouterr().err
+    file.write_text("nonsense\n")
+    assert mtpp(f"table --from {file}") == 2
+    assert mtpp(f"table --from {tmp_path / 'none.jsonl'}") == 2
 
 
 def test_data_of_the_figures() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot
 from matplotlib.axes import Axes
@@ -17,9 +18,8 @@ from mtpp.plots.partitions import (
     partition_figure,
     plot_block_costs,
     plot_partition,
-    plot_ratio_profile,
-    plot_running_times,
 )
+from mtpp.plots.profiles import plot_intervals, plot_performance, plot_ratio_profile, plot_running_times
 from mtpp.plots.style import save_figure
 
 
@@ -141,6 +141,33 @@ def test_ratio_profile_counts_missing_partitions() -> None:
     assert np.asarray(line.get_xdata())[:4].tolist() == [1.0, 1.0, 1.2, 1.5]
     assert np.asarray(line.get_ydata())[:4].tolist() == [0, 0.25, 0.5, 0.75]
     assert np.asarray(line.get_ydata()).max() == 0.75
+
+
+def test_two_outliers_do_not_waste_the_width() -> None:
+    """The axis ends near the other 298, and says how many are beyond."""
+    ratios = [*np.linspace(1, 1.3, 298), 7.0, 9.0]
+    ax = plot_ratio_profile({"kahn": ratios})
+    assert 1.3 < ax.get_xlim()[1] < 1.4
+    assert ax.get_xlabel() == "bottleneck over best bound (2 of 300 beyond, up to 9)"
+    assert max(np.asarray(ax.get_lines()[0].get_ydata())) == pytest.approx(298 / 300)
+    assert plot_ratio_profile({"kahn": [1.0, 1.1, 1.2]}).get_xlim()[1] > 1.2
+
+
+def test_performance_is_relative_to_the_best() -> None:
+    """A is the best but for a tie; B fails once."""
+    ax = plot_performance({"A": [1, 2, 4], "B": [2, 2, np.inf]})
+    shares = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in ax.get_lines()}
+    assert shares["A"] == pytest.approx([0, 1 / 3, 2 / 3, 1, 1])
+    assert shares["B"] == pytest.approx([0, 1 / 3, 2 / 3, 2 / 3])
+
+
+def test_intervals_are_bars_beside_the_values_of_the_paper() -> None:
+    rows = [("a", "k=2", 1.2, 1.1, 1.4, 1.3), ("b", "k=2", 1.5, np.nan, np.nan, 1.6)]
+    ax = plot_intervals(pd.DataFrame(rows, columns=["row", "column", "value", "low", "high", "theirs"]), "ratio")
+    segments = ax.containers[0].lines[2][0].get_segments()  # type: ignore[attr-defined]
+    assert [segment[:, 0].tolist() for segment in segments] == [pytest.approx([1.1, 1.4]), pytest.approx([1.5, 1.5])]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
+    assert "the paper" in legend(ax)
 
 
 def test_axes_are_used_and_returned() -> None:

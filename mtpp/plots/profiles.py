@@ -1,0 +1,152 @@
+"""Pictures of methods side by side: distributions of ratios, performance profiles, means with intervals, seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike, NDArray
+
+from mtpp.plots.style import axes_of, legend_beside, plain, readable_log
+from mtpp.statistics.profiles import performance_ratios
+
+__all__ = ["plot_intervals", "plot_performance", "plot_ratio_profile", "plot_running_times"]
+
+#: Part of all ratios that an axis has room for; what lies beyond is told in words.
+_SHOWN = 0.98
+#: An axis is at least so long, and so much longer than its last ratio.
+_SHORTEST, _MARGIN = 1.02, 1.02
+_POINTS, _MIDDLE = "#3b5b92", "#c44e52"
+
+
+def plot_running_times(seconds: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
+    """Distribution of the seconds of each run, by method, on a logarithmic axis (Figure 4 of the paper)."""
+    ax = axes_of(ax, 8, 0.5 * len(seconds) + 1.4)
+    labels = list(seconds)
+    for row, label in enumerate(labels):
+        times = np.maximum(np.sort(np.asarray(seconds[label], dtype=float)), 1e-4)
+        jitter = 0.14 * np.sin(np.arange(len(times)) * 2.4)  # spread evenly, the same in every drawing
+        ax.scatter(times, row + jitter, s=12, alpha=0.55, color=_POINTS, linewidths=0, zorder=3)
+        median = {"color": _MIDDLE, "linewidth": 1.6}
+        ax.boxplot(
+            times, positions=[row], orientation="horizontal", widths=0.55, whis=(0, 100), manage_ticks=False,
+            medianprops=median,
+        )  # fmt: skip
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(labels)), labels)
+    ax.set_ylim(len(labels) - 0.5, -0.5)
+    ax.set_xlabel("seconds (line: median, box: quartiles, whiskers: all runs)")
+    ax.grid(axis="x", color="0.9")
+    plain(ax)
+    return ax
+
+
+def plot_ratio_profile(ratios: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
+    """Fraction of the instances whose ratio is at most the number on the axis, by method; NaN means no partition.
+
+    The axis ends where 98 % of the ratios are passed; how many lie beyond is written below.
+    """
+    return _profiles({label: np.asarray(values) for label, values in ratios.items()}, "bottleneck over best bound", ax)
+
+
+def plot_performance(costs: Mapping[str, ArrayLike], ax: Axes | None = None) -> Axes:
+    """Performance profile (Dolan and Moré): fraction of the questions whose cost is within a factor of the best.
+
+    Parameters
+    ----------
+    costs : mapping of names to (questions,) floats
+        NaN or infinite where a method failed, which is never within any factor.
+    ax : matplotlib.axes.Axes, optional
+        A new figure by default.
+    """
+    return _profiles(performance_ratios(costs), "cost over that of the best method, τ", ax)
+
+
+def plot_intervals(cells: pd.DataFrame, label: str, ax: Axes | None = None) -> Axes:
+    """Means with their intervals, a row a method and a colour a column; others' values as hollow diamonds.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        Columns row, column, value, low, high, and perhaps `theirs`, the value of others in the same place.
+    label : str
+        Of the axis, with unit.
+    ax : matplotlib.axes.Axes, optional
+        A new figure by default.
+    """
+    rows, columns = (list(dict.fromkeys(cells[name])) for name in ("row", "column"))
+    ax = axes_of(ax, 8, 0.6 * len(rows) + 1.6)
+    step = 0.7 / max(1, len(columns))
+    for i, column in enumerate(columns):
+        here = cells[cells["column"] == column]
+        places = np.array([rows.index(row) for row in here["row"]]) + (i - (len(columns) - 1) / 2) * step
+        colour = matplotlib.colormaps["viridis"](i / max(1, len(columns)))
+        width = np.nan_to_num(np.array([here["value"] - here["low"], here["high"] - here["value"]], dtype=float))
+        ax.errorbar(
+            here["value"], places, xerr=np.maximum(width, 0), fmt="o", color=colour, markersize=4, linewidth=1.4,
+            label=str(column),
+        )  # fmt: skip
+        if "theirs" in here:
+            ax.plot(here["theirs"], places, "D", color=colour, fillstyle="none", markersize=5, linestyle="none")
+    if "theirs" in cells:
+        ax.plot([], [], "D", color="0.3", fillstyle="none", markersize=5, linestyle="none", label="the paper")
+    if len(cells) and np.nanmax(cells["value"]) > 3 * np.nanmin(cells["value"]) > 0:
+        ax.set_xscale("log")
+        readable_log(ax.xaxis)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlabel(f"{label}; bars: 95 % intervals")
+    ax.grid(axis="x", color="0.9")
+    plain(ax)
+    legend_beside(ax)
+    return ax
+
+
+def _profiles(ratios: Mapping[str, NDArray[np.float64]], label: str, ax: Axes | None) -> Axes:
+    """Steps of the share of all values up to the number on a logarithmic axis."""
+    ax = axes_of(ax, 8, 4.5)
+    finite = np.array([r for values in ratios.values() for r in values if np.isfinite(r)])
+    end = _end(finite)
+    hues = matplotlib.colormaps["tab10"].colors  # type: ignore[attr-defined]
+    for i, (name, values) in enumerate(ratios.items()):
+        reached = np.sort(values[np.isfinite(values)])
+        shown = reached[reached <= end]
+        share = np.arange(len(shown) + 1) / max(1, len(values))
+        ax.step(
+            np.concatenate(([1.0], shown, [end])),
+            np.append(share, share[-1]),
+            where="post",
+            label=name,
+            color=hues[i % len(hues)],
+            linestyle=("-", "--", ":")[i // len(hues) % 3],
+            linewidth=1.3 + 1.5 * (1 - i / len(ratios)),  # lines on top of each other stay visible
+        )
+    beyond = np.count_nonzero(finite > end)
+    ax.set_xscale("log")
+    if end > 3:
+        readable_log(ax.xaxis)
+    else:
+        ticks = matplotlib.ticker.MaxNLocator(8).tick_values(1, end)
+        ax.set_xticks([tick for tick in ticks if 1 <= tick <= end])
+        ax.xaxis.set_major_formatter("{x:g}")
+        ax.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+    ax.set_xlim(1, end)
+    ax.set_ylim(0, 1.02)
+    ax.set_xlabel(label if not beyond else f"{label} ({beyond} of {len(finite)} beyond, up to {finite.max():.3g})")
+    ax.set_ylabel("fraction of instances")
+    ax.grid(color="0.9")
+    plain(ax)
+    legend_beside(ax)
+    return ax
+
+
+def _end(finite: NDArray[np.float64]) -> float:
+    """Where the axis ends: beyond the ratio that nearly all stay below, or the largest if that is near."""
+    if not len(finite):
+        return _SHORTEST
+    most, nearly = float(finite.max()), float(np.quantile(finite, _SHOWN, method="higher"))
+    near = most if most <= 1 + 1.5 * (nearly - 1) else nearly
+    return max(_SHORTEST, near * _MARGIN)
