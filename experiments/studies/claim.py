@@ -4,8 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["Claim"]
+__all__ = ["Claim", "Verdict"]
+
+
+class Verdict(StrEnum):
+    """Outcome of a comparison."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNDECIDED = "undecided"  # a number is missing, or its interval leaves both open
+    NOT_COMPARABLE = "not comparable"
+
+    @property
+    def shown(self) -> str:
+        """The word in tables for people, where failures stand out."""
+        return self.value.upper() if self is Verdict.FAILS else self.value
+
+    @classmethod
+    def of(cls, holds: bool | None) -> Verdict:
+        """Verdict on a statement that is true, false, or None if a number is missing."""
+        return cls.UNDECIDED if holds is None else cls.HOLDS if holds else cls.FAILS
+
+    @classmethod
+    def all_of(cls, parts: Sequence[Verdict]) -> Verdict:
+        """Verdict on several statements at once: all must hold, one failure fails.
+
+        Examples
+        --------
+        >>> Verdict.all_of([Verdict.HOLDS, Verdict.UNDECIDED]).value
+        'undecided'
+        """
+        return next((one for one in (cls.FAILS, cls.UNDECIDED) if one in parts), cls.HOLDS if parts else cls.UNDECIDED)
 
 
 @dataclass(frozen=True)
@@ -18,14 +49,7 @@ class Claim:
     measured: str  # the numbers that decide
     beside: Sequence[float | None] = ()  # values of others in the same place; None where that was not measured
 
-    def verdict(self, yes: str, no: str) -> str:
-        """One of two words, or a dash if the claim is undecided.
-
-        Examples
-        --------
-        >>> Claim("6", "faster than all", holds=False, measured="GPipe, -3 %").verdict("yes", "NO")
-        'NO'
-        """
-        if self.holds is None:
-            return "–"
-        return yes if self.holds else no
+    @property
+    def verdict(self) -> Verdict:
+        """The same as a verdict."""
+        return Verdict.of(self.holds)

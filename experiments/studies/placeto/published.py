@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from experiments.studies.papers.published import value_of
+
 __all__ = [
     "ABLATED",
     "ABLATED_DEVICES",
     "CELLS",
     "DESIGNS",
     "K80_MEMORY",
+    "NETWORKS",
     "ORDERED",
     "QUICK_NETWORKS",
     "Cell",
@@ -36,22 +39,40 @@ class Cell(NamedTuple):
     recurrent_samples: float
 
 
-CELLS = (
-    Cell("inception-v3", 2, 1.56, 1.28, 1.28, 1.18, 1.17, 1.6, 7.8),
-    Cell("inception-v3", 4, 1.56, 1.15, 1.22, 1.13, 1.19, 5.8, 35.8),
-    Cell("nmt-2-layers", 2, None, None, None, 2.32, 2.35, 20.4, 73.0),
-    Cell("nmt-4-layers", 4, None, None, None, 2.63, 3.15, 94.0, 51.7),
-    Cell("nasnet-mobile", 2, 1.28, 0.86, 1.54, 0.86, 0.89, 3.5, 16.3),
-    Cell("nasnet-mobile", 4, 1.28, 0.84, 1.74, 0.74, 0.76, 29.0, 37.0),
-)
+#: Networks of the paper, and as they are called here with 2 and 4 devices.
+NETWORKS = {
+    "Inception-V3": ("inception-v3", "inception-v3"),
+    "NMT": ("nmt-2-layers", "nmt-4-layers"),
+    "NASNet": ("nasnet-mobile", "nasnet-mobile"),
+}
+
+
+def _cell(network: str, devices: int) -> Cell:
+    name = NETWORKS[network][devices // 4]
+    single = value_of("placeto", "Table 1", network, "single GPU")
+    columns = ("scotch", "expert", "Placeto", "RNN", "Placeto placements sampled", "RNN placements sampled")
+    row = f"{network} {devices} GPUs"
+    return Cell(name, devices, single, *(value_of("placeto", "Table 1", row, column) for column in columns))  # type: ignore[arg-type]
+
+
+CELLS = tuple(_cell(network, devices) for network in NETWORKS for devices in (2, 4))
+
+
+def _slower(row: str, column: str) -> float | None:
+    percent = value_of("placeto", "Section 4.3", row, column)
+    return None if percent is None else percent / 100
+
 
 #: The network and devices of the traversal orders, the family and devices of the ablations.
 ORDERED, ABLATED, ABLATED_DEVICES = ("inception-v3", 2), "nmt", 2
 #: Arguments of the published network, and by how much the paper says that placements get slower.
 DESIGNS: dict[str, tuple[dict[str, Any], float | None]] = {
     "full": ({}, 0.0),
-    "partitioner": ({"rounds": 0}, 0.13),
-    "aggregator": ({"rounds": 0, "pooled": False}, 0.20),
+    "partitioner": ({"rounds": 0}, _slower("simple partitioner against Placeto", "slower on average")),
+    "aggregator": (
+        {"rounds": 0, "pooled": False},
+        _slower("simple aggregator against Placeto", "worse on average, about"),
+    ),
     "full, sums as they are (no h)": ({"outer": False}, None),
     "full, no start times": ({"timed": False}, None),
 }

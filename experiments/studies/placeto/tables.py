@@ -174,11 +174,11 @@ def _ablations(measured: Measured, budget: Budget) -> Section:
 
 def _claims(measured: Measured, budget: Budget) -> Section:
     rows = [
-        [claim.text, claim.source, claim.verdict("yes", "NO"), claim.measured, *map(number, claim.beside)]
+        [claim.text, claim.source, claim.verdict.shown, claim.measured, *map(number, claim.beside)]
         for claim in claims(measured)
     ]
     header = ["claim", "of", "holds", "measured", "annealing", "greedy"]
-    return Section("placement-claims", "Claims; those that do not reproduce say NO", header, rows, _CLAIMS_NOTE)
+    return Section("placement-claims", "Claims; those that do not reproduce say FAILS", header, rows, _CLAIMS_NOTE)
 
 
 def _row(measured: Measured, label: str, what: str, name: str) -> list[str]:

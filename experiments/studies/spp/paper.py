@@ -4,40 +4,49 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-__all__ = ["BASELINES", "TABLE", "speed_up"]
+from experiments.studies.papers.published import table_iii
+
+__all__ = ["BASELINES", "TABLE", "place_of", "speed_up"]
 
 #: Planners besides SPP in the paper's words, and here; its PipeDream and HetPipe are synchronous.
 BASELINES = MappingProxyType({"data-parallel": "DP", "gpipe": "GPipe", "pipedream": "PipeDream", "hetpipe": "HetPipe"})
 
-_PLANNERS = ("spp", *BASELINES)
-
-_SECONDS: dict[str, dict[str, tuple[float | None, ...]]] = {
-    "1080ti-8": {
-        "vgg19": (1.799, 2.882, 2.120, 1.949, 2.696),
-        "resnet152": (0.732, 0.896, 1.214, None, 0.843),
-        "inception-v3": (0.303, 0.420, 0.551, 0.656, 0.408),
-        "transformer-base": (0.640, 0.944, 1.234, 1.118, 0.766),
-        "bert-large": (0.409, 0.524, 0.472, 0.421, 0.525),
-        "xlnet-large": (1.299, 1.388, 1.696, 1.384, 1.628),
-        "bert-48": (0.762, None, 1.885, 1.266, 1.377),
-    },
-    "v100-4": {
-        "vgg19": (0.983, 1.245, 1.004, 1.024),
-        "resnet152": (0.832, 1.209, 1.041, 0.873),
-        "inception-v3": (0.357, 0.663, 0.587, 0.919),
-        "transformer-base": (1.065, 2.533, 1.487, 1.830),
-        "bert-large": (0.952, 2.269, 1.665, 1.084),
-        "xlnet-large": (1.437, 1.842, 1.720, 1.690),
-        "bert-48": (0.855, 1.656, 1.199, 1.160),
-    },
+#: Models of the paper, and as they are called here.
+_MODELS = {
+    "VGG19": "vgg19",
+    "ResNet152": "resnet152",
+    "Inception-V3": "inception-v3",
+    "Transformer": "transformer-base",
+    "BERT-large": "bert-large",
+    "XLNet-large": "xlnet-large",
+    "BERT-48": "bert-48",
 }
+
+
+def place_of(row: str, column: str) -> tuple[str, str, str]:
+    """Testbed, model and planner of a cell of the table, as they are called here.
+
+    Examples
+    --------
+    >>> place_of("VGG19, 1080Ti-8", "DP")
+    ('1080ti-8', 'vgg19', 'data-parallel')
+    """
+    model, testbed = row.split(", ")
+    planners = {name: planner for planner, name in BASELINES.items()} | {"SPP": "spp"}
+    return testbed.lower(), _MODELS[model], planners[column]
+
+
+def _table() -> dict[str, dict[str, dict[str, float | None]]]:
+    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    for cell in table_iii():
+        testbed, model, planner = place_of(cell.row, cell.column)
+        found.setdefault(testbed, {}).setdefault(model, {})[planner] = cell.number
+    return found
+
 
 #: By testbed, model and planner; None where the paper ran out of memory. The second testbed is one server, where
 #: HetPipe is PipeDream.
-TABLE = {
-    testbed: {model: dict(zip(_PLANNERS, seconds, strict=False)) for model, seconds in rows.items()}
-    for testbed, rows in _SECONDS.items()
-}
+TABLE = _table()
 
 
 def speed_up(testbed: str, model: str, planner: str) -> float | None:

@@ -150,12 +150,8 @@ def _stage_rows(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
 
 
 def _claim_rows(said: Iterable[Claim]) -> tuple[list[str], list[list[str]]]:
-    rows = [[c.source, c.text, _verdict(c), c.measured] for c in said]
+    rows = [[c.source, c.text, c.verdict.shown, c.measured] for c in said]
     return ["", "claim", "here", "measured"], rows
-
-
-def _verdict(claim: Claim) -> str:
-    return "undecided" if claim.holds is None else claim.verdict("holds", "FAILS")
 
 
 def _notes(frame: pd.DataFrame) -> str:

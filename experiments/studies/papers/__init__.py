@@ -1,0 +1,1 @@
+"""Numbers of the three papers beside our own, with a verdict and its reason for each."""
