@@ -16,7 +16,7 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.system.programs import run_program
 
-__all__ = ["has_scotch", "metis", "scotch"]
+__all__ = ["metis", "scotch"]
 
 #: Weights are whole numbers: the work of the whole graph in these units.
 _RESOLUTION = 10**6
@@ -46,11 +46,6 @@ def metis(instance: PlacementInstance, rng: np.random.Generator, _limits: Limits
         options=pymetis.Options(seed=int(rng.integers(2**31))),
     )
     return Placement(instance, np.array(part))
-
-
-def has_scotch() -> bool:
-    """Whether the partitioner of Scotch is on the path."""
-    return any(map(shutil.which, _SCOTCH))
 
 
 def scotch(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limits | None = None) -> Placement:

@@ -114,7 +114,7 @@ class Envelope:
 
 
 def check_question(document: Value, members: Iterable[str], verb: str) -> None:
-    """Refuse an answer that does not say which question it answers, such as one of `save_plan` or `save_placement`.
+    """Refuse an answer that does not say which question it answers.
 
     Raises
     ------

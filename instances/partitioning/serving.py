@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from instances.errors import InputError, word
-from instances.graph.tensors import FloatArray, IntArray, sums_by
+from instances.graph.tensors import FloatArray, sums_by
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 
@@ -119,11 +119,6 @@ class ServedPartition:
         """(k,) keys and values of each stage at a context [bytes]."""
         held = self.question.token_bytes * np.minimum(context, self.question.window)
         return sums_by(self.partition.block, held, self.question.instance.k)
-
-    @property
-    def boundaries(self) -> IntArray:
-        """(k + 1,) the nodes of stage n are ``boundaries[n] … boundaries[n + 1] - 1``."""
-        return np.searchsorted(self.partition.block, np.arange(self.question.instance.k + 1))
 
 
 def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from instances.certificates.claims import PARTITIONING, Envelope, envelope
@@ -12,13 +11,13 @@ from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_from_document
-from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
+from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.constraints_file import stated_constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.stage_records import Crossing, Stage, read_crossing, read_stage
 
-__all__ = ["Certificate", "Stated", "certificate_from_document", "read_certificate"]
+__all__ = ["Certificate", "Stated", "certificate_from_document"]
 
 _PLATFORM = ("k", "bandwidth", "memory", "activation_buffer")
 _RULES = ("fit", "constraints")
@@ -49,17 +48,6 @@ class Certificate(Envelope):
 
     answer_name: ClassVar[str] = "partition"
     cost_name: ClassVar[str] = "bottleneck"
-
-
-def read_certificate(path: str | Path) -> Certificate:
-    """Read the certificate of a partition without believing it.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, and as `certificate_from_document`.
-    """
-    return certificate_from_document(read_json(path))
 
 
 def certificate_from_document(document: Value) -> Certificate:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from instances.errors import InputError
-from instances.json_files import PLACEMENT_FORMAT, finite_or_none, read_json, write_json
+from instances.json_files import PLACEMENT_FORMAT, finite_or_none
 from instances.placement.ordered import OrderedPlacement
 from instances.placement.placement import Placement
-from instances.placement.problem import PlacementInstance
-from instances.placement.stated import ORDERED_FORMAT, QUESTION, SEQUENCES, SHOWN, move_rows, node_rows
+from instances.placement.stated import ORDERED_FORMAT
 
-__all__ = ["placement_document", "read_placement", "save_placement"]
+__all__ = ["placement_document"]
 
 
 def placement_document(placement: Placement) -> dict[str, Any]:
@@ -43,34 +40,3 @@ def placement_document(placement: Placement) -> dict[str, Any]:
         "peak_memory": placement.peak_memory.tolist(),
         "nodes": nodes,
     }
-
-
-def save_placement(placement: Placement, path: str | Path) -> None:
-    """Write a placement file; raise `InputError` if it cannot be written."""
-    write_json(path, placement_document(placement))
-
-
-def read_placement(path: str | Path, instance: PlacementInstance) -> Placement:
-    """Read a placement file as an answer to `instance`; its cost is computed from the definition.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, was made for another graph or number of devices, or has sequences that
-        `OrderedPlacement` refuses.
-    """
-    document = read_json(path)
-    ordered = document.check_format(PLACEMENT_FORMAT, ORDERED_FORMAT) == ORDERED_FORMAT
-    needed = ("format", "graph_hash", "devices", "device", *(SEQUENCES if ordered else ()))
-    fields = document.members(needed, (*SHOWN, *QUESTION))
-    if fields["graph_hash"].text() != instance.graph.content_hash:
-        document.fail(f"the placement was made for another graph than '{instance.graph.name}'; use that one.")
-    if fields["devices"].whole() != instance.devices:
-        document.fail(f"the placement has {fields['devices'].data} devices, not {instance.devices}; use the same k.")
-    try:
-        device = fields["device"].whole_numbers()
-        if not ordered or fields["device_order"].data is None:
-            return Placement(instance, device)
-        return OrderedPlacement(instance, device, node_rows(fields["device_order"]), move_rows(fields["bus_order"]))
-    except InputError as error:
-        document.fail(str(error))

@@ -16,11 +16,8 @@ from instances.placement.problem import PlacementInstance
 __all__ = [
     "ORDERED_FORMAT",
     "QUESTION",
-    "SEQUENCES",
     "SHOWN",
     "StatedPlacement",
-    "move_rows",
-    "node_rows",
     "placement_from_document",
     "question_document",
 ]
@@ -30,8 +27,8 @@ ORDERED_FORMAT = "mtpp-placement/2"
 
 #: Members of every placement file that are there for people.
 SHOWN = ("graph", "bandwidth", "memory", "step_time", "peak_memory", "nodes")
-#: Members that the format 2 has beside those of 1; both null where devices and buses serve first come, first served.
-SEQUENCES = ("device_order", "bus_order")
+# Members that the format 2 has beside those of 1; both null where devices and buses serve first come, first served.
+_SEQUENCES = ("device_order", "bus_order")
 #: Members that make a certificate of a placement file.
 QUESTION = ("instance", "sequence", "bound", "ratio", "bounds")
 
@@ -82,7 +79,7 @@ def placement_from_document(document: Value) -> StatedPlacement:
     """
     ordered = document.check_format(PLACEMENT_FORMAT, ORDERED_FORMAT) == ORDERED_FORMAT
     check_question(document, QUESTION, "place")
-    more = SEQUENCES if ordered else ()
+    more = _SEQUENCES if ordered else ()
     fields = document.members(("format", "graph_hash", "devices", "device", *more, *SHOWN, *QUESTION))
     if ordered and fields["device_order"].data is None:
         ordered = False
@@ -91,8 +88,8 @@ def placement_from_document(document: Value) -> StatedPlacement:
         instance=_question(fields["instance"]),
         device=tuple(fields["device"].whole_numbers()),
         sequence=tuple(fields["sequence"].whole_numbers()),
-        device_order=node_rows(fields["device_order"]) if ordered else None,
-        bus_order=move_rows(fields["bus_order"]) if ordered else None,
+        device_order=_node_rows(fields["device_order"]) if ordered else None,
+        bus_order=_move_rows(fields["bus_order"]) if ordered else None,
         peak_memory=tuple(fields["peak_memory"].numbers()),
         nodes=tuple(tuple(names.texts()) for names in fields["nodes"].items()),
         copies={
@@ -105,14 +102,14 @@ def placement_from_document(document: Value) -> StatedPlacement:
     )
 
 
-def node_rows(value: Value) -> tuple[tuple[int, ...], ...]:
+def _node_rows(value: Value) -> tuple[tuple[int, ...], ...]:
     """The member `device_order`."""
     return tuple(tuple(row.whole_numbers()) for row in value.items())
 
 
-def move_rows(value: Value) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def _move_rows(value: Value) -> tuple[tuple[tuple[int, ...], ...], ...]:
     """The member `bus_order`."""
-    return tuple(node_rows(bus) for bus in value.items())
+    return tuple(_node_rows(bus) for bus in value.items())
 
 
 def _question(document: Value) -> PlacementInstance:

@@ -11,19 +11,12 @@ import numpy as np
 from instances.devices.cluster import Cluster
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray
-from instances.json_files import CHAIN_FORMAT, PLAN_FORMAT, finite_or_none, parse_json, read_json, read_text, write_json
+from instances.json_files import CHAIN_FORMAT, PLAN_FORMAT, finite_or_none, parse_json, read_json, read_text
 from instances.planning.chain import LayerChain
 from instances.planning.from_graph import collapse
 from instances.planning.plan import Plan
-from instances.planning.problem import TrainingInstance
-from instances.planning.question_file import (
-    chain_document,
-    chain_from_document,
-    cluster_document,
-    cluster_from_document,
-)
+from instances.planning.question_file import chain_from_document, cluster_from_document
 from instances.planning.schedule import Schedule
-from instances.planning.stated import QUESTION, SHOWN
 from instances.readers import load_graph
 from instances.readers.pipedream import input_nodes, recognises_pipedream
 
@@ -33,11 +26,7 @@ __all__ = [
     "plan_document",
     "read_chain",
     "read_cluster",
-    "read_plan",
     "read_profile",
-    "save_chain",
-    "save_cluster",
-    "save_plan",
 ]
 
 _BACKWARD = re.compile(r"^\S+ -- .*backward_compute_time=([^,\s]+)", re.MULTILINE)
@@ -107,11 +96,6 @@ def read_chain(path: str | Path) -> LayerChain:
     return chain_from_document(read_json(path), Path(path).stem)
 
 
-def save_chain(chain: LayerChain, path: str | Path) -> None:
-    """Write a chain file; raise `InputError` if it cannot be written."""
-    write_json(path, chain_document(chain))
-
-
 def read_cluster(path: str | Path) -> Cluster:
     """Read a cluster from JSON, or from a CSV table of V lines with V bandwidths each, in bytes/s.
 
@@ -124,11 +108,6 @@ def read_cluster(path: str | Path) -> Cluster:
     if not text.lstrip().startswith("{"):
         return _cluster_from_table(text, path)
     return cluster_from_document(parse_json(text, str(path)), Path(path).stem)
-
-
-def save_cluster(cluster: Cluster, path: str | Path) -> None:
-    """Write a cluster as JSON; raise `InputError` if it cannot be written."""
-    write_json(path, cluster_document(cluster))
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
@@ -170,31 +149,6 @@ def operations_document(schedule: Schedule) -> dict[str, list[str]]:
     passes = (schedule.forward, plan.forward_time, schedule.backward, plan.backward_time)
     transfers = (schedule.send, plan.forward_transfer_time, schedule.receive, plan.backward_transfer_time)
     return {"stages": _orders(*passes), "channels": _orders(*transfers)}
-
-
-def save_plan(plan: Plan, path: str | Path) -> None:
-    """Write a plan file; raise `InputError` if it cannot be written."""
-    write_json(path, plan_document(plan))
-
-
-def read_plan(path: str | Path, instance: TrainingInstance) -> Plan:
-    """Read a plan file as an answer to `instance`: take cuts and devices, compute all else.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, was made for another instance, or the plan is not possible.
-    """
-    document = read_json(path)
-    document.check_format(PLAN_FORMAT)
-    fields = document.members(("format", "cuts", "devices"), (*SHOWN, *QUESTION))
-    if "key" in fields and fields["key"].text() != instance.key:
-        fields["key"].fail("the plan was made for another chain, cluster or setting; use that one.")
-    devices = tuple(tuple(stage.whole_numbers()) for stage in fields["devices"].items())
-    try:
-        return Plan(instance, tuple(fields["cuts"].whole_numbers()), devices)
-    except InputError as error:
-        document.fail(str(error))
 
 
 def _orders(forward: FloatArray, there: FloatArray, backward: FloatArray, back: FloatArray) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from heuristics.placement import PLACERS
 from heuristics.placement.annealing import anneal_placement, climb
 from heuristics.placement.greedy import greedy
 from heuristics.placement.heft import heft, rank_order, upward_rank
-from heuristics.placement.partitioners import has_scotch, metis, scotch
+from heuristics.placement.partitioners import metis, scotch
 from heuristics.placement.rivals import expert
 from heuristics.placement.simulator import SimulatorArrays, peak_memory, simulate, step_times, workspace
 from instances import ComputationGraph, InputError
@@ -44,7 +45,7 @@ def installed(name: str) -> str:
         pytest.importorskip("pymetis", reason="pymetis is not installed")
     if name == "placeto-published":
         pytest.importorskip("torch", reason="PyTorch is not installed")
-    if name == "scotch" and not has_scotch():
+    if name == "scotch" and not (shutil.which("gpart") or shutil.which("scotch_gpart")):
         pytest.skip("Scotch's gpart is not on the path")
     return name
 

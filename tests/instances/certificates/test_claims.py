@@ -13,8 +13,8 @@ from strategies import partitions
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.certificates.claims import recheck
-from instances.json_files import write_json
-from instances.partitioning.stated import read_certificate
+from instances.json_files import read_json, write_json
+from instances.partitioning.stated import certificate_from_document
 from mtpp.certificates.writing import certificate_document
 from mtpp_models import MODELS
 from mtpp_models.registry import find_model
@@ -32,7 +32,7 @@ def test_a_certificate_survives_the_file(tmp_path: Path) -> None:
     """What is read is what was known; infinite rates and sizes come back."""
     known = answer()
     write_json(tmp_path / "c.json", certificate_document([known]))
-    read = read_certificate(tmp_path / "c.json")
+    read = certificate_from_document(read_json(tmp_path / "c.json"))
     assert read.instance.key == known.instance.key
     assert read.instance.name == "question"
     assert read.graph_hash == known.instance.graph.content_hash
@@ -55,7 +55,7 @@ def test_a_solver_is_named_with_its_version(tmp_path: Path) -> None:
     assert entry["optimal"] is False
     assert document["bound"] == 3.0
     write_json(tmp_path / "c.json", document)
-    claim = read_certificate(tmp_path / "c.json").claims[1]
+    claim = certificate_from_document(read_json(tmp_path / "c.json")).claims[1]
     assert (claim.solver, claim.version) == ("highs", "1.15.1")
 
 
@@ -64,7 +64,7 @@ def test_a_bound_alone_is_a_certificate(tmp_path: Path) -> None:
     document = certificate_document([Result("simple", answer().instance, bound=Bound(3.0, "simple"))])
     assert [document[name] for name in ("partition", "bottleneck", "ratio")] == [None, None, None]
     write_json(tmp_path / "c.json", document)
-    assert read_certificate(tmp_path / "c.json").partition is None
+    assert certificate_from_document(read_json(tmp_path / "c.json")).partition is None
 
 
 @given(partitions())
@@ -161,7 +161,7 @@ def test_what_is_no_certificate_is_refused(change: Any, place: str, tmp_path: Pa
     change(document)
     write_json(tmp_path / "c.json", document)
     with pytest.raises(InputError) as refused:
-        read_certificate(tmp_path / "c.json")
+        certificate_from_document(read_json(tmp_path / "c.json"))
     assert "c.json" in str(refused.value)
     assert place in str(refused.value)
     assert "\n" not in str(refused.value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,37 +16,26 @@ from instances import InputError, load_graph
 from instances.json_files import read_json, write_json
 from instances.planning import Cluster, Plan, TrainingInstance
 from instances.planning.paper_settings import SWEEPS, TESTBEDS, TRAINED_MODELS, random_cluster, simulation
-from instances.planning.plan_files import (
-    load_chain,
-    read_chain,
-    read_cluster,
-    read_plan,
-    save_chain,
-    save_cluster,
-    save_plan,
-)
+from instances.planning.plan_files import load_chain, plan_document, read_chain, read_cluster
+from instances.planning.question_file import chain_document, cluster_document
 from instances.planning.stated import plan_from_document
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import certify_plan
+from mtpp.questions.files import plan_of_document
 from mtpp.verification.verify import verify
 
 
 def test_files_give_back_what_was_saved(tmp_path: Path) -> None:
-    """Bit by bit, for chains, clusters and plans."""
+    """Bit by bit, for chains and clusters."""
     instance = random_instance(np.random.default_rng(0), 4, 3, 2)
-    save_chain(instance.chain, tmp_path / "chain.json")
-    save_cluster(instance.cluster, tmp_path / "cluster.json")
+    write_json(tmp_path / "chain.json", chain_document(instance.chain))
+    write_json(tmp_path / "cluster.json", cluster_document(instance.cluster))
     again = TrainingInstance(read_chain(tmp_path / "chain.json"), read_cluster(tmp_path / "cluster.json"), 2)
     assert again.key == instance.key
     assert load_chain(tmp_path / "chain.json").names == instance.chain.names
-    plan = Plan(instance, (0, 1, 4), ((2,), (0, 1)))
-    save_plan(plan, tmp_path / "plan.json")
-    assert read_plan(tmp_path / "plan.json", again).devices == plan.devices
-    with pytest.raises(InputError, match="made for another"):
-        read_plan(tmp_path / "plan.json", replace(instance, microbatches=3))
 
 
-#: As `save_plan` writes it, but for the stages.
+#: As `plan_document` makes it, but for the stages.
 BEFORE = """{
  "format": "mtpp-plan/1",
  "chain": "chain",
@@ -63,11 +51,11 @@ BEFORE = """{
 """
 
 
-def test_files_without_a_question_hold_plans(tmp_path: Path) -> None:
-    """They read as answers, and lack what a check needs."""
+def test_files_without_a_question_lack_what_a_check_needs(tmp_path: Path) -> None:
     instance, path = random_instance(np.random.default_rng(0), 4, 3, 2), tmp_path / "bare.json"
     path.write_text(BEFORE.replace("KEY", instance.key))
-    assert read_plan(path, instance).devices == ((2,), (0, 1))
+    document = plan_document(Plan(instance, (0, 1, 4), ((2,), (0, 1))))
+    assert json.loads(path.read_text()) == document | {"stages": []}
     with pytest.raises(InputError, match=r"bare.json: its question and bounds are missing .* mtpp plan"):
         plan_from_document(read_json(path))
 
@@ -78,7 +66,7 @@ def test_a_certificate_holds_a_plan(options: dict[str, Any], tmp_path: Path) -> 
     instance, path = random_instance(np.random.default_rng(0), 4, 3, 2, **options), tmp_path / "plan.json"
     answer = certify_plan(instance, np.random.default_rng(0), "pipedream")
     write_json(path, plan_certificate([answer]))
-    assert read_plan(path, instance).devices == answer.answer.plan.devices
+    assert plan_of_document(read_json(path)).devices == answer.answer.plan.devices
     stated = plan_from_document(read_json(path))
     assert stated.instance.key == instance.key
     assert (stated.cost, stated.bound, stated.ratio) == (answer.cost, answer.bound.value, answer.ratio)

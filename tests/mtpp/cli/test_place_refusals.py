@@ -15,7 +15,7 @@ from heuristics.placement.placeto import Checkpoint, shipped
 from instances import ComputationGraph
 from instances.graph.graph_file import save_graph
 from instances.placement.ordered import OrderedPlacement
-from instances.placement.placement_file import save_placement
+from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
 
 
@@ -87,8 +87,7 @@ def test_crossed_sequences_name_what_waits_first(capsys: pytest.CaptureFixture[s
     placement = OrderedPlacement(PlacementInstance(graph, 2, 1.0), [0, 1, 1, 0], [[0, 3], [2, 1]], [[(0, 1)], [(2, 0)]])
     save_graph(graph, "graph.json")
     assert mtpp("place graph.json -k 2 --bandwidth 1 --method ordered --time-limit 0.1 --out stated.json") == 0
-    save_placement(placement, "crossed.json")
-    shown = json.loads(Path("crossed.json").read_text())
+    shown = placement_document(placement)
     stated = json.loads(Path("stated.json").read_text()) | {
         name: shown[name] for name in ("device", "nodes", "bus_order")
     }

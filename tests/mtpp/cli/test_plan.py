@@ -14,10 +14,12 @@ from matplotlib.collections import PatchCollection
 
 from heuristics.planning import PLANNERS
 from instances import FalseCertificateError, InputError
+from instances.json_files import read_json, write_json
 from instances.planning import Cluster, LayerChain, TrainingInstance
-from instances.planning.plan_files import read_plan, save_chain, save_cluster
+from instances.planning.question_file import chain_document, cluster_document
 from mtpp.certifying.planning import certify_plan
 from mtpp.plots.plans import plan_figure, plot_schedule, plot_stages
+from mtpp.questions.files import plan_of_document
 from mtpp.questions.planning import load_cluster
 
 SERVERS = "--cluster 2x2 --bandwidth 128Gbps,32Gbps"
@@ -38,8 +40,8 @@ def value(out: str, label: str) -> float:
 @pytest.fixture
 def files(folder: Path) -> Path:
     """The tiny instance as files."""
-    save_chain(tiny().chain, folder / "chain.json")
-    save_cluster(tiny().cluster, folder / "cluster.json")
+    write_json(folder / "chain.json", chain_document(tiny().chain))
+    write_json(folder / "cluster.json", cluster_document(tiny().cluster))
     return folder
 
 
@@ -65,7 +67,8 @@ def test_plan_is_written_and_drawn(files: Path, capsys: pytest.CaptureFixture[st
     command = "plan chain.json --cluster cluster.json --network paper --microbatches 4 --planner spp --full-duplex"
     assert mtpp(f"{command} --out plan.json --plot plan.svg") == 0
     out = capsys.readouterr().out
-    plan = read_plan("plan.json", replace(tiny(), full_duplex=True))
+    plan = plan_of_document(read_json("plan.json"))
+    assert plan.instance.key == replace(tiny(), full_duplex=True).key
     assert plan.n_stages == len(re.findall(r"^\d+ ", out, re.MULTILINE))
     assert json.loads(Path("plan.json").read_text())["full_duplex"] is True
     assert "<svg" in Path("plan.svg").read_text()

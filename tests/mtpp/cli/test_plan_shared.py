@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from command_line import mtpp
 
+from instances.json_files import write_json
 from instances.planning import Cluster, LayerChain
-from instances.planning.plan_files import save_chain, save_cluster
+from instances.planning.question_file import chain_document, cluster_document
 
 COMMAND = "plan chain.json --cluster cluster.json --microbatches 4 --effort 1"
 
@@ -17,8 +18,8 @@ COMMAND = "plan chain.json --cluster cluster.json --microbatches 4 --effort 1"
 @pytest.fixture
 def files(folder: Path) -> Path:
     chain = LayerChain([1] * 4, [2] * 4, [4] * 3, [2] * 3, [6] * 4, name="tiny")
-    save_chain(chain, folder / "chain.json")
-    save_cluster(Cluster.of_servers([2, 2], 2.0, 1.0, "pairs"), folder / "cluster.json")
+    write_json(folder / "chain.json", chain_document(chain))
+    write_json(folder / "cluster.json", cluster_document(Cluster.of_servers([2, 2], 2.0, 1.0, "pairs")))
     return folder
 
 

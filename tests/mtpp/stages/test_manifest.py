@@ -20,7 +20,8 @@ from onnx_models import model, save  # noqa: E402
 from stage_folders import cut_by, split_into  # noqa: E402
 
 from instances import InputError, Partition, Result  # noqa: E402
-from instances.partitioning.stated import read_certificate  # noqa: E402
+from instances.json_files import read_json  # noqa: E402
+from instances.partitioning.stated import certificate_from_document  # noqa: E402
 from mtpp.stages.folder import write_stages  # noqa: E402
 from mtpp.stages.manifest import read_manifest  # noqa: E402
 
@@ -48,7 +49,7 @@ def test_what_a_manifest_says(folder: Path) -> None:
         ("a", 24, (1, 2))
     ]
     assert [(received.tensor.name, received.sender) for received in manifest.stages[2].inputs] == [("a", 0), ("b", 1)]
-    certificate = read_certificate(folder / manifest.certificate.file)
+    certificate = certificate_from_document(read_json(folder / manifest.certificate.file))
     assert max(stage.time for stage in manifest.stages) == manifest.bottleneck
     assert certificate.instance.graph.content_hash == manifest.graph_hash
 
