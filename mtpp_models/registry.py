@@ -98,7 +98,6 @@ def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:
 
     Parameters
     ----------
-    model : str, Algorithm or Formulation
     parts : Strengthening, optional
         What to add to it besides.
 

@@ -42,7 +42,6 @@ def solve(
 
     Parameters
     ----------
-    instance : Instance
     model : str, Algorithm or Formulation
         A name of `MODELS`, or a model; algorithms use no solver.
     options : SolveOptions

@@ -103,9 +103,6 @@ def cycle(
 
     Parameters
     ----------
-    instance : Instance
-    rng : numpy.random.Generator
-    budget : Budget
     best : Partition
         Where the coarsest question has no slicing that obeys, the cycle begins from it.
     others : sequence of Partition, optional

@@ -55,10 +55,8 @@ def search_by_gain(
     ----------
     instance : Instance
         Without groups.
-    rng : numpy.random.Generator
     limits : Limits
         An evaluation is a move that is tried; by default 10 million, or 200 000 a node, unless time is limited.
-    start : Partition
     others : sequence of Partition
         More partitions, to be crossed with the best.
 

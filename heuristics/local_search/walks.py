@@ -110,10 +110,8 @@ class Walker:
 
         Parameters
         ----------
-        start : Partition
         planned : int
             Number of moves; fewer if the budget ends before.
-        heat : float
         stretch : int
             Take all that is left of the budget if it is below so many times what is planned.
         """

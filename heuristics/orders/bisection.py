@@ -102,7 +102,6 @@ def fewest_blocks(order: IntArray, k: int, threshold: float, arrays: KernelArray
     Parameters
     ----------
     order : (n,) integers
-    k : int
     threshold : float
         In the time unit of the work.
     arrays : KernelArrays

@@ -109,10 +109,6 @@ def evolve(
     ----------
     fitness : callable
         Maps (p, n) keys to (p,) values.
-    n : int
-    rng : numpy.random.Generator
-    limits : Limits
-    parameters : BRKGAParameters
 
     Returns
     -------

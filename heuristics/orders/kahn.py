@@ -17,7 +17,6 @@ def kahn(graph: ComputationGraph, priority: ArrayLike) -> IntArray:
 
     Parameters
     ----------
-    graph : ComputationGraph
     priority : (n,) floats
         Ties go to the smallest index.
 

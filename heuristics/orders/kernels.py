@@ -21,8 +21,6 @@ def decode(priorities: FloatArray, k: int, arrays: KernelArrays) -> FloatArray:
     Parameters
     ----------
     priorities : (p, n) floats
-    k : int
-    arrays : KernelArrays
 
     Returns
     -------

@@ -29,17 +29,10 @@ def linear_arrangement(
 
     Parameters
     ----------
-    instance : Instance
-    rng : numpy.random.Generator
     limits : Limits
         Its target is not used: it is a bottleneck, and the search minimises edge lengths.
     weighted : bool
         Whether an edge weighs its tensor's bytes ("mla-weighted") or 1 ("mla").
-    parameters : BRKGAParameters
-
-    Returns
-    -------
-    Partition
     """
     graph = instance.graph
     weight = graph.tensors.bytes[graph.edge_tensor] if weighted else np.ones(graph.m)

@@ -23,16 +23,10 @@ def random_search(instance: Instance, rng: np.random.Generator, limits: Limits, 
 
     Parameters
     ----------
-    instance : Instance
-    rng : numpy.random.Generator
     limits : Limits
         Checked after every batch of 100 orders.
     samples : int
         Number of orders.
-
-    Returns
-    -------
-    Partition
     """
     arrays = KernelArrays.of(instance)
     samples = limits.allow(samples)

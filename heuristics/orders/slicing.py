@@ -62,7 +62,6 @@ def segment_costs(instance: Instance, order: ArrayLike) -> FloatArray:
 
     Parameters
     ----------
-    instance : Instance
     order : (n,) integers
         A topological order.
 
@@ -83,7 +82,6 @@ def slice_order(instance: Instance, order: ArrayLike, deadline: Deadline | None 
 
     Parameters
     ----------
-    instance : Instance
     order : (n,) integers
         A topological order.
     deadline : Deadline, optional

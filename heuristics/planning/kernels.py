@@ -25,8 +25,6 @@ def simulate(times: Times, warmup: IntArray, M: int, full_duplex: bool, starts: 
         Of S stages or more; the first S count.
     warmup : (S,) integers
         Not rising, from 1 to M.
-    M : int
-    full_duplex : bool
     starts : Starts
         Filled in.
     """

@@ -45,8 +45,6 @@ def hierarchical_split(
 
     Parameters
     ----------
-    chain : LayerChain
-    microbatches : int
     servers, size : int
         Number of servers, and devices in each.
     within, between : float

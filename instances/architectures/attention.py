@@ -31,7 +31,6 @@ def attention(
 
     Parameters
     ----------
-    net : NetworkBuilder
     query, key, value : Tensor
         (batch, queries, hidden), and twice (batch, keys, hidden). If key and value are narrower, each of their heads
         serves several heads of the queries (grouped queries, Ainslie et al. 2023).

@@ -93,7 +93,6 @@ class Cluster(Displayed):
             Bandwidth inside each server [bytes/s].
         between : float or (H, H) floats
             Bandwidth between servers [bytes/s]; the diagonal is not used.
-        name : str
 
         Raises
         ------

@@ -21,7 +21,6 @@ def merge_graph(
 
     Parameters
     ----------
-    graph : ComputationGraph
     group : (n,) integers
         Number of each node's group, from 0 without a gap.
     precedence : (n,) integers, optional

@@ -74,7 +74,6 @@ class Constraints:
 
         Parameters
         ----------
-        graph : ComputationGraph
         together : iterable of groups
             A group is a list of names, or one pattern.
         windows : mapping or pairs of name to block or to (first, last)

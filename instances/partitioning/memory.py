@@ -26,7 +26,6 @@ def block_peaks(graph: ComputationGraph, block: IntArray, order: IntArray, k: in
 
     Parameters
     ----------
-    graph : ComputationGraph
     block : (n,) integers
         Block of each node.
     order : (n,) integers

@@ -50,10 +50,6 @@ def surely_above(instance: Instance, held: T, limit: float) -> T:
 def proof_of_no_fit(instance: Instance) -> str | None:
     """Say why no partition fits into the hard memory limit; None if that is not proved.
 
-    Parameters
-    ----------
-    instance : Instance
-
     Returns
     -------
     str or None

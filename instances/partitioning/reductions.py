@@ -117,13 +117,8 @@ def contract(instance: Instance, moves: dict[int, int]) -> Contraction:
 
     Parameters
     ----------
-    instance : Instance
     moves : dict of int to int
         From a node to the node that it joins; together they form a forest of directed trees or pairs.
-
-    Returns
-    -------
-    Contraction
 
     Raises
     ------

@@ -57,7 +57,6 @@ def least_z(
 
     Parameters
     ----------
-    instance : TrainingInstance
     speeds : LinkSpeeds
         Of an order; those of `fastest_speeds` give a bound for every order.
     ceiling : float
@@ -85,8 +84,6 @@ def z_points(
 
     Parameters
     ----------
-    instance : TrainingInstance
-    speeds : LinkSpeeds
     ceiling : float
         Plans with this Z or more are left out.
     in_flight : (n,) numbers

@@ -69,7 +69,6 @@ def simulation(
     ----------
     seed : int
         Of the cluster.
-    microbatches : int
     between, servers
         Of `random_cluster`.
     layers, activation_scale
@@ -89,7 +88,6 @@ def random_cluster(
 
     Parameters
     ----------
-    rng : numpy.random.Generator
     servers : sequence of int
         Devices of each server.
     between : (float, float)

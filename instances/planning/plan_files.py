@@ -66,7 +66,6 @@ def read_profile(path: str | Path, **options: Any) -> LayerChain:
 
     Parameters
     ----------
-    path : str or path
     **options
         Of `load_graph`; with ``input_work="drop"`` the backward pass of Input nodes takes no time either.
 

@@ -30,7 +30,6 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
     graph : ComputationGraph
         At operator level, which has the activations inside of layers; its states are caches at the context of its
         dimensions, and grow with it.
-    platform : Platform
     runtime : Runtime
         Says which cuts are legal.
 

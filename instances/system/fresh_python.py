@@ -37,7 +37,6 @@ def run_module(
     ----------
     module : str
         Its full name.
-    arguments : str or Path
     folder : str, optional
         Working folder; by default that of this process.
     seconds : float, optional
@@ -64,7 +63,6 @@ def ask_module(
     ----------
     module : str
         Its full name; it takes Ctrl-C as a wish to answer with what it has.
-    question : str
     interrupted : threading.Event
         Is handed on as Ctrl-C.
     is_late : callable

@@ -111,8 +111,6 @@ def placed(
 
     Parameters
     ----------
-    instance : PlacementInstance
-    method : str
     words : PlaceWords
         With all defaults.
     interrupted : Event

@@ -105,8 +105,6 @@ def planned(
 
     Parameters
     ----------
-    instance : TrainingInstance
-    planner : str
     words : PlanWords
         With all defaults.
     on_progress : callable, optional

@@ -89,7 +89,6 @@ def verified(file: Path, own: ComputationGraph | None, spec: str, words: VerifyW
 
     Parameters
     ----------
-    file : Path
     own : ComputationGraph, optional
         The graph that it has to be of.
     spec : str

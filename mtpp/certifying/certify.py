@@ -37,7 +37,6 @@ def certify(
 
     Parameters
     ----------
-    instance : Instance
     options : SolveOptions
         The time limit, a minute by default, is for everything together.
     start : Partition, optional

@@ -35,7 +35,6 @@ def explain(
 
     Parameters
     ----------
-    partition : Partition
     options : SolveOptions
         The time limit is for everything together.
     stated : sequence of Bound

@@ -55,12 +55,7 @@ class Exchange:
         return self.solution is not None or self.stated_bound is not None
 
     def check(self, instances: Sequence[Instance], *, relaxation: bool) -> None:
-        """Refuse words that contradict each other.
-
-        Raises
-        ------
-        InputError
-        """
+        """Refuse words that contradict each other, with an `InputError`."""
         if self.reads and self.export is not None:
             raise InputError(f"--export {self.export}: write the model first, solve it, and then read the solution.")
         if self.reads and relaxation:

@@ -24,7 +24,6 @@ def tables(partition: Partition, width: int | None) -> list[str]:
 
     Parameters
     ----------
-    partition : Partition
     width : int, optional
         Of the terminal.
     """
@@ -38,7 +37,6 @@ def stage_table(partition: Partition, found: Sequence[Stage], width: int | None)
 
     Parameters
     ----------
-    partition : Partition
     found : sequence of Stage
         Of the partition.
     width : int, optional
@@ -81,7 +79,6 @@ def crossing_table(partition: Partition, found: Sequence[Stage], moved: Sequence
 
     Parameters
     ----------
-    partition : Partition
     found : sequence of Stage
         Of the partition.
     moved : sequence of Crossing

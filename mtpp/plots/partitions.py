@@ -37,7 +37,6 @@ def plot_partition(
 
     Parameters
     ----------
-    partition : Partition
     ax : matplotlib.axes.Axes, optional
         A new figure by default.
     values : (n,) floats, optional

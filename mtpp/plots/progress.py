@@ -32,10 +32,6 @@ def plot_progress(turns: Sequence[Turn], time_unit: str) -> Figure:
         In their order, at least one.
     time_unit : str
         Of bottleneck and bound.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     methods = list(dict.fromkeys(turn.method for turn in turns))
     rows = _ROW * (len(methods) + 1)

@@ -29,7 +29,6 @@ def plot_front(
         With one point at least.
     others : mapping of str to (float, float), optional
         Bottleneck and context of other cuts by name, such as those of default rules.
-    ax : Axes, optional
     """
     ax = axes_of(ax, 7.5, 4)
     points = [point for point in front.points if point.capacity < math.inf]
@@ -75,7 +74,6 @@ def plot_rules(
         For each rule a number a question; None where its cut does not fit.
     quantity : str
         What the ratio is of.
-    ax : Axes, optional
     """
     ax = axes_of(ax, 7.5, 1.2 + 0.22 * len(labels))
     places = range(len(labels))

@@ -34,7 +34,6 @@ def example(tensor: TensorRecord, seed: int, sample: int, number: int) -> NDArra
 
     Parameters
     ----------
-    tensor : TensorRecord
     seed, sample, number : int
         Of the samples, which of them, and which of the model's inputs.
     """
@@ -70,7 +69,6 @@ def record_samples(
         Of the model.
     target : Path
         The file to write: of each sample all outputs, byte by byte.
-    seed : int
     timeout : float
         Seconds for each run.
 

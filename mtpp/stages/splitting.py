@@ -32,8 +32,6 @@ def find_answers(
 
     Parameters
     ----------
-    instance : Instance
-    options : SolveOptions
     given : Partition, optional
         One that is kept; the time is for bounds then.
     method : str, optional

@@ -83,10 +83,6 @@ def try_program(
     timeout : float
         Seconds for all of it, beside those to start.
 
-    Returns
-    -------
-    TorchTrial
-
     Raises
     ------
     InputError

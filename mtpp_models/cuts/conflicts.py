@@ -28,7 +28,6 @@ def conflicts(instance: Instance, cutoff: float, deadline: Deadline | None = Non
 
     Parameters
     ----------
-    instance : Instance
     cutoff : float
         T, positive.
     deadline : Deadline, optional

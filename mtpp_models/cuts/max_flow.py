@@ -97,13 +97,11 @@ def augment(
 
     Parameters
     ----------
-    network : FlowNetwork
     residual, drain : integers
         What the arcs and the ways to the sink still carry; updated.
     sources : integers
     before, behind : (n,) booleans
         Nodes from which the way to a source, or to which the way from a source, must stay within the block.
-    limit : int
     reached : (N,) booleans
         Set to the source side of the smallest minimum cut, if less than `limit` was pushed.
     """

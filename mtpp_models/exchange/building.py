@@ -58,7 +58,6 @@ def build(instance: Instance, model: str | Model = "exact", *, start: Partition 
 
     Parameters
     ----------
-    instance : Instance
     model : str or Formulation
         One whose solutions are partitions, to read them back.
     start : Partition, optional

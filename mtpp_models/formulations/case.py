@@ -75,8 +75,6 @@ class Case:
         ----------
         data : ScaledInstance
             What the case is made of.
-        solver : Solver
-        controls : Controls
         start : Partition, optional
             Warm start.
 

@@ -36,7 +36,6 @@ def exact(
 
     Parameters
     ----------
-    data : ScaledInstance
     sizes : sequence of int, optional
         Number of blocks in each superblock; by default each block stands alone.
     windows : BlockWindows, optional

@@ -67,8 +67,6 @@ class Formulation:
 
         Parameters
         ----------
-        instance : Instance
-        start : Partition, optional
         margin : float
             Relative tolerance of the solver.
         deadline : Deadline
@@ -87,7 +85,6 @@ class Formulation:
 
         Parameters
         ----------
-        instance : Instance
         start : Partition, optional
             Warm start, and the unit of the coefficients.
         controls : Controls

@@ -53,8 +53,6 @@ def guess_the_bottleneck(data: ScaledInstance, r: int, *, tight: bool = False) -
 
     Parameters
     ----------
-    data : ScaledInstance
-    r : int
     tight : bool
         Whether superblock 2 pays no more than its cost, and the bottleneck is at least L of (13).
     """

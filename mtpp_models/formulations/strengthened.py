@@ -80,8 +80,6 @@ def collect_facts(
         Contracted.
     sizes : sequence of int
         Blocks of each superblock.
-    cutoff : float
-    parts : Strengthening
     deadline : Deadline
         When to stop looking for them, roughly. In a graph of too many nodes for matrices of pairs none are looked for.
     """

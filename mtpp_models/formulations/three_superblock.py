@@ -40,7 +40,6 @@ def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> p
     ----------
     name : str
         Name of the model.
-    data : ScaledInstance
     dag : bool
         Whether to keep (8).
     cut_io : bool

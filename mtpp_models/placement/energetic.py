@@ -35,7 +35,6 @@ def energetic_bound(heads: Heads, least: Bound, ceiling: float, deadline: Deadli
 
     Parameters
     ----------
-    heads : Heads
     least : Bound
         What is proved; returned where no interval refutes more, where devices differ or nodes are many.
     ceiling : float

@@ -94,7 +94,6 @@ def bound_placement(
         The best that is known.
     model : str
         A name of `PLACEMENT_MODELS`; those that need no solver include the ones before them.
-    options : SolveOptions
 
     Returns
     -------

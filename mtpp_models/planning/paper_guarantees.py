@@ -63,7 +63,6 @@ def iteration_bound(instance: TrainingInstance, *, allow_idle: bool = True, ceil
 
     Parameters
     ----------
-    instance : TrainingInstance
     allow_idle : bool
         Whether plans that leave devices idle count.
     ceiling : float

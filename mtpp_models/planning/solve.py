@@ -62,7 +62,6 @@ def solve_replication(
 
     Parameters
     ----------
-    instance : TrainingInstance
     order : (V,) integers
         Stages take their devices from it, one after the other.
     options : SolveOptions

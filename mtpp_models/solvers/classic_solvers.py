@@ -53,8 +53,6 @@ def run_classic(
         Name in Pyomo.
     option_names : callable, optional
         Solver options for the controls. Without it only the time limit is passed on, as Pyomo's keyword.
-    model : pyomo.environ.ConcreteModel
-    controls : Controls
 
     Raises
     ------

@@ -109,13 +109,10 @@ def candidate_features(
 
     Parameters
     ----------
-    v : int
     place : (e, n) integers
         Device of each node, in each of e episodes; -1 if it is not placed.
     begin, end : (e, n) floats
         When each node runs.
-    arrays : SimulatorArrays
-    around : Surroundings
     out : (e, k, f) floats
         Where the features go.
     """

@@ -77,7 +77,6 @@ def place(
 
     Parameters
     ----------
-    instance : PlacementInstance
     scorer : callable
         The policy.
     rng : numpy.random.Generator

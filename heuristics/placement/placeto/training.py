@@ -82,10 +82,6 @@ def train(
 
     Parameters
     ----------
-    policy : Policy
-    instances : sequence of PlacementInstance
-    training : Training
-    on_progress : callable, optional
     watch : callable, optional
         Is shown the episodes of each update, and says whether training ends with it.
     deadline : Deadline, optional

@@ -171,7 +171,6 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
 
     Parameters
     ----------
-    model : ModelProto
     dims : mapping of str to int
         By their names in the model, or as `INPUT:AXIS` where they have none. "batch" also stands for the first
         dimension of the inputs where that is a number; constant targets of Reshape follow it.

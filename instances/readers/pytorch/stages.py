@@ -33,11 +33,9 @@ def arrange(program: ExportedProgram, partition: Partition) -> tuple[GraphModule
     ----------
     program : torch.export.ExportedProgram
         The one that the graph of the partition was made from.
-    partition : Partition
 
     Returns
     -------
-    module : torch.fx.GraphModule
     block : dict of Node to int
         Block of each call, never falling in the order of the graph; ``block.__getitem__`` is the callback that
         `torch.fx.passes.split_module.split_module` takes.

@@ -70,14 +70,10 @@ def heaviest_block(
         Not negative.
     ceiling : float
         Positive; overflow is left out of the cost.
-    arrays : KernelArrays
-    relations : Relations
-    moves : int
     hot, cold : float
         Temperatures, in the unit of the prices, at the first move and at the last.
     penalty : float
         What a cost above the ceiling takes from the price, for each part of the ceiling.
-    seed : int
 
     Returns
     -------
