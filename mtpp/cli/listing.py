@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from functools import partial
+from importlib import import_module
+from typing import Annotated
 
 import typer
 
-from instances.registry import Registry, find
+from instances.registry import find
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE
 from mtpp.cli.printing import Printing
@@ -18,16 +20,11 @@ __all__ = ["LISTINGS", "list_names", "show_versions"]
 Rows = list[tuple[str, ...]]
 
 
-def _methods(registry: Registry[Any]) -> Rows:
-    """Methods of this project and of installed packages."""
-    registry.load()
-    return [(name, method.summary, f"[{method.reference}]") for name, method in registry.items()]
-
-
-def _heuristics() -> Rows:
-    from heuristics import HEURISTICS
-
-    return _methods(HEURISTICS)
+def _methods(module: str, registry: str) -> Rows:
+    """Methods of this project and of installed packages, by the module and the name of their registry."""
+    methods = getattr(import_module(module), registry)
+    methods.load()
+    return [(name, method.summary, f"[{method.reference}]") for name, method in methods.items()]
 
 
 def _models() -> Rows:
@@ -79,36 +76,18 @@ def _readers() -> Rows:
     return [(name, reader.summary) for name, reader in READERS.items()]
 
 
-def _planners() -> Rows:
-    from heuristics.planning import PLANNERS
-
-    return _methods(PLANNERS)
-
-
-def _placers() -> Rows:
-    from heuristics.placement import PLACERS
-
-    return _methods(PLACERS)
-
-
-def _runtimes() -> Rows:
-    from instances.runtimes import RUNTIMES
-
-    return _methods(RUNTIMES)
-
-
 #: What can be listed, and its rows.
 LISTINGS: dict[str, Callable[[], Rows]] = {
-    "heuristics": _heuristics,
+    "heuristics": partial(_methods, "heuristics", "HEURISTICS"),
     "models": _models,
     "solvers": _solvers,
     "suites": _suites,
     "networks": _networks,
     "architectures": _architectures,
     "readers": _readers,
-    "planners": _planners,
-    "placers": _placers,
-    "runtimes": _runtimes,
+    "planners": partial(_methods, "heuristics.planning", "PLANNERS"),
+    "placers": partial(_methods, "heuristics.placement", "PLACERS"),
+    "runtimes": partial(_methods, "instances.runtimes", "RUNTIMES"),
 }
 
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
-from instances.runtimes.tensorrt_llm import tensorrt_default
+from instances.runtimes.layer_counts import tensorrt_default, vllm_default
 from instances.runtimes.torchtitan import torchtitan_default
-from instances.runtimes.vllm import vllm_default
 
 __all__ = ["DEFAULT_RULES", "served"]
 

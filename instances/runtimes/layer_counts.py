@@ -1,0 +1,91 @@
+"""Runtimes that take the number of layers of each stage, and their defaults: vLLM, SGLang, TensorRT-LLM and others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.runtime import LayerRuntime
+
+__all__ = ["LAYER_COUNTS", "tensorrt_default", "vllm_default"]
+
+
+def vllm_default(layers: int, k: int) -> tuple[int, ...]:
+    """Default number of layers of each stage.
+
+    All have the same number; what remains goes to the stages before the last, from the end to the beginning.
+
+    Examples
+    --------
+    >>> vllm_default(61, 4), vllm_default(26, 4)
+    ((15, 15, 16, 15), (6, 7, 7, 6))
+    """
+    counts = [layers // k] * k
+    for i in range(2, layers % k + 2):
+        counts[-i] += 1
+    return tuple(counts)
+
+
+def tensorrt_default(layers: int, k: int) -> tuple[int, ...]:
+    """Default number of layers of each rank: the first ranks have one more where they cannot be equal.
+
+    Examples
+    --------
+    >>> tensorrt_default(61, 4)
+    (16, 15, 15, 15)
+    """
+    return tuple(layers // k + (rank < layers % k) for rank in range(k))
+
+
+def _variable(name: str, variable: str, reference: str) -> LayerRuntime:
+    """A runtime that reads the counts from an environment variable; embeddings come first, the head last."""
+    summary = f"{variable}, an environment variable"
+    return LayerRuntime(name, summary, reference, "#", lambda cut: f"{variable}={_listed(cut.counts)}\n")
+
+
+def _tensorrt_llm(cut: LayerCut) -> str:
+    return f"pipeline_parallel_size: {cut.k}\npp_partition: {list(cut.counts)}\n"
+
+
+def _llama_cpp(cut: LayerCut) -> str:
+    """Parts of the whole, in which the output counts as one more layer.
+
+    Of n layers and the output, number i goes to the first device whose part of the whole, with those before it, is more
+    than i / (n + 1). What comes before the layers stays on the host, and counts with the first layer here.
+    """
+    counts = [count + (n == cut.last) for n, count in enumerate(cut.counts)]
+    return f"-ngl 999 -sm layer -ts {_listed(counts)}\n"
+
+
+def _galvatron(cut: LayerCut) -> str:
+    return json.dumps({"pp_deg": cut.k, "pp_division": _listed(cut.counts)}, indent=1) + "\n"
+
+
+def _listed(counts: Iterable[int]) -> str:
+    return ",".join(map(str, counts))
+
+
+LAYER_COUNTS = (
+    _variable("vllm", "VLLM_PP_LAYER_PARTITION", "vllm/distributed/utils.py"),
+    _variable("sglang", "SGLANG_PP_LAYER_PARTITION", "sglang/srt/distributed/utils.py"),
+    LayerRuntime(
+        "tensorrt-llm", "pp_partition in the YAML of extra options", "tensorrt_llm/mapping.py", "#", _tensorrt_llm
+    ),
+    LayerRuntime(
+        "llama-cpp",
+        "-ts of llama-server and others, options",
+        "llama.cpp/src/llama-model.cpp",
+        None,
+        _llama_cpp,
+        every_stage=None,
+        back_with_last=False,
+    ),
+    LayerRuntime(
+        "galvatron",
+        "pp_deg and pp_division of its strategy, JSON",
+        "Hetu-Galvatron, galvatron_config_path",
+        None,
+        _galvatron,
+    ),
+)
