@@ -255,14 +255,15 @@ class ComputationGraph(Displayed):
     def from_networkx(cls, graph: nx.DiGraph[Any], **attributes: Any) -> ComputationGraph:
         """Build a graph from a networkx digraph.
 
-        Node attributes are work, output_bytes, param_bytes, state_bytes and name. What a node lacks counts as 0; a node
-        without a name is its own. An edge may say as `output` which one it reads, and repeat the `bytes` of that. An
-        `InputError` names unknown attributes; `attributes` are those of `from_edges`.
+        Node attributes are work, output_bytes, param_bytes, state_bytes and name. Each node has work; bytes that it
+        lacks count as 0, and without a name it is its own. An edge may say as `output` which one it reads, and repeat
+        the `bytes` of that. An `InputError` names unknown attributes; `attributes` are those of `from_edges`.
 
         Examples
         --------
         >>> digraph = nx.DiGraph([("a", "b")])
         >>> digraph.add_node("a", work=2.0, output_bytes=8)
+        >>> digraph.add_node("b", work=3.0)
         >>> ComputationGraph.from_networkx(digraph).names
         ('a', 'b')
         """

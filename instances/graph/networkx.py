@@ -22,7 +22,7 @@ def networkx_columns(graph: nx.DiGraph[Any]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        If the graph has no direction or no work, or an attribute is unknown or contradicts another one.
+        If the graph has no direction, a node has no work, or an attribute is unknown or contradicts another one.
     """
     if not isinstance(graph, nx.Graph):
         raise InputError(f"This is a {type(graph).__name__}; give a networkx.DiGraph.")
@@ -33,10 +33,8 @@ def networkx_columns(graph: nx.DiGraph[Any]) -> dict[str, Any]:
     nodes = list(graph.nodes(data=True))
     for node, data in nodes:
         _check_words(data, _NODE_WORDS, f"Node {node!r}", "node")
-    if nodes and not any("work" in data for _, data in nodes):
-        raise InputError(
-            "No node has the attribute 'work', its time; set it, for example graph.nodes[v]['work'] = 1.0."
-        )
+        if "work" not in data:
+            raise InputError(f"Node {node!r} has no attribute 'work', its time; set it, 0.0 if it takes none.")
     index = {node: i for i, (node, _) in enumerate(nodes)}
     edges = []
     for u, v, data in graph.edges(data=True):

@@ -9,10 +9,11 @@ from typing import Any
 
 from instances.errors import FalseCertificateError
 
-__all__ = ["STATED", "Bound"]
+__all__ = ["STATED", "Bound", "exceeds"]
 
 #: Method of a bound that somebody states and nothing here has proved; it makes no answer optimal.
 STATED = "stated"
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,8 @@ class Bound:
     def proved(self) -> bool:
         """Whether something here has proved it."""
         return self.method != STATED
+
+
+def exceeds(bound: float, cost: float) -> bool:
+    """Whether a bound is above a cost, rounding aside; then it is no bound on it."""
+    return bound > cost * (1 + _ROUNDING)

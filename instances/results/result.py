@@ -16,7 +16,7 @@ from instances.graph.display import Displayed, Rows, figures
 from instances.json_files import check_writable, write_json
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
-from instances.results.bound import Bound
+from instances.results.bound import Bound, exceeds
 from instances.results.question import A, Q
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ __all__ = ["PROOF_TOLERANCE", "Result", "Status"]
 
 #: An answer is called optimal when its cost exceeds a proved bound by at most this relative amount.
 PROOF_TOLERANCE = 1e-6
-_ROUNDING = 1e-9
 
 
 class Status(Enum):
@@ -100,7 +99,7 @@ class Result(Displayed, Generic[Q, A]):
             )
         if self.answer.instance.key != self.instance.key:
             raise InputError("The answer belongs to another instance; combine results of the same one.")
-        if self.bound is not None and self.bound.value > self.answer.cost * (1 + _ROUNDING):
+        if self.bound is not None and exceeds(self.bound.value, self.answer.cost):
             raise FalseCertificateError(
                 f"{self.instance.label}: bound {self.bound.value!r} of {self.bound.method} exceeds the "
                 f"{self.answer.cost_name} {self.answer.cost!r}; please report this as a bug."

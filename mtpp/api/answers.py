@@ -10,6 +10,7 @@ from instances import Bound, InputError, Partition, Result
 from instances.json_files import read_json
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated_serving import SERVING_FORMAT
+from instances.results import exceeds
 from mtpp.api.serving import ServingResult
 from mtpp.certifying.findings import Findings
 from mtpp.questions.answers import PartitionLike, given_partition, partition_of_file
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from mtpp_models import Progress, SolverNotAvailableError
 
 __all__ = ["explain", "explained", "read"]
-
-_ROUNDING = 1e-9
 
 
 @takes_words(PartitioningWords)
@@ -109,7 +108,7 @@ def explain(answer: PartitionLike, graph: GraphLike | None = None, **words: Unpa
     """
     partition, stated = _explainable(answer, graph, words)
     for bound in stated:
-        if bound.value > partition.bottleneck * (1 + _ROUNDING):
+        if exceeds(bound.value, partition.bottleneck):
             raise InputError(f"The bound {bound.value:.6g} of {bound.method} is above the bottleneck; it is false.")
     return explained(partition, [bound for bound in stated if bound.proved], words)[0]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from instances.runtimes import Runtime
     from mtpp.stages.records import Manifest
 
-__all__ = ["Exported", "check_source", "export", "exported"]
+__all__ = ["Exported", "export", "exported"]
 
 #: A result, a partition or a plan; or a file of one, or a folder of stages.
 CutLike: TypeAlias = "Result[Any, Any] | ServingResult | Partition | Plan | str | PathLike[str]"
@@ -55,18 +55,6 @@ class Exported:
         out.write_text(self.text, encoding="utf-8")
         if self.file is not None and self.stated:
             beside.write_bytes(self.file.read_bytes())
-
-
-def check_source(source: Path, out: Path | None) -> None:
-    """Refuse to write over the file that a cut is read from.
-
-    Raises
-    ------
-    WordError
-        If both are the same file.
-    """
-    if out is not None and out.exists() and source.exists() and out.samefile(source):
-        raise WordError("out", str(out), "this is the file that the cut is read from; give another name.")
 
 
 @takes_words(ReadingWords)
@@ -115,7 +103,8 @@ def export(
     found = find(RUNTIMES, runtime, "runtime")
     target = None if out is None else path_of("out", out)
     if isinstance(answer, str | PathLike):
-        check_source(Path(answer), target)
+        if target is not None and target.exists() and Path(answer).exists() and target.samefile(answer):
+            raise WordError("out", str(target), "this is the file that the cut is read from; give another name.")
         result = exported(Path(fspath(answer)), found, graph, words, "export(file, runtime, graph=…)")
     else:
         if graph is not None or chosen(ReadingWords, words):

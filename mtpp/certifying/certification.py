@@ -11,6 +11,7 @@ import numpy as np
 from heuristics import HEURISTICS, Limits, search
 from instances import Instance, Result, combine
 from instances.deadline import Deadline, Stopwatch
+from instances.results import exceeds
 from mtpp.certifying.candidates import Candidate, Turn, next_candidate
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK
@@ -21,7 +22,7 @@ from mtpp_models.registry import Model, find_model
 __all__ = ["INSTANT_STEPS", "OPENING", "Certification", "ignore", "reaches", "rules_out"]
 
 # Seconds that are worth a turn, and the least that a method is told.
-_SHORTEST, _LEAST, _ROUNDING = 0.05, 1e-3, 1e-9
+_SHORTEST, _LEAST = 0.05, 1e-3
 
 #: Steps that answer at once, so that they run even when time is up, and the part of the time left that each may use.
 INSTANT_STEPS = (("simple", 1.0), ("kahn", 1.0))
@@ -152,7 +153,7 @@ def reaches(known: Result, good_enough: float) -> bool:
 
 def rules_out(known: Result, good_enough: float) -> bool:
     """Whether it is proved that there is no such partition, rounding aside."""
-    above = known.bound is not None and known.bound.value > good_enough * (1 + _ROUNDING)
+    above = known.bound is not None and exceeds(known.bound.value, good_enough)
     return known.impossible is not None or above
 
 
@@ -161,7 +162,7 @@ def _drop_refuted(answers: list[Result]) -> list[SolverFaultError]:
     least = min((answer.partition.bottleneck for answer in answers if answer.partition is not None), default=math.inf)
     faults = []
     for number, answer in enumerate(answers):
-        if answer.solver is not None and answer.bound is not None and answer.bound.value > least * (1 + _ROUNDING):
+        if answer.solver is not None and answer.bound is not None and exceeds(answer.bound.value, least):
             claim = f"stated the bound {answer.bound.value:.6g} of {answer.method}, against a partition of {least:.6g}"
             faults.append(SolverFaultError(answer.solver, claim))
             answers[number] = replace(answer, bound=None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import wraps
@@ -13,7 +12,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints, is_type
 
 import typer
 
+from instances.errors import WordError
 from mtpp.cli.options import option_of
+from mtpp.cli.outputs import check_apart
 from mtpp.questions.words import Word, checked, types_of, words_of
 from mtpp.text.parsing import parse_dims
 
@@ -40,6 +41,7 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(verb)
     def run(**given: Any) -> int:
+        check_apart(given)
         return _called(verb, given)
 
     run.__signature__ = inspect.Signature(list(_options(verb)))  # type: ignore[attr-defined]
@@ -49,7 +51,7 @@ def command(verb: Callable[..., int]) -> Callable[..., int]:
 def _options(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
     for parameter, record, left_out in _parameters(taker):
         if record is None:
-            yield parameter
+            yield _in_text(parameter)
         elif is_typeddict(record):
             yield from (_option(name, *known) for name, known in words_of(record).items() if name not in left_out)
         else:
@@ -61,10 +63,11 @@ def _called(taker: Callable[..., Any], given: dict[str, Any]) -> Any:
     for parameter, record, left_out in _parameters(taker):
         if record is None:
             if parameter.name in given:
-                taken[parameter.name] = given[parameter.name]
+                taken[parameter.name] = _value(parameter.name, given[parameter.name], _kind_of(parameter))
         elif is_typeddict(record):
-            names = [name for name in words_of(record) if name in given and name not in left_out]
-            taken[parameter.name] = checked(record, {name: _value(name, given[name]) for name in names})
+            hints = {name: hint for name, (hint, _) in words_of(record).items() if name not in left_out}
+            values = {name: _value(name, given[name], hint) for name, hint in hints.items() if name in given}
+            taken[parameter.name] = checked(record, values)
         else:
             taken[parameter.name] = _called(record, {name: given[name] for name in given.keys() - left_out})
     return taker(**taken)
@@ -87,11 +90,9 @@ def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
     flag = option_of(name)
     option = typer.Option(
         f"{flag}/--no-{name}" if kind is bool and word.default else flag,
-        metavar=word.metavar,
+        metavar=word.metavar or ("N" if types_of(hint) == {int} else None),
         help=word.help,
         rich_help_panel=word.panel,
-        min=_limit(word.least) if kind is int else None,
-        max=_limit(word.most) if kind is int else None,
     )
     optional = kind if word.default is not None else kind | None
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -99,19 +100,38 @@ def _option(name: str, hint: Any, word: Word) -> inspect.Parameter:
 
 
 def _text_type(hint: Any) -> Any:
-    """The type of the option: paths and quantities come as texts, dimensions as several."""
+    """The type of the option: numbers and quantities come as texts, dimensions as several."""
     kinds = types_of(hint)
     if PathLike in kinds:
         return Path
     if Mapping in kinds:
         return list[str]
-    return str if str in kinds else kinds.pop()
+    return str if kinds & {str, int, float} else kinds.pop()
 
 
-def _limit(limit: float) -> int | None:
-    return None if math.isinf(limit) else int(limit)
+def _kind_of(parameter: inspect.Parameter) -> Any:
+    """The type of an option, without what typer is told of it."""
+    hint = parameter.annotation
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
-def _value(name: str, text: Any) -> Any:
-    """The value of a word whose option is a text."""
-    return parse_dims(text) or None if name == "dims" and text is not None else text
+def _in_text(parameter: inspect.Parameter) -> inspect.Parameter:
+    """An option of a verb itself; a number comes as a text, and is refused in words of ours."""
+    kind = _kind_of(parameter)
+    if not types_of(kind) & {int, float}:
+        return parameter
+    text = str | None if parameter.default is None else str
+    return parameter.replace(annotation=Annotated[text, *get_args(parameter.annotation)[1:]])
+
+
+def _value(name: str, given: Any, hint: Any) -> Any:
+    """The value of an option that comes as a text."""
+    if name == "dims" and given is not None:
+        return parse_dims(given) or None
+    kind, *others = types_of(hint)
+    if not isinstance(given, str) or others or kind not in (int, float):
+        return given
+    try:
+        return kind(given)
+    except ValueError:
+        raise WordError(name, given, f"give a {'whole ' if kind is int else ''}number.") from None

@@ -11,6 +11,7 @@ import typer
 
 from instances import Bound
 from instances.partitioning.answer_file import AnswerFile
+from instances.results import exceeds
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER
 from mtpp.cli.messages import complain
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from mtpp_models import SolverNotAvailableError
 
 __all__ = ["explain"]
-
-_ROUNDING = 1e-9
 
 
 @command
@@ -61,11 +60,10 @@ def explain(
     from mtpp.cli.stage_tables import tables
     from mtpp.text.tables import terminal_width
 
-    most = partition.bottleneck * (1 + _ROUNDING)
+    false = [bound for bound in stated if exceeds(bound.value, partition.bottleneck)]
     faults: list[SolverNotAvailableError] = []
     with printing.working(partition.instance.label) as live:
-        true = [bound for bound in stated if bound.value <= most]
-        claimed = [bound for bound in true if bound.proved]
+        claimed = [bound for bound in stated if bound.proved and bound not in false]
         found, interrupted = explained(partition, claimed, words, live.show, faults.append)
     sentences = found.sentences()
     printing.rows([explained_row(partition, found.bound)])
@@ -74,13 +72,13 @@ def explain(
         *tables(partition, width), "\n".join(sentences if width is None else (fill(line, width) for line in sentences))
     )
     printing.document(lambda: _document(found, sentences))
-    for bound in (bound for bound in stated if bound.value > most):
+    for bound in false:
         complain(f"{file}: the bound {bound.value:.6g} of {bound.method} is above the bottleneck; it is false.", FALSE)
     for fault in dict.fromkeys(map(str, faults)):
         complain(fault, NO_SOLVER)
     if interrupted:
         return INTERRUPTED
-    return FALSE if len(true) < len(stated) else NO_SOLVER if faults else DONE
+    return FALSE if false else NO_SOLVER if faults else DONE
 
 
 def _document(found: Findings, said: list[str]) -> dict[str, Any]:

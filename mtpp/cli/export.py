@@ -50,11 +50,10 @@ def export(
     Example: mtpp export certificate.json --for vllm
     """
     from instances.runtimes import RUNTIMES
-    from mtpp.api.exporting import check_source, exported
+    from mtpp.api.exporting import exported
 
     found = find(RUNTIMES, runtime, "runtime")
     Files(out=out).check(None if out is None else Path(f"{out}.certificate.json"))
-    check_source(file, out)
     answer = exported(file, found, graph, words, f"mtpp export {file}")
     if out is None:
         printing.say(answer.text.removesuffix("\n"))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 from instances import save_graph
-from instances.errors import InputError
 from instances.graph.graph_file import graph_document
 from instances.graph.summary import Summary, summarise
 from mtpp.cli import options
@@ -48,8 +46,6 @@ def import_graph(
     from mtpp.text.tables import left_aligned
 
     files.check()
-    if files.out is not None and files.out.exists() and Path(graph).exists() and files.out.samefile(graph):
-        raise InputError(f"{files.out}: this is the file to read; give --out another name.")
     network = read_graph(graph, words)
     if files.out is not None:
         save_graph(network, files.out)

@@ -6,18 +6,22 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from instances import InputError, Instance, Partition, Result
+from instances.errors import WordError, said
 from instances.json_files import check_writable, write_json
 from mtpp.cli import options
 from mtpp.questions.answers import as_partition
 
-__all__ = ["Files", "file_for", "read_starts"]
+__all__ = ["Files", "check_apart", "file_for", "read_starts"]
 
 _PICTURES = (".png", ".svg", ".pdf")
+# Options whose files are written.
+_WRITTEN = ("out", "plot", "plot_progress", "export", "trace")
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,28 @@ class Files:
         from mtpp.plots.style import save_figure
 
         save_figure(partition_figure(answer.partition, answer.bound), self.plot)
+
+
+def check_apart(given: Mapping[str, Any]) -> None:
+    """Refuse to write one file twice, or over one that is read; `given` are all options of a verb.
+
+    Raises
+    ------
+    WordError
+        If two of them are the same file.
+    """
+    written = {name: given[name] for name in _WRITTEN if given.get(name) is not None}
+    for (name, path), (other, there) in combinations(written.items(), 2):
+        if _same(path, there):
+            raise WordError(name, path, f"{said(other, there)} is the same file; give another name.")
+    for value in (value for name, value in given.items() if name not in _WRITTEN and isinstance(value, str | PathLike)):
+        for name, path in written.items():
+            if os.path.isfile(value) and _same(path, value):
+                raise WordError(name, path, "this is a file to read; give another name.")
+
+
+def _same(one: str | PathLike[str], other: str | PathLike[str]) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def file_for(path: Path, instance: Instance, instances: Sequence[Instance]) -> Path:

@@ -33,7 +33,7 @@ def place(
         ),
     ],
     k: Annotated[
-        int | None, options.of_question("-k", metavar="K", min=1, help="Number of devices.  [default: as in --devices]")
+        int | None, options.of_question("-k", metavar="K", help="Number of devices.  [default: as in --devices]")
     ] = None,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list placers.")] = "ordered",
     words: PlaceWords,

@@ -24,7 +24,7 @@ __all__ = ["split"]
 def split(
     *,
     model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, with its weights beside it.")],
-    k: Annotated[int | None, options.of_question("-k", metavar="K", min=1, help="Number of stages.")] = None,
+    k: Annotated[int | None, options.of_question("-k", metavar="K", help="Number of stages.")] = None,
     partition: Annotated[
         Path | None,
         options.of_question(metavar="FILE", help="Split as this says: a certificate or a partition of the model."),

@@ -17,14 +17,12 @@ from instances.json_files import (
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated import certificate_from_document
 from instances.placement.stated import ORDERED_FORMAT, placement_from_document
-from instances.results import STATED
+from instances.results import STATED, exceeds
 
 if TYPE_CHECKING:
     from instances.planning import Plan
 
 __all__ = ["format_of", "plan_of_document", "result_of_document"]
-
-_ROUNDING = 1e-9
 
 
 def format_of(document: Value) -> str | None:
@@ -110,7 +108,7 @@ def _result(document: Value, instance: Any, answer: Any, claims: Sequence[Claim]
     best = max(claims, key=lambda claim: claim.value, default=None)
     bound = None
     if best is not None:
-        if answer is not None and best.value > answer.cost * (1 + _ROUNDING):
+        if answer is not None and exceeds(best.value, answer.cost):
             document.fail(f"the bound {best.value:.6g} of {best.method} is above the cost; it is false.")
         bound = Bound(best.value, STATED, optimal=False, witness={"by": best.method})
     return Result("read", instance, answer, bound)

@@ -118,7 +118,7 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
     if value is None:
         if NoneType in get_args(hint):
             return None
-        raise WordError(name, "None", "it needs a value.")
+        raise WordError(name, None, "it needs a value, not None.")
     kinds = types_of(hint)
     if kinds == {Mapping} and not isinstance(value, Mapping):
         raise WordError(name, value, "give a mapping of names to values.")
@@ -143,7 +143,7 @@ def _checked(name: str, value: Any, hint: Any, word: Word) -> Any:
     if isinstance(value, int) and abs(value) >= 2**1024:
         raise WordError(name, "a number of many digits", "it is too large.")
     if not word.least <= value <= word.most:
-        most = "" if word.most == math.inf else f" and at most {word.most:g}"
+        most = "" if word.most == math.inf else f" and at most {word.most:.10g}"
         raise WordError(name, value, f"it must be at least {word.least:g}{most}.")
     return value
 

@@ -96,17 +96,15 @@ def find_solver(name: str) -> Solver:
     Raises
     ------
     InputError
-        If this cannot be a name.
+        If there is none of this name.
     SolverNotAvailableError
-        If there is none of this name, or it is not installed; the message says what to install.
+        If it is not installed; the message says what to install.
     """
     if name in SOLVERS:
         return _ready(SOLVERS[name])
-    is_name = re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None
-    if is_name and name in pyo.SolverFactory:
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) and name in pyo.SolverFactory:
         return _ready(_classic(name, f"what Pyomo needs for {name}", name))
-    message = unknown(available_solvers(), name, "solver")
-    raise SolverNotAvailableError(message) if is_name else InputError(message)
+    raise InputError(unknown(available_solvers(), name, "solver"))
 
 
 def _ready(solver: Solver) -> Solver:

@@ -20,6 +20,12 @@ def digraph(**node: Any) -> nx.DiGraph[str]:
     return graph
 
 
+def half_weighted() -> nx.DiGraph[str]:
+    graph: nx.DiGraph[str] = nx.DiGraph([("a", "b")])
+    graph.nodes["a"]["work"] = 2.0
+    return graph
+
+
 def with_edge(**data: Any) -> nx.DiGraph[str]:
     graph = digraph()
     graph.edges["a", "b"].update(data)
@@ -44,7 +50,8 @@ EDGES = pd.DataFrame({"source": ["a", "b"], "target": ["b", "c"]})
         (digraph(work=float("nan")), r"Node 0 \(a\): work is nan; it must be a finite number"),
         (digraph(work=None), r"Node 0 \(a\): work is nan"),
         (digraph(work="long"), r"work holds something that is not a number"),
-        (nx.DiGraph([("a", "b")]), r"No node has the attribute 'work'"),
+        (nx.DiGraph([("a", "b")]), r"Node 'a' has no attribute 'work'"),
+        (half_weighted(), r"Node 'b' has no attribute 'work', its time; set it, 0.0 if it takes none"),
         (nx.Graph([("a", "b")]), r"has no direction"),
         (nx.DiGraph(), r"no node"),
         ([(0, 1)], r"This is a list; give a networkx.DiGraph"),

@@ -93,6 +93,7 @@ def test_order_and_neighbours_agree_with_the_edges(graph: ComputationGraph) -> N
 def test_networkx_attributes_become_weights() -> None:
     digraph = nx.DiGraph([("a", "b")])
     digraph.nodes["a"].update(work=2.0, output_bytes=3.0)
+    digraph.nodes["b"].update(work=0.0)
     graph = ComputationGraph.from_networkx(digraph, name="pair")
     assert (graph.work.tolist(), graph.tensors.bytes.tolist(), graph.names, graph.name) == (
         [2, 0],

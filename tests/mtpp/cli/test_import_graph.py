@@ -75,7 +75,7 @@ def test_what_could_not_be_priced_is_named(folder: Path, capsys: pytest.CaptureF
         ("path.json --cost measured", "mtpp: path.json: 'json' files take no cost"),
         ("gnmt --cost measured", "mtpp: gnmt: an architecture cannot be measured; give an ONNX model."),
         ("gnmt --peak-flops 0", "mtpp: Device: peak_flops is 0.0; it must be positive."),
-        ("path.json --out path.json", "mtpp: path.json: this is the file to read; give --out another name."),
+        ("path.json --out path.json", "mtpp: --out path.json: this is a file to read; give another name."),
         ("gnmt --out missing/graph.json", "mtpp: missing/graph.json: "),
         ("nothing.onnx", "mtpp: There is no file and no architecture 'nothing.onnx'"),
     ],

@@ -60,7 +60,7 @@ def test_steps_are_models() -> None:
 
 
 def test_an_unknown_solver_is_one_line(small: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert mtpp(f"{small} --solver nosuch") == 3
+    assert mtpp(f"{small} --solver nosuch") == 2
     said = capsys.readouterr().err
     assert "There is no solver 'nosuch'" in said
     assert said.count("\n") == 1

@@ -95,7 +95,7 @@ def test_export_keeps_what_it_reads(capsys: pytest.CaptureFixture[str]) -> None:
     """Words over a certificate would be the end of it."""
     Path("c.json").write_text("{}")
     Path("link.json").symlink_to("c.json")
-    words = "this is the file that the cut is read from"
+    words = "this is a file to read"
     assert_misuse(capsys, {f"export c.json --for vllm --out {name}": words for name in ("c.json", "link.json")})
     assert Path("c.json").read_text() == "{}"
     assert sorted(os.listdir()) == ["c.json", "link.json"]
