@@ -80,45 +80,27 @@ __all__ = [
 
 # Module to the names that it has.
 _HOMES = {
-    "heuristics": ("HEURISTICS",),
-    "heuristics.placement": ("PLACERS",),
-    "heuristics.planning": ("PLANNERS",),
-    "instances": (
-        "Bound",
-        "ComputationGraph",
-        "InputError",
-        "Instance",
-        "Partition",
-        "Platform",
-        "Result",
-    ),
-    "instances.errors": ("WordError",),
-    "instances.partitioning.constraints": ("Constraints",),
-    "instances.placement.placement": ("Placement",),
-    "instances.planning": (
-        "Cluster",
-        "LayerChain",
-        "Plan",
-    ),
-    "mtpp.api.answers": ("explain", "read"),
-    "mtpp.api.comparison": ("compare",),
-    "mtpp.api.exporting": ("export",),
-    "mtpp.api.least_k": ("least_k",),
-    "mtpp.api.partitioning": ("bound", "certify", "partition", "solve"),
-    "mtpp.api.placement": ("place",),
-    "mtpp.api.planning": ("plan",),
-    "mtpp.api.serving": (
-        "ServingResult",
-        "serve",
-    ),
-    "mtpp.api.significance": ("significance",),
-    "mtpp.api.stages": (
-        "run",
-        "split",
-    ),
-    "mtpp.api.verification": ("verify",),
-    "mtpp.questions.reading": ("load",),
-    "mtpp_models": ("MODELS", "SOLVERS", "SolverFaultError", "SolverNotAvailableError", "write_model"),
+    "heuristics": "HEURISTICS",
+    "heuristics.placement": "PLACERS",
+    "heuristics.planning": "PLANNERS",
+    "instances": "Bound ComputationGraph InputError Instance Partition Platform Result",
+    "instances.errors": "WordError",
+    "instances.partitioning.constraints": "Constraints",
+    "instances.placement.placement": "Placement",
+    "instances.planning": "Cluster LayerChain Plan",
+    "mtpp.api.answers": "explain read",
+    "mtpp.api.comparison": "compare",
+    "mtpp.api.exporting": "export",
+    "mtpp.api.least_k": "least_k",
+    "mtpp.api.partitioning": "bound certify partition solve",
+    "mtpp.api.placement": "place",
+    "mtpp.api.planning": "plan",
+    "mtpp.api.serving": "ServingResult serve",
+    "mtpp.api.significance": "significance",
+    "mtpp.api.stages": "run split",
+    "mtpp.api.verification": "verify",
+    "mtpp.questions.reading": "load",
+    "mtpp_models": "MODELS SOLVERS SolverFaultError SolverNotAvailableError write_model",
 }
 
 
@@ -130,7 +112,7 @@ if not TYPE_CHECKING:  # or type checkers would take any name for one of ours
 
             return package_version() or "0"
         for module, names in _HOMES.items():
-            if name in names:
+            if name in names.split():
                 return getattr(import_module(module), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

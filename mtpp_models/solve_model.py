@@ -88,7 +88,9 @@ def solve(
         reduction = reduce_instance(instance) if reduce else contract_groups(instance)
         question = reduction.instance.modelled()
         begin = None if start is None else _modelled(question, reduction.restrict(start))
-        controls = Controls(options, deadline, report=on_progress or _ignore, relaxation=relaxation, known=known)
+        controls = Controls(
+            options, deadline, report=on_progress or (lambda moment: None), relaxation=relaxation, known=known
+        )
         if (reason := proof_of_no_fit(question)) is not None:
             return Result(chosen.name, instance, impossible=reason)
         result = _prove(chosen, question, begin, controls)
@@ -112,10 +114,6 @@ def _prove(model: Model, instance: Instance, start: Partition | None, controls: 
         if model in MODELS.values():
             raise FalseCertificateError(f"{error.excludes}; please report this as a bug.") from None
         raise
-
-
-def _ignore(moment: Progress) -> None:
-    pass
 
 
 def _expanded(result: Result, reduction: Contraction, start: Partition | None) -> Result:

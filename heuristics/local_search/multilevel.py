@@ -146,7 +146,8 @@ def _coarsen(
     levels: list[Contraction] = []
     marks = np.stack((instance.rules.first, instance.rules.last, *apart))
     kind = np.unique(marks, axis=1, return_inverse=True)[1].astype(np.int64).ravel()
-    most = _heaviest(instance) / rng.choice(_PARTS)
+    # Of the share of a block in the work, and of what may be held.
+    most = np.array([instance.graph.work.sum() / instance.k, instance.platform.memory]) / rng.choice(_PARTS)
     weighted = bool(rng.integers(2))
     n, k = instance.graph.n, instance.k
     fewest = max(min(_NODES_PER_BLOCK * k, int(_COARSEST_PART * n)), _FEWEST_PER_BLOCK * k, _FEWEST)
@@ -158,11 +159,6 @@ def _coarsen(
         levels.append(merge(instance, group.astype(np.int64)))
         instance, kind = levels[-1].instance, kind[levels[-1].anchor]
     return levels
-
-
-def _heaviest(instance: Instance) -> FloatArray:
-    """(2,) share of a block in the work, and what may be held."""
-    return np.array([instance.graph.work.sum() / instance.k, instance.platform.memory])
 
 
 def clusters(

@@ -80,18 +80,15 @@ def _stack(
     text = tokens(net, batch, sequence)
     with net.scope("embeddings"):
         x = net.embedding(text, net.parameter("words", sizes.vocabulary, sizes.hidden))
-    angles, causal = _angles(net, sequence), causal_mask(net, sequence, cache)
+    # Sines and cosines of the rotary positions (Su et al. 2021); the device holds them.
+    angles = net.parameter("angles", sequence, 1, _HEAD, trainable=False)
+    causal = causal_mask(net, sequence, cache)
     for layer in range(sizes.layers):
         with net.scope(f"decoder.{layer}"):
             x = _attend(net, x, sizes.key_heads, angles, causal, cache)
         x = feed(layer, x)
     with net.scope("head"):
         net.linear(net.rms_norm(last_token(net, x, cache)), sizes.vocabulary, bias=False)
-
-
-def _angles(net: NetworkBuilder, sequence: int) -> Tensor:
-    """Sines and cosines of the rotary positions (Su et al. 2021); the device holds them."""
-    return net.parameter("angles", sequence, 1, _HEAD, trainable=False)
 
 
 def _attend(

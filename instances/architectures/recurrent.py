@@ -122,19 +122,13 @@ def wavernn(net: NetworkBuilder, *, batch: int, samples: int, hidden: int) -> No
             coarse = net.matmul(net.input("last", batch, 2), coarse_input)
             fine = net.matmul(net.input("last_and_coarse", batch, 3), fine_input)
             gates = net.add(net.matmul(state, recurrent), bias)
-            state = _gated_unit(net, gates, coarse, fine, state)
+            flops = _GATED_UNIT_FLOPS * state.elements
+            state = net.operator("gated_unit", [gates, coarse, fine, state], [state.shape], flops=flops)[0]
             halves = net.split(state, 2 * [hidden // 2], axis=1)
         for (half, (first, first_bias, last, last_bias)), x in zip(heads.items(), halves, strict=True):
             with net.scope(f"{step}.{half}"):
                 y = net.relu(net.add(net.matmul(x, first), first_bias))
                 net.softmax(net.add(net.matmul(y, last), last_bias))
-
-
-def _gated_unit(net: NetworkBuilder, gates: Tensor, coarse: Tensor, fine: Tensor, state: Tensor) -> Tensor:
-    """The next state, from what the matrices make of the last state and of the samples."""
-    return net.operator(
-        "gated_unit", [gates, coarse, fine, state], [state.shape], flops=_GATED_UNIT_FLOPS * state.elements
-    )[0]
 
 
 def _head_parameters(net: NetworkBuilder, half: str, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

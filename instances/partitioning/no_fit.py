@@ -65,7 +65,8 @@ def proof_of_no_fit(instance: Instance) -> str | None:
     total = total_held(instance)
     if surely_above(instance, total + needs.max(), max(m, k * m)) > 0:
         peak = f" and {_bytes(needs.max())} of activations" if total <= k * m else ""
-        return f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {_devices(k)}"
+        devices = "1 device" if k == 1 else f"{k} devices"
+        return f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {devices}"
     over = surely_above(instance, held + needs, m)
     v = int(over.argmax())
     if over[v] > 0:
@@ -90,10 +91,6 @@ def _windows_too_small(instance: Instance, m: float) -> str | None:
                     f"does not fit: windows force {_bytes(held)} of parameters into {blocks}, {_bytes((b - a + 1) * m)}"
                 )
     return None
-
-
-def _devices(k: int) -> str:
-    return "1 device" if k == 1 else f"{k} devices"
 
 
 def _bytes(size: float) -> str:

@@ -91,7 +91,8 @@ class Certification:
         """Whether the goal is reached: proved, decided, or within the gap."""
         best, good_enough = self.best, self.good_enough
         decided = good_enough is not None and (reaches(best, good_enough) or rules_out(best, good_enough))
-        return best.impossible is not None or decided or _close_enough(best, self.options.gap)
+        close_enough = best.proved or (best.gap is not None and best.gap <= self.options.gap)
+        return best.impossible is not None or decided or close_enough
 
     def _run(self, method: str, model: Model | None, deadline: Deadline) -> Result | None:
         """Run a search or a model until its deadline; return its answer, None if its solver failed."""
@@ -167,10 +168,6 @@ def _drop_refuted(answers: list[Result]) -> list[SolverFaultError]:
             faults.append(SolverFaultError(answer.solver, claim))
             answers[number] = replace(answer, bound=None)
     return faults
-
-
-def _close_enough(known: Result, gap: float) -> bool:
-    return known.proved or (known.gap is not None and known.gap <= gap)
 
 
 def _reporter(

@@ -127,19 +127,15 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
     if search.planner in MILPS:
         return _solved(instance, search)
     planner = find(PLANNERS, search.planner, "planner")
-    effort = Effort(search.effort, search.orders, search.tell)
+    effort, limits = Effort(search.effort, search.orders, search.tell), Limits(Deadline.after(search.time_limit))
     if search.planner == "improved" and instance.network is not None:
-        return improved_on_cards(instance, rng, Limits(deadline=_deadline(search)), effort)
+        return improved_on_cards(instance, rng, limits, effort)
     if effort.orders != "auto" or effort.level != Effort().level:
         raise InputError(
             f"The planner {search.planner} has its own order and effort; choose {said('planner', 'improved')} "
             f"with {said('network', 'shared')}, or leave {word('orders')} and {word('effort')} out."
         )
-    return planner.run(instance, rng, Limits(deadline=_deadline(search)))
-
-
-def _deadline(search: PlanSearch) -> Deadline:
-    return Deadline.after(search.time_limit)
+    return planner.run(instance, rng, limits)
 
 
 def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:

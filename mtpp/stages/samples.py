@@ -89,13 +89,14 @@ def record_samples(
     with tempfile.TemporaryDirectory() as place:
         file = Path(place, "model.onnx")
         file.write_bytes(model.SerializeToString())
+        model_bytes = file.stat().st_size + sum((folder / name).stat().st_size for name in weight_files(model))
         job = StageJob(
             label="the whole model",
             inputs=tuple(Received(tensor, None) for tensor in inputs),
             outputs=tuple(Sent(tensor, ()) for tensor in outputs),
             model=file,
             folder=Path(os.path.realpath(folder)),
-            memory_limit=_PROCESS + _COPIES * (file.stat().st_size + _external_bytes(model, folder)),
+            memory_limit=_PROCESS + _COPIES * model_bytes,
         )
         with Pipeline([job], queue=count, samples=count, requests=count, timeout=timeout) as pipeline:
             fill(pipeline, inputs, seed, count)
@@ -139,10 +140,6 @@ def difference(tensor: TensorRecord, found: NDArray[np.uint8], expected: NDArray
 def tolerance(tensor: TensorRecord) -> float:
     """The difference up to which outputs count as the same."""
     return _TOLERANCES.get(ELEMENTS[tensor.type][1], 0.0)
-
-
-def _external_bytes(model: onnx.ModelProto, folder: Path) -> int:
-    return sum((folder / name).stat().st_size for name in weight_files(model))
 
 
 def _numbers(tensor: TensorRecord, value: NDArray[np.uint8]) -> NDArray[np.float64]:

@@ -183,23 +183,10 @@ def _glpk(controls: Controls) -> dict[str, Any]:
     return {"mipgap": controls.options.gap, "seed": controls.options.seed, **_limit("tmlim", controls, whole=True)}
 
 
-def _cplex(controls: Controls) -> dict[str, Any]:
-    return _direct("mip_tolerances_mipgap", controls)
-
-
-def _xpress(controls: Controls) -> dict[str, Any]:
-    return _direct("miprelstop", controls)
-
-
 def _direct(gap: str, controls: Controls) -> dict[str, Any]:
     """Options of libraries that Pyomo calls directly; `gap` is their name of the relative one."""
     options = controls.options
-    return {
-        gap: options.gap,
-        "threads": options.threads,
-        "randomseed": options.seed,
-        **_limit("timelimit", controls),
-    }
+    return {gap: options.gap, "threads": options.threads, "randomseed": options.seed, **_limit("timelimit", controls)}
 
 
 _ALL = (
@@ -208,8 +195,8 @@ _ALL = (
     Solver("gurobi", "gurobipy", partial(_package_version, "gurobipy"), pyomo_solvers.run_gurobi, _MARGIN),
     _classic("cbc", "coinor-cbc (Debian) or another build of CBC", "cbc", _cbc),
     _classic("glpk", "glpk-utils (Debian) or another build of GLPK", "glpk", _glpk),
-    _classic("cplex", "cplex", "cplex_direct", _cplex),
-    _classic("xpress", "xpress", "xpress_direct", _xpress),
+    _classic("cplex", "cplex", "cplex_direct", partial(_direct, "mip_tolerances_mipgap")),
+    _classic("xpress", "xpress", "xpress_direct", partial(_direct, "miprelstop")),
 )
 
 #: Name to solver.

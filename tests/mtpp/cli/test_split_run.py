@@ -86,7 +86,7 @@ def test_misuse(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
             "split net.onnx --dim n=8 --out new": "say how many stages there are with -k",
             "split net.onnx -k 2 --out new": "dimension 'n' of input 'x' has no value",
             "split net.onnx -k 2 --dim n=8 --out full": "full: it is there and not an empty folder",
-            "split net.onnx -k 2 --dim n=8 --out net.onnx": "not an empty folder",
+            "split net.onnx -k 2 --dim n=8 --out net.onnx": "--out net.onnx: this is a file to read",
             "split net.onnx --partition none.json --method nonsense --out new": "There is no heuristic 'nonsense'",
             "split nothing.onnx -k 2 --out new": "nothing.onnx: there is no such file",
             "split bert-base -k 2 --out new": "stages are made of an ONNX model",
