@@ -130,7 +130,7 @@ def write_sections(sections: Iterable[Section], folder: Path) -> None:
 def _records(numbers: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a frame for JSON, where what is missing or infinite is null."""
     return [
-        {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
+        {str(name): None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
         for row in numbers.to_dict("records")
     ]
 

@@ -60,8 +60,8 @@ def significance(frame: pd.DataFrame, value: str = "bottleneck", cluster: str | 
     import numpy as np
     import pandas as pd
 
-    from mtpp.statistics.intervals import cluster_of
-    from mtpp.statistics.pairs import compare_pairs
+    from mtpp.runs.statistics.intervals import cluster_of
+    from mtpp.runs.statistics.pairs import compare_pairs
 
     _check(frame, value, cluster)
     rows = frame.copy()

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike, NDArray
 
 from mtpp.plots.style import axes_of, legend_beside, plain, readable_log
-from mtpp.statistics.profiles import performance_ratios
+from mtpp.runs.statistics.profiles import performance_ratios
 
 __all__ = ["plot_intervals", "plot_performance", "plot_ratio_profile", "plot_running_times"]
 

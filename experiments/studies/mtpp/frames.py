@@ -11,7 +11,7 @@ from heuristics import HEURISTICS
 from instances import InputError
 from mtpp.runs.log import Run
 from mtpp.runs.partition_job import CERTIFY, LP_SUFFIX, base_name
-from mtpp.statistics.intervals import cluster_of
+from mtpp.runs.statistics.intervals import cluster_of
 from mtpp_models import MODELS, Strengthening
 
 __all__ = ["instance_rows", "run_frame"]

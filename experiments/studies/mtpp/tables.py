@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mtpp.statistics.intervals import LEAST_CLUSTERS, cluster_sums, means
-from mtpp.statistics.pairs import SIGNIFICANT, holm, paired_p, ratio_of
+from mtpp.runs.statistics.intervals import LEAST_CLUSTERS, cluster_sums, means
+from mtpp.runs.statistics.pairs import SIGNIFICANT, holm, paired_p, ratio_of
 
 __all__ = [
     "COLUMNS",
@@ -116,8 +116,8 @@ def time_table(frame: pd.DataFrame) -> Table:
     rows = frame[(frame["kind"] == "model") & frame["error"].isna()]
     grid = _grid(frame, rows, np.log1p(rows["seconds"].to_numpy()))
     table = _table("seconds", "Seconds of each bound (mean of seconds + 1, less 1)", grid, grid.values)
-    less = table.cells[["value", "low", "high"]] - 1
-    return Table(table.name, table.title, table.cells.assign(**{name: less[name] for name in less}), table.note)
+    cells = table.cells.assign(**{name: table.cells[name] - 1 for name in ("value", "low", "high")})
+    return Table(table.name, table.title, cells, table.note)
 
 
 def running_times(frame: pd.DataFrame) -> dict[str, list[float]]:

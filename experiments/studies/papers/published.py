@@ -38,7 +38,7 @@ class PaperNumber(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a number may be held against."""
+    """Rule for holding a number against one from here."""
 
     comparable: str  # same (question and data), shape (on our graphs), setting (shown only), no
     kind: str  # equal, at most, at least, order; empty where nothing is compared

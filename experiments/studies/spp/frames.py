@@ -10,7 +10,7 @@ import pandas as pd
 from experiments.studies.spp.jobs import BOUND, STAGES, TABLE_III, Question
 from heuristics.planning import PLANNERS
 from mtpp.runs.log import Run
-from mtpp.statistics.intervals import geometric_mean
+from mtpp.runs.statistics.intervals import geometric_mean
 
 __all__ = ["TITLES", "by_stages", "mean_ratios", "mean_times", "percent", "points", "training_frame"]
 

@@ -28,8 +28,8 @@ from experiments.studies.spp.table_iii import cell_rows, cells, correlations, pl
 from heuristics.planning import PLANNERS
 from instances.planning.paper_settings import DEVICE_MEMORY
 from mtpp.plots.style import axes_of, readable_log, with_legend
+from mtpp.runs.statistics.intervals import geometric_mean
 from mtpp.runs.workers import Workers
-from mtpp.statistics.intervals import geometric_mean
 
 __all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep"]
 

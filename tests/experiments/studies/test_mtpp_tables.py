@@ -23,7 +23,7 @@ from experiments.studies.mtpp.tables import (
     time_table,
 )
 from instances import InputError
-from mtpp.statistics.intervals import geometric_mean
+from mtpp.runs.statistics.intervals import geometric_mean
 from mtpp.text.tables import FORMATS
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import wilcoxon
 
-from mtpp.statistics.intervals import cluster_sums, means
+from mtpp.runs.statistics.intervals import cluster_sums, means
 
 __all__ = ["SIGNIFICANT", "Pair", "compare_pairs", "holm", "paired_p", "ratio_of"]
 

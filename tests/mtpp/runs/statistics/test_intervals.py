@@ -14,9 +14,9 @@ from scipy.stats import bootstrap
 
 import mtpp
 from instances import InputError
-from mtpp.statistics.intervals import LEAST_CLUSTERS, cluster_of, geometric_means, interval, means
-from mtpp.statistics.pairs import compare_pairs, holm, ratio_of
-from mtpp.statistics.profiles import performance, performance_ratios
+from mtpp.runs.statistics.intervals import LEAST_CLUSTERS, cluster_of, geometric_means, interval, means
+from mtpp.runs.statistics.pairs import compare_pairs, holm, ratio_of
+from mtpp.runs.statistics.profiles import performance, performance_ratios
 
 
 @pytest.mark.parametrize(

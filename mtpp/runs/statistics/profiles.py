@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mtpp.statistics.pairs import ratio_of
+from mtpp.runs.statistics.pairs import ratio_of
 
 __all__ = ["performance", "performance_ratios"]
 
