@@ -26,7 +26,7 @@ from numba.misc.appdirs import AppDirs
 from instances.deadline import CLOCK
 from instances.system.file_lock import file_lock
 
-__all__ = ["compiled", "has_code", "is_warm", "kernel_sources", "kernels", "mark_warm", "warmed_alone"]
+__all__ = ["compiled", "has_code", "is_warm", "kernel_sources", "kernels", "mark_warm", "user_cache", "warmed_alone"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -200,9 +200,14 @@ def _folders() -> list[Path]:
     written, key = _first_look()
     if _settings.DISABLE_JIT or not written or _written(written) != written:
         return []
-    own, users = _ROOT / "instances" / "__pycache__", AppDirs("numba", False).user_cache_dir
+    own, users = _ROOT / "instances" / "__pycache__", user_cache("numba")
     places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [own, users]
     return [Path(place) / f"kernels-{key}" for place in places]
+
+
+def user_cache(package: str) -> Path:
+    """Folder in which a package keeps what it can make again for this user."""
+    return Path(AppDirs(package, False).user_cache_dir)
 
 
 @contextmanager

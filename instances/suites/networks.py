@@ -128,11 +128,11 @@ def cache_folder(package: str, known: str = "") -> Path:
     known : str
         Version of the package where it is not installed.
     """
-    from numba.misc.appdirs import AppDirs
+    from instances.compiled import user_cache
 
     torch = (_installed("torch") or _TORCH).partition("+")[0]
     made = f"{package}-{_installed(package) or known}-torch-{torch}-{_tracer()}"
-    return Path(AppDirs("mtpp", False).user_cache_dir, "networks", made)
+    return user_cache("mtpp") / "networks" / made
 
 
 def network_suite(name: str, summary: str, networks: Iterable[Network], more: Iterable[Entry] = ()) -> Suite:

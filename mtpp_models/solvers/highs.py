@@ -6,7 +6,9 @@ to hand a model over. Its standard-form compiler does the part that is about Pyo
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +34,7 @@ _TERMINATION = {
 
 def version() -> str | None:
     """Version of the library."""
-    return str(highspy.Highs().version())
+    return f"{highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 
 
 def forget_threads() -> None:
@@ -55,7 +57,7 @@ def run_highs(model: pyo.ConcreteModel, controls: Controls) -> SolverOutcome:
     linear = _linear_program(compiled)
     # The scheduler of HiGHS keeps the number of threads of its first run in the process.
     forget_threads()
-    highs = highspy.Highs()
+    highs = _new()
     lines: list[str] = []
     _set_options(highs, controls)
     if highs.passModel(linear) == highspy.HighsStatus.kError:
@@ -83,7 +85,7 @@ def solve_lp(
     It is in the middle of the optimal face, not a vertex of it; None if there is no answer within the limit, in
     seconds.
     """
-    highs = highspy.Highs()
+    highs = _new()
     options: dict[str, Any] = {"output_flag": False, "threads": 1, "presolve": "off", "time_limit": time_limit}
     _set(highs, {**options, "solver": "ipm", "run_crossover": "off", "ipm_optimality_tolerance": 1e-3})
     rows, columns = matrix.shape
@@ -97,6 +99,25 @@ def solve_lp(
     solution = np.array(highs.getSolution().col_value)
     stopped = highs.getModelStatus() == highspy.HighsModelStatus.kTimeLimit
     return solution if len(solution) == columns and not stopped else None
+
+
+def _new() -> highspy.Highs:
+    _drop_banner()
+    return highspy.Highs()
+
+
+@functools.cache
+def _drop_banner() -> None:
+    """Make the first object of the process, which from HiGHS 1.16 on prints a banner before any option can be set."""
+    try:
+        output = os.dup(1)
+    except OSError:  # there is no standard output
+        return
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        highspy.Highs()
+        os.dup2(output, 1)
+    os.close(output)
 
 
 def _set_options(highs: highspy.Highs, controls: Controls) -> None:
@@ -167,6 +188,10 @@ def _read(highs: highspy.Highs, columns: list[Any], is_mip: bool, log: str) -> S
     bound = info.mip_dual_bound if is_mip else info.objective_function_value
     status = highs.getModelStatus()
     is_doubtful = status == highspy.HighsModelStatus.kOptimal and not has_solution
+    if has_solution and is_mip:
+        # HiGHS 1.16.0 forgets the offset of its presolve in the objective and in the bound if it has a start.
+        cost = float(np.dot(highs.getLp().col_cost_, highs.getSolution().col_value)) + highs.getLp().offset_
+        is_doubtful |= not abs(cost - info.objective_function_value) <= 1e-6 * max(1.0, abs(cost))
     if is_doubtful or status == highspy.HighsModelStatus.kUnknown:
         return SolverOutcome(Termination.STOPPED, 0.0, None, log)  # numbers too hard for it, but no cost is below 0
     objective = info.objective_function_value if has_solution else None
