@@ -6,24 +6,29 @@ networks. A missing bound counts as *simple*, a missing partition empties its ce
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mtpp.runs.statistics.intervals import LEAST_CLUSTERS, cluster_sums, means
-from mtpp.runs.statistics.pairs import SIGNIFICANT, holm, paired_p, ratio_of
+from mtpp.statistics.intervals import LEAST_CLUSTERS, cluster_sums, means
+from mtpp.statistics.pairs import SIGNIFICANT, holm, paired_p, ratio_of
 
 __all__ = [
     "COLUMNS",
+    "Grid",
     "Table",
+    "bound_grid",
     "bound_table",
+    "certificate_grid",
     "certificate_table",
     "costs",
+    "heuristic_grid",
     "heuristic_table",
     "profile_ratios",
     "running_times",
+    "table_of",
     "time_table",
 ]
 
@@ -67,57 +72,75 @@ class Table:
 
 
 @dataclass(frozen=True, eq=False)
-class _Grid:
-    """Numbers of methods (rows) on questions (columns); means over seeds."""
+class Grid:
+    """Logarithms of ratios of methods (rows) on questions (columns); means over seeds."""
 
     labels: list[str]
     questions: pd.DataFrame  # question, k, cluster, simple
-    values: FloatArray  # (labels, questions), NaN where no run ended well
+    known: NDArray[np.bool_]  # (labels, questions), whether all runs ended well
+    logs: FloatArray  # (labels, questions), NaN where a number is missing
     solved: FloatArray | None = None  # (labels, questions), part of the runs that were solved to optimality
     expected: int = 0  # runs that there should be
     missing: int = 0  # of them those that failed or are not there
 
+    def of(self, label: str, k: int) -> tuple[FloatArray, list[str]]:
+        """Logarithms of a method on the questions with k blocks, and the networks of these."""
+        at = self.questions["k"].to_numpy() == k
+        return self.logs[self.labels.index(label), at], self.questions["cluster"][at].tolist()
 
-def heuristic_table(frame: pd.DataFrame) -> Table:
-    """Table 1: the partitions of each heuristic over *simple*."""
+
+def heuristic_grid(frame: pd.DataFrame) -> Grid:
+    """The partitions of each heuristic over *simple*."""
     rows = frame[frame["kind"] == "heuristic"]
-    grid = _grid(frame, rows, _logarithm(ratio_of(rows["bottleneck"], rows["simple"])))
-    return _table("table1", "Table 1: bottleneck over simple", grid, grid.values, best=-1)
+    return _grid(frame, rows, _logarithm(ratio_of(rows["bottleneck"], rows["simple"])))
 
 
-def bound_table(frame: pd.DataFrame) -> Table:
-    """Table 2: each bound over *simple*, with the percentage solved to optimality."""
+def bound_grid(frame: pd.DataFrame) -> Grid:
+    """Each bound over *simple*; one that is missing counts as *simple*."""
     rows = frame[frame["kind"] == "model"]
     bound = np.fmax(rows["bound"].to_numpy(), rows["simple"].to_numpy())
     failed = rows["error"].notna().to_numpy() | rows["bound"].isna().to_numpy()
     logs = np.where(failed, np.nan, _logarithm(ratio_of(bound, rows["simple"])))
     grid = _grid(frame, rows, logs, solved=True)
-    return _table(
-        "table2", "Table 2: bound over simple (solved to optimality)", grid, np.nan_to_num(grid.values, nan=0.0), best=1
-    )
+    return replace(grid, logs=np.nan_to_num(grid.logs, nan=0.0, posinf=np.inf))
+
+
+def certificate_grid(frame: pd.DataFrame, best: pd.Series[float] | None = None) -> Grid:
+    """The best partition over the best bound so far, each row with one more bound; `best` is by question."""
+    rows = frame[frame["kind"] == "model"]
+    grid = _grid(frame, rows, rows["bound"].to_numpy(), best=True)
+    found = frame.groupby("question")["bottleneck"].min() if best is None else best
+    cost = grid.questions["question"].map(found).to_numpy(dtype=float)
+    reached = grid.logs
+    if grid.labels:
+        reached = np.fmax(np.fmax.accumulate(grid.logs, axis=0), grid.questions["simple"].to_numpy())
+    return replace(grid, logs=_logarithm(ratio_of(np.broadcast_to(cost, reached.shape), reached)))
+
+
+def heuristic_table(frame: pd.DataFrame) -> Table:
+    """Table 1: the partitions of each heuristic over *simple*."""
+    return table_of("table1", "Table 1: bottleneck over simple", heuristic_grid(frame), best=-1)
+
+
+def bound_table(frame: pd.DataFrame) -> Table:
+    """Table 2: each bound over *simple*, with the percentage solved to optimality."""
+    return table_of("table2", "Table 2: bound over simple (solved to optimality)", bound_grid(frame), best=1)
 
 
 def certificate_table(frame: pd.DataFrame) -> Table:
     """Table 3: the best partition over the best bound so far; each row adds one bound, so columns only fall."""
-    rows = frame[frame["kind"] == "model"]
-    grid = _grid(frame, rows, rows["bound"].to_numpy(), best=True)
-    simple = grid.questions["simple"].to_numpy()
-    best = grid.questions["question"].map(frame.groupby("question")["bottleneck"].min()).to_numpy(dtype=float)
-    reached = np.fmax(np.fmax.accumulate(grid.values, axis=0), simple) if grid.labels else grid.values
-    logs = _logarithm(ratio_of(np.broadcast_to(best, reached.shape), reached))
-    table = _table("table3", "Table 3: best partition over the best bound so far", grid, logs)
-    first = grid.labels[:1]
-    cells = table.cells.assign(row=[row if row in first else f"+ {row}" for row in table.cells["row"]])
-    return Table(table.name, table.title, cells, table.note)
+    grid = certificate_grid(frame)
+    labels = [label if i == 0 else f"+ {label}" for i, label in enumerate(grid.labels)]
+    return table_of("table3", "Table 3: best partition over the best bound so far", replace(grid, labels=labels))
 
 
 def time_table(frame: pd.DataFrame) -> Table:
     """Seconds of each bound; means are geometric ones of seconds + 1, less 1, so that blinks do not count."""
     rows = frame[(frame["kind"] == "model") & frame["error"].isna()]
     grid = _grid(frame, rows, np.log1p(rows["seconds"].to_numpy()))
-    table = _table("seconds", "Seconds of each bound (mean of seconds + 1, less 1)", grid, grid.values)
-    cells = table.cells.assign(**{name: table.cells[name] - 1 for name in ("value", "low", "high")})
-    return Table(table.name, table.title, cells, table.note)
+    table = table_of("seconds", "Seconds of each bound (mean of seconds + 1, less 1)", grid)
+    less = {name: table.cells[name] - 1 for name in ("value", "low", "high")}
+    return replace(table, cells=table.cells.assign(**less))
 
 
 def running_times(frame: pd.DataFrame) -> dict[str, list[float]]:
@@ -138,12 +161,12 @@ def costs(frame: pd.DataFrame) -> dict[str, FloatArray]:
     """Bottlenecks of each heuristic by question, means over seeds, NaN where one is missing."""
     rows = frame[frame["kind"] == "heuristic"]
     grid = _grid(frame, rows, _logarithm(rows["bottleneck"].to_numpy()))
-    return dict(zip(grid.labels, np.exp(grid.values), strict=True))
+    return dict(zip(grid.labels, np.exp(grid.logs), strict=True))
 
 
 def _grid(
     frame: pd.DataFrame, rows: pd.DataFrame, values: FloatArray, *, solved: bool = False, best: bool = False
-) -> _Grid:
+) -> Grid:
     """Values of runs by method and question: means over seeds, or the largest; questions without *simple* stay out."""
     questions = frame[frame["simple"].notna()].drop_duplicates("question")[["question", "k", "cluster", "simple"]]
     labels = list(dict.fromkeys(rows["label"]))
@@ -170,25 +193,26 @@ def _grid(
         share /= np.maximum(counts, 1)
     failed = int(rows["error"].notna().to_numpy()[kept].sum())
     gone = int((counts == 0).sum())
-    return _Grid(labels, questions, result, share, int(counts.sum()) + gone, failed + gone)
+    return Grid(labels, questions, ~np.isnan(result), result, share, int(counts.sum()) + gone, failed + gone)
 
 
-def _table(name: str, title: str, grid: _Grid, logs: FloatArray, best: int = 0) -> Table:
-    """Means of logarithms for each method and k; `best` is 1 or -1 if the largest or the least of a column is best."""
+def table_of(name: str, title: str, grid: Grid, best: int = 0) -> Table:
+    """Means for each method and k; `best` is 1 or -1 if the largest or the least of a column is best."""
     made, tests = [], []
     for k, here in grid.questions.reset_index(drop=True).groupby("k"):
         at, clusters = here.index.to_numpy(), here["cluster"].tolist()
-        found = means(logs[:, at], clusters)
+        logs = grid.logs[:, at]
+        found = means(logs, clusters)
         for row, label in enumerate(grid.labels):
             solved = np.nan if grid.solved is None else 100 * grid.solved[row, at].mean()
-            absent = int(np.isnan(grid.values[row, at]).sum())
+            absent = int(np.count_nonzero(~grid.known[row, at]))
             ends = [float(np.exp(end[row])) for end in found[:3]]
             made.append((name, label, f"k={k}", *ends, found.graphs, found.clusters, absent, solved, k))
         if best:
-            tests += _against_best(best * logs[:, at], clusters)
+            tests += _against_best(best * logs, clusters)
     cells = pd.DataFrame(made, columns=[*COLUMNS, "k"])
     cells["like best"] = _like_best(tests) if best else False
-    return Table(name, title, cells.sort_values("k", kind="stable"), _note(grid, cells, best))
+    return Table(name, title, cells.sort_values("k", kind="stable"), _note(grid, cells))
 
 
 def _against_best(logs: FloatArray, clusters: list[str]) -> list[tuple[float, bool]]:
@@ -215,7 +239,7 @@ def _like_best(tests: list[tuple[float, bool]]) -> NDArray[np.bool_]:
     return ~np.isnan(corrected) & ~((corrected < SIGNIFICANT) & outside.astype(bool))
 
 
-def _note(grid: _Grid, cells: pd.DataFrame, best: int) -> str:
+def _note(grid: Grid, cells: pd.DataFrame) -> str:
     counts = grid.questions.groupby("k")["question"].nunique()
     sizes = ", ".join(f"k={k}: {count}" for k, count in counts.items())
     count = str(counts.iloc[0]) if counts.nunique() == 1 else sizes

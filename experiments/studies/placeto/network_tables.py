@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.studies.placeto.network_jobs import NetworkJob, jobs_of_networks
+from experiments.studies.placeto.network_measures import against, answer_of, best_of, design_times, orders_of
 from experiments.studies.placeto.published import (
     ABLATED,
     ABLATED_DEVICES,
@@ -27,8 +26,6 @@ from mtpp.runs.workers import Workers
 
 __all__ = ["make_network_tables", "network_sections"]
 
-#: Samples count until a time within this of the best one.
-_CLOSE = 1.01
 _LEARNED = ("published", "recurrent", "fast")
 _RIVALS = ("single", "expert", "scotch", "metis", "anneal", "ordered")
 _TIMES_NOTE = """\
@@ -78,7 +75,7 @@ def plot_curves(runs: Iterable[Run]) -> Axes:
     ax, done = axes_of(None, 7, 4), [run for run in runs if run["error"] is None]
     for i, cell in enumerate(CELLS):
         for what, line in (("published", "-"), ("recurrent", ":")):
-            answer = _answer(done, what, cell)
+            answer = answer_of(done, what, cell)
             if answer is not None:
                 _, simulations, best = zip(*answer["curve"], strict=True)
                 steps = ([*simulations, answer["simulations"]], [*best, best[-1]])
@@ -90,8 +87,8 @@ def plot_curves(runs: Iterable[Run]) -> Axes:
 def _times(runs: list[Run], budget: NetworkBudget) -> Section:
     rows = []
     for cell in CELLS:
-        found = _answer(runs, "search", cell) or {}
-        learned = [_time(_best(_answer(runs, what, cell))) for what in _LEARNED]
+        found = answer_of(runs, "search", cell) or {}
+        learned = [_time(best_of(answer_of(runs, what, cell))) for what in _LEARNED]
         alone = f"{found['one device']:.3f}" if found else "–"
         rows.append([_name(cell), alone, *learned, *(_time(found.get(name)) for name in _RIVALS)])
     title = f"Table 1: best placement of {budget.groups} groups of operators"
@@ -111,20 +108,16 @@ def _paper_times() -> Section:
 def _against(runs: list[Run]) -> Section:
     rows = []
     for cell in CELLS:
-        ours, rnn = (_answer(runs, what, cell) for what in ("published", "recurrent"))
-        best, other = _best(ours), _best(rnn)
-        reduction = None if best is None or other is None else 1 - best["time"] / other["time"]
-        samples, planned, reached = _until(ours, best), _until(rnn, other), _until(ours, other)
-        factor = None if reached is None or planned is None else planned[0] / reached[0]
+        found = against(runs, cell)
         rows.append(
             [
                 _name(cell),
-                _percent(reduction),
+                _percent(found.reduction),
                 _percent(1 - cell.placeto / cell.recurrent),
-                _samples(samples, both=True),
-                _samples(planned, both=False),
-                _samples(reached, both=True),
-                "–" if factor is None else f"{factor:.2g}x",
+                _samples(found.samples, both=True),
+                _samples(found.planned, both=False),
+                _samples(found.reached, both=True),
+                "–" if found.factor is None else f"{found.factor:.2g}x",
                 f"{cell.recurrent_samples / cell.placeto_samples:.2g}x",
             ]
         )
@@ -133,9 +126,7 @@ def _against(runs: list[Run]) -> Section:
 
 
 def _designs(runs: list[Run]) -> Section:
-    means = {
-        run["options"]["design"]: float(np.mean(run["answer"]["times"])) for run in runs if run["method"] == "design"
-    }
+    means = {design: float(np.mean(times)) for design, times in design_times(runs).items()}
     full = means.get("full")
     rows = [
         [
@@ -158,12 +149,11 @@ def _orders(runs: list[Run], budget: NetworkBudget) -> Section:
         (f"RNN, {budget.orders} orders", True, budget.orders),
     ):
         row = [label, *"––––"]
-        for run in runs:
-            options = run["options"]
-            if run["method"] == "orders" and (options["planner"], options["orders"]) == (planner, orders):
-                times, best = run["answer"]["times"], run["answer"]["curve"][-1][2]
-                means = [f"{x:.3f}" for x in (np.mean(times), min(times), max(times))]
-                row = [label, *means, _percent(float(np.mean(times)) / best - 1)]
+        found = orders_of(runs, planner=planner, orders=orders)
+        if found is not None:
+            times, best = found
+            means = [f"{x:.3f}" for x in (np.mean(times), min(times), max(times))]
+            row = [label, *means, _percent(float(np.mean(times)) / best - 1)]
         rows.append(row)
     header = ["trained with", "mean", "fastest", "slowest", "above the best"]
     title = f"{budget.orders} unseen traversal orders of {_name(ORDERED)} devices"
@@ -182,28 +172,6 @@ def _lane(runs: list[Run]) -> Section:
 
 def _name(cell: Cell | tuple[str, int]) -> str:
     return f"{cell[0]}, {cell[1]}"
-
-
-def _answer(runs: Iterable[Run], what: str, cell: Cell) -> dict[str, Any] | None:
-    for run in runs:
-        if (run["method"], run["instance"], run["k"]) == (what, cell.network, cell.devices):
-            return dict(run["answer"])
-    return None
-
-
-def _best(answer: dict[str, Any] | None) -> dict[str, float] | None:
-    """The last point of a curve."""
-    return None if answer is None else {"time": answer["curve"][-1][2]}
-
-
-def _until(answer: dict[str, Any] | None, goal: dict[str, float] | None) -> tuple[int, int] | None:
-    """Episodes and simulations until a time that is close enough to a goal."""
-    if answer is None or goal is None:
-        return None
-    for episodes, simulations, time in answer["curve"]:
-        if time <= _CLOSE * goal["time"]:
-            return episodes, simulations
-    return None
 
 
 def _time(found: dict[str, float] | None) -> str:

@@ -11,14 +11,14 @@ import pandas as pd
 from experiments.studies.claim import Claim
 from experiments.studies.spp.frames import by_stages, mean_ratios, mean_times, percent, points
 from experiments.studies.spp.jobs import BOTH_SIDES, GUARANTEES
-from experiments.studies.spp.measures import cycles
+from experiments.studies.spp.measures import STABLE, cycles
 from experiments.studies.spp.paper import BASELINES
 from experiments.studies.spp.table_iii import cells
 
 __all__ = ["claims"]
 
-#: A spread of times below this is "stable" or "similar"; times that are as near as that are equal.
-_STABLE, _TIE = 1.15, 1e-6
+#: Times that are as near as that are equal.
+_TIE = 1e-6
 _MUCH = 1.2
 
 #: The statements of the lemmas and the theorem, by the name of `Guarantee`.
@@ -130,7 +130,7 @@ def _stable(frame: pd.DataFrame) -> Claim:
     text = "SPP, GPipe and PipeDream are stable over bandwidths, DP and HetPipe are not"
     spreads = steady | falling
     measured = ", ".join(f"{method} {_factor(spread)}" for method, spread in spreads.items())
-    holds = max(steady.values()) < _STABLE < min(falling.values())
+    holds = max(steady.values()) < STABLE < min(falling.values())
     return _claim("7", text, holds, measured, spreads.values())
 
 
@@ -152,19 +152,19 @@ def _stable_over_layers(frame: pd.DataFrame) -> Claim:
         spreads[method] = _spread(times / times.index.astype(float)) if numbered else math.nan
     measured = ", ".join(f"{method} {_factor(spread)}" for method, spread in spreads.items())
     text = "SPP and PipeDream are stable over layers (time a layer)"
-    return _claim("9", text, max(spreads.values()) < _STABLE, measured, spreads.values())
+    return _claim("9", text, max(spreads.values()) < STABLE, measured, spreads.values())
 
 
 def _similar(frame: pd.DataFrame) -> Claim:
     spread = _spread(mean_times(frame, "10", "spp"))
     text = "SPP's time is similar for all sizes of activations"
-    return _claim("10", text, spread < _STABLE, _factor(spread), [spread])
+    return _claim("10", text, spread < STABLE, _factor(spread), [spread])
 
 
 def _grows(frame: pd.DataFrame) -> Claim:
     spread = _spread(mean_times(frame, "10", "gpipe"))
     text = "GPipe's time grows with the activations"
-    return _claim("10", text, spread > _STABLE, _factor(spread), [spread])
+    return _claim("10", text, spread > STABLE, _factor(spread), [spread])
 
 
 def _flat(frame: pd.DataFrame) -> Claim:
@@ -176,7 +176,7 @@ def _flat(frame: pd.DataFrame) -> Claim:
     spread = float(later.max() / later.min())
     where = int(later.argmin()) + _FLAT
     measured = f"{first:.3g} s with one, {later.min():.3g} with {where}, {workloads[-1]:.3g} with {len(workloads)}"
-    return Claim("Figure 11", text, bool(spread < _STABLE and first > later.max()), f"{measured}; {_factor(spread)}")
+    return Claim("Figure 11", text, bool(spread < STABLE and first > later.max()), f"{measured}; {_factor(spread)}")
 
 
 def _fewer_stages(frame: pd.DataFrame) -> Claim:
@@ -214,7 +214,7 @@ def _table_iii(table: pd.DataFrame) -> Iterator[Claim]:
         most = rivals[rivals["planner"] == planner]["paper speed-up"].max()
         here = rivals[rivals["planner"] == planner]["speed-up"].max()
         text = f"SPP is up to {100 * most:.0f} % faster than {BASELINES[planner]}"
-        yield claim(text, abs(here / most - 1) < _STABLE - 1, f"up to {100 * here:.0f} %")
+        yield claim(text, abs(here / most - 1) < STABLE - 1, f"up to {100 * here:.0f} %")
     reduced = rivals[rivals["planner"].isin(("data-parallel", "hetpipe"))]["speed-up"]
     many = int((reduced > _MUCH - 1).sum())
     text = "more than 20 % faster than DP and HetPipe in most cases"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -19,7 +19,10 @@ from instances import InputError
 from instances.planning import Iteration, Schedule, TrainingInstance
 from mtpp_models.planning.paper_guarantees import iteration_bound, lemma_1, lemma_2, theorem_1
 
-__all__ = ["SETTINGS", "both_sides", "calibrated", "cycles", "guarantees"]
+__all__ = ["SETTINGS", "STABLE", "both_sides", "calibrated", "cycles", "flat_from", "guarantees"]
+
+#: A spread below this is "stable" or "similar".
+STABLE = 1.15
 
 #: Speed of links over the stated one, and time of an AllReduce over that of equation (1).
 SETTINGS = tuple(product((1.0, 0.5, 0.25, 0.125, 0.0625), (1.0, 2.0, 4.0)))
@@ -64,6 +67,18 @@ def cycles(stages: int, microbatches: int) -> int:
         ]
         count += 1
     return count
+
+
+def flat_from(workloads: Sequence[float]) -> int:
+    """Number of stages from which on W is stable, that of the plan with one stage being first.
+
+    Examples
+    --------
+    >>> flat_from([4.0, 2.0, 1.1, 1.0, 1.05])
+    3
+    """
+    tails = (workloads[first:] for first in range(len(workloads)))
+    return next(i for i, tail in enumerate(tails, start=1) if max(tail) < STABLE * min(tail))
 
 
 def _at(instance: TrainingInstance, speed: float, synchronisation: float) -> TrainingInstance:

@@ -1,0 +1,236 @@
+"""What the runs of partitioning say of the numbers of MTPP: Tables 1 to 6, and sentences on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from experiments.studies.mtpp.frames import run_frame
+from experiments.studies.mtpp.tables import (
+    Grid,
+    Table,
+    bound_grid,
+    certificate_grid,
+    heuristic_grid,
+    table_of,
+)
+from experiments.studies.papers.partition_runs import PartitionRuns
+from experiments.studies.papers.published import Comparison, PaperNumber, comparison, numbers
+from experiments.studies.papers.verdicts import Measured, Open, Part
+from instances import InputError
+from mtpp.runs.log import Run
+from mtpp.statistics.intervals import means
+
+__all__ = ["PartitionMeasures"]
+
+#: Tables of heuristics, bounds, and certificates, on private networks and on REGAL's graphs.
+_TABLES = {"Table 1": "Table 4", "Table 2": "Table 5", "Table 3": "Table 6"}
+_REGAL = dict(zip(_TABLES.values(), _TABLES, strict=True))
+_FOUND = "brkga-10000"  # the partitions of Tables 3 and 6
+#: Blocks up to which graphs in REGAL's style resemble REGAL's.
+_ALIKE = 8
+#: How near random-1 must come to the paper's in every column, if a folder of graphs is to be REGAL's.
+_FINGERPRINT = 0.01
+
+
+class PartitionMeasures:
+    """Grids of the items of MTPP, and what they say of its numbers.
+
+    Parameters
+    ----------
+    study : PartitionRuns
+    runs : sequence of Run
+        All that its jobs made.
+    regal : bool
+        Whether the graphs of Tables 4 to 6 are read from a folder of REGAL's.
+    """
+
+    def __init__(self, study: PartitionRuns, runs: Sequence[Run], regal: bool) -> None:
+        self._study, self._runs, self._regal = study, runs, regal
+        self._grids: dict[str, Grid | None] = {}
+        self._frames: dict[str, pd.DataFrame] = {}
+
+    def held(self, number: PaperNumber) -> Comparison:
+        """What a number may be held against, with the graphs that are there."""
+        found = comparison(number)
+        if number.item not in _REGAL or found.comparable != "same":
+            return found
+        if self._regal and self._is_regal:
+            return found
+        if self._regal:
+            return replace(found, comparable="no", why="the graphs of the folder are read in another way than REGAL's")
+        if _k(number) > _ALIKE:
+            return replace(found, comparable="no", why="graphs in REGAL's style differ from its own for k ≥ 16")
+        kind = "at most" if number.item == "Table 6" else "order"
+        why = "own graphs in REGAL's style: " + (
+            "whether the ratio is no larger" if kind == "at most" else "only the order of rows"
+        )
+        return Comparison("shape", kind, Decimal(0), False, why)
+
+    def measured(self, number: PaperNumber) -> Measured | None:
+        """What was measured for a number; None if nothing is for it."""
+        kind = _REGAL.get(number.item, number.item)
+        if number.paper != "mtpp" or (kind not in _TABLES and number.item not in ("Abstract", "Section 1.1")):
+            return None
+        if kind not in _TABLES:
+            return self._sentence(number)
+        grid = self._grid(number.item)
+        if grid is None or number.row not in grid.labels or not (grid.questions["k"] == _k(number)).any():
+            return Measured(None, note="not run in this profile")
+        if number.column.endswith("solved"):
+            at = (grid.questions["k"] == _k(number)).to_numpy()
+            assert grid.solved is not None
+            share = 100 * float(grid.solved[grid.labels.index(number.row), at].mean())
+            return Measured(Part(share, np.nan, np.nan), int(at.sum()), len(set(grid.of(number.row, _k(number))[1])))
+        parts = self._order(number, grid) if self.held(number).kind == "order" else None
+        return self._cell(number.item, number.row, _k(number), parts)
+
+    def tables(self) -> list[Table]:
+        """A table an item that was run, with the numbers of the paper beside."""
+        made = []
+        for item in (*_TABLES, *_REGAL):
+            grid = self._grid(item)
+            if grid is not None:
+                kind = _REGAL.get(item, item)
+                best = {"Table 1": -1, "Table 2": 1}.get(kind, 0)
+                title = {"Table 1": "bottleneck over simple", "Table 2": "bound over simple (solved to optimality)"}
+                text = title.get(kind, f"{_FOUND} over the best bound so far")
+                made.append(table_of(f"mtpp-{item.lower().replace(' ', '-')}", f"MTPP, {item}: {text}", grid, best))
+        return made
+
+    def frame(self, item: str) -> pd.DataFrame:
+        """Runs of an item."""
+        if item not in self._frames:
+            keys = self._study.keys(item)
+            self._frames[item] = run_frame(run for run in self._runs if run["key"] in keys)
+        return self._frames[item]
+
+    def _grid(self, item: str) -> Grid | None:
+        if item not in self._grids:
+            try:
+                frame = self.frame(item)
+            except InputError:  # no runs
+                self._grids[item] = None
+                return None
+            self._grids[item] = _GRIDS[_REGAL.get(item, item)](frame)
+        return self._grids[item]
+
+    def _cell(self, item: str, row: str, k: int, parts: Sequence[Part] | None = None) -> Measured:
+        grid = self._grid(item)
+        if grid is None or row not in grid.labels or not (grid.questions["k"] == k).any():
+            return Measured(None, note="not run in this profile")
+        logs, clusters = grid.of(row, k)
+        found = means(logs, clusters)
+        here = _part(logs, clusters, open=self._open(item, row, k))
+        return Measured(here, found.graphs, found.clusters, parts)
+
+    def _open(self, item: str, row: str, k: int) -> Open:
+        """What more time would do to a cell: bounds that stopped before the paper's time limit may still grow."""
+        kind, rows = _REGAL.get(item, item), (row,)
+        if kind == "Table 1":
+            return ""
+        grid = self._grid(item)
+        if kind == "Table 3" and grid is not None:
+            rows = tuple(grid.labels[: grid.labels.index(row) + 1])
+        if any(self._hurried(item, one, k) for one in rows):
+            return "low" if kind == "Table 3" else "high"
+        return ""
+
+    def _hurried(self, item: str, method: str, k: int) -> bool:
+        limits = [
+            (row.limit, row.paper_limit) for row in self._study.rows if item in row.items and method in row.methods
+        ]
+        if not any(limit is not None and paper is not None and limit < paper for limit, paper in limits):
+            return False
+        frame = self.frame(item)
+        runs = frame[(frame["method"] == method) & (frame["k"] == k)]
+        return not bool(runs["optimal"].eq(True).all())
+
+    def _order(self, number: PaperNumber, grid: Grid) -> list[Part]:
+        """The number's row over the next larger one of the paper's column; of bounds, simple over it as well."""
+        k, parts = _k(number), []
+        for less, more in _neighbours(number):
+            if less in grid.labels and more in grid.labels:
+                (a, clusters), (b, _) = grid.of(less, k), grid.of(more, k)
+                opened = [side for row, side in ((less, "high"), (more, "low")) if self._open(number.item, row, k)]
+                side: Open = "both" if len(opened) == 2 else opened[0] if opened else ""  # type: ignore[assignment]
+                parts.append(_part(a - b, clusters, f"{less} over {more}", side))
+        if _REGAL.get(number.item, number.item) == "Table 2" and Decimal(number.value) > 1:
+            logs, clusters = grid.of(number.row, k)
+            side = "low" if self._open(number.item, number.row, k) else ""
+            parts.append(_part(-logs, clusters, f"simple over {number.row}", side))
+        return parts
+
+    def _sentence(self, number: PaperNumber) -> Measured:
+        """Sentences on all graphs; their k, lost in our copy, is taken from the tables that they agree with."""
+        if number.item == "Abstract":
+            grid = self._grid("Table 2")
+            ks = [] if grid is None else sorted(grid.questions["k"].unique())
+            cells = [(k, self._cell("Table 2", "exact", int(k))) for k in ks]
+            known = [(k, cell) for k, cell in cells if cell.here is not None]
+            if not known:
+                return Measured(None, note="not run in this profile")
+            k, cell = max(known, key=lambda one: one[1].here.value if one[1].here else 0.0)
+            return replace(cell, note=f"exact over simple, largest at k = {k}")
+        row = "exact" if number.column.startswith("above") else "simple"
+        cell = self._cell("Table 3", row, 16)
+        if row == "simple" or cell.here is None:
+            return cell
+        here = cell.here
+        return replace(cell, here=replace(here, value=_above(here.value), low=_above(here.low), high=_above(here.high)))
+
+    @cached_property
+    def _is_regal(self) -> bool:
+        """Whether random-1 is within 0.01 of the paper in every column."""
+        wanted = [one for one in numbers() if one.item == "Table 4" and one.row == "random-1"]
+        cells = [(one, self._cell("Table 4", one.row, _k(one)).here) for one in wanted]
+        return all(here is not None and abs(here.value - float(one.value)) <= _FINGERPRINT for one, here in cells)
+
+
+def _certificates(frame: pd.DataFrame) -> Grid:
+    """BRKGA's partitions, means over seeds, over the best bound of a row and those above."""
+    found = heuristic_grid(frame)
+    if _FOUND not in found.labels:
+        return certificate_grid(frame)
+    costs = np.exp(found.logs[found.labels.index(_FOUND)]) * found.questions["simple"].to_numpy()
+    return certificate_grid(frame, pd.Series(costs, index=found.questions["question"]))
+
+
+_GRIDS: Mapping[str, Callable[[pd.DataFrame], Grid]] = {
+    "Table 1": heuristic_grid,
+    "Table 2": bound_grid,
+    "Table 3": _certificates,
+}
+
+
+def _k(number: PaperNumber) -> int:
+    return int(number.column.removesuffix(" solved").removeprefix("k="))
+
+
+def _above(ratio: float) -> float:
+    return 100 * (ratio - 1)
+
+
+def _neighbours(number: PaperNumber) -> list[tuple[str, str]]:
+    """Pairs of rows in the order of the paper's column: the number's with the next larger, or the next smaller one."""
+    column = [one for one in numbers() if one[:2] == number[:2] and one.column == number.column]
+    own = Decimal(number.value)
+    larger = [one for one in column if Decimal(one.value) > own]
+    if larger:
+        least = min(Decimal(one.value) for one in larger)
+        return [(number.row, one.row) for one in larger if Decimal(one.value) == least]
+    smaller = [one for one in column if Decimal(one.value) < own]
+    most = max((Decimal(one.value) for one in smaller), default=None)
+    return [(one.row, number.row) for one in smaller if Decimal(one.value) == most]
+
+
+def _part(logs: np.ndarray, clusters: list[str], text: str = "", open: Open = "") -> Part:
+    """Geometric mean of ratios, with its interval."""
+    found = means(logs, clusters)
+    with np.errstate(over="ignore"):
+        return Part(*(float(np.exp(part[0])) for part in found[:3]), text, open)
