@@ -4,3 +4,14 @@ from pathlib import Path
 from runpy import run_path
 
 run_path(str(Path(__file__).resolve().parents[1] / "instances" / "import_guard.py"))["check_siblings"]()
+
+__all__ = ["paper"]
+
+
+def __getattr__(name: str) -> object:
+    """Load `paper` when it is asked for."""
+    if name == "paper":
+        from experiments.studies.papers.make import paper
+
+        return paper
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

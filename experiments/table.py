@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from experiments.studies.report import Report
     from mtpp.runs.workers import Workers
 
-__all__ = ["table"]
+__all__ = ["Running", "table"]
 
 _Targets = Annotated[
     list[str],
@@ -53,7 +53,7 @@ _FromRuns = Annotated[
 
 
 @dataclass(frozen=True)
-class _Running:
+class Running:
     """Workers that make the runs, and files and form of the tables; the fields are the words of the command line."""
 
     jobs: Annotated[
@@ -93,7 +93,7 @@ def table(
     methods: _Methods = None,
     time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For each bound.")] = 60.0,
     proof: ProofWords,
-    running: _Running,
+    running: Running,
     quick: _Quick = False,
     from_runs: _FromRuns = False,
     printing: Printing,

@@ -18,12 +18,12 @@ from mtpp_models import SolveOptions
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
 from mtpp_models.solvers.registry import find_solver
 
-__all__ = ["PartitionRuns", "search_seconds", "taken"]
+__all__ = ["PartitionRuns", "seconds_of", "taken"]
 
 #: Variables that a solver must be able to take; free licences of some take fewer.
 _LICENSED = 2100
-#: Seconds of a search of 10,000 orders of 100 nodes, and of the searches that count no orders.
-_SEARCH = 1.1
+#: Seconds of an order of 100 nodes, and of searches that do not count them.
+_ORDERS, _OTHERS = 1.1e-4, {"mla": 0.3, "local-search": 3.0, "multilevel": 2.0, "portfolio": 4.0}
 
 
 class PartitionRuns:
@@ -87,11 +87,13 @@ class PartitionRuns:
         return f"regal-style:{row.take}" if self._regal is None else f"regal:{self._regal}"
 
 
-def search_seconds(job: PartitionJob) -> float:
-    """Estimated seconds of a search."""
-    size = job.instance.graph.n / 100
-    name, _, count = job.method.rpartition("-")
-    return _SEARCH * size * (int(count) / 10_000 if name and count.isdigit() else 1.0)
+def seconds_of(job: PartitionJob) -> float:
+    """Seconds of a job at most; those of searches are estimated."""
+    if not job.is_search:
+        return job.options.time_limit or 0.0
+    _, _, orders = job.method.rpartition("-")
+    at_100 = _ORDERS * int(orders) if orders.isdigit() else _OTHERS.get(job.method, _OTHERS["mla"])
+    return at_100 * job.instance.graph.n / 100
 
 
 def taken(entries: Iterable[Entry], count: int) -> list[Entry]:
@@ -121,7 +123,7 @@ def _is_there(solver: str) -> bool:
     model.x = pyo.Var(range(_LICENSED), bounds=(0, 1))
     model.V = pyo.Objective(expr=sum(model.x.values()) + 1)
     try:
-        find_solver(solver).solve(model, Controls(Deadline.after(60.0)))
+        find_solver(solver).solve(model, Controls(deadline=Deadline.after(60.0)))
     except (SolverNotAvailableError, SolverFaultError):
         return False
     return True

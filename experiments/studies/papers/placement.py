@@ -44,10 +44,15 @@ class PlacementMeasures:
         With which they were made.
     why : str
         Why nothing was run, if so.
+
+    Attributes
+    ----------
+    runs : list of Run
+    budget : NetworkBudget
     """
 
     def __init__(self, runs: Sequence[Run], budget: NetworkBudget, why: str = "") -> None:
-        self.runs, self._budget, self._why = [run for run in runs if run["error"] is None], budget, why
+        self.runs, self.budget, self._why = [run for run in runs if run["error"] is None], budget, why
 
     def measured(self, number: PaperNumber) -> Measured | None:
         """What was measured for a number; None if nothing is for it."""
@@ -108,14 +113,14 @@ class PlacementMeasures:
         ratios = np.array(times[design]) / np.array(times["full"])
         found = geometric_means([ratios], range(len(ratios)))
         here = Part(*(100 * (float(end[0]) - 1) for end in found[:3]))
-        return Measured(here, found.graphs, found.clusters, note=f"one training of {self._budget.ablation} episodes")
+        return Measured(here, found.graphs, found.clusters, note=f"one training of {self.budget.ablation} episodes")
 
     def _orders(self, number: PaperNumber) -> Measured | None:
         """Times in unseen orders over the best of the training, less 1 [%]; each order is a cluster."""
         if number.row == "traversal orders":
             return None
         planner = number.row.startswith("RNN")
-        made = orders_of(self.runs, planner=planner, orders=self._budget.orders)
+        made = orders_of(self.runs, planner=planner, orders=self.budget.orders)
         if made is None:
             return self._single(None)
         times, best = made
@@ -132,4 +137,4 @@ class PlacementMeasures:
 
     @property
     def _words(self) -> str:
-        return f"{self._budget.published} episodes of Placeto, {self._budget.recurrent} placements of the RNN"
+        return f"{self.budget.published} episodes of Placeto, {self.budget.recurrent} placements of the RNN"

@@ -31,7 +31,7 @@ from mtpp.plots.style import axes_of, readable_log, with_legend
 from mtpp.runs.statistics.intervals import geometric_mean
 from mtpp.runs.workers import Workers
 
-__all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep"]
+__all__ = ["figure_rows", "make_training_tables", "plot_stages", "plot_sweep", "table_iii_sections"]
 
 _NOTE = "Planner: its time over that of spp, less 1. Geometric means over the clusters."
 _SCOPE = "Figure 5 (accuracy over time) is out of scope: nothing is trained here."
@@ -113,10 +113,15 @@ def _sections(frame: pd.DataFrame) -> list[Section]:
     return [
         *(Section(_file(figure), title, *figure_rows(frame, figure), _NOTE) for figure, (title, _) in TITLES.items()),
         Section(_file("11"), "Figure 11: W and time by number of stages", *_stage_rows(frame)),
-        *(_side_by_side(cells(frame), testbed) for testbed in TABLE),
-        Section("table-iii-ranking", "Table III: rank correlation of the speed-ups", *_ranking(frame), _LIMIT),
+        *table_iii_sections(frame),
         Section("claims", "Claims of the paper", *_claim_rows(claims(frame)), _notes(frame), text=(1, 3)),
     ]
+
+
+def table_iii_sections(frame: pd.DataFrame) -> list[Section]:
+    """Table III beside the paper, testbed by testbed, and how the speed-ups correlate."""
+    ranking = Section("table-iii-ranking", "Table III: rank correlation of the speed-ups", *_ranking(frame), _LIMIT)
+    return [*(_side_by_side(cells(frame), testbed) for testbed in TABLE), ranking]
 
 
 def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:

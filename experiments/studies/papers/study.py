@@ -1,0 +1,138 @@
+"""All runs behind the numbers of papers: what they are, what they cost, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.studies.papers.partition import PartitionMeasures
+from experiments.studies.papers.partition_runs import PartitionRuns, seconds_of
+from experiments.studies.papers.placement import BUDGETS, PlacementMeasures
+from experiments.studies.papers.plan import Row
+from experiments.studies.papers.published import PaperNumber, comparison, numbers
+from experiments.studies.papers.training import TrainingMeasures, training_jobs, training_questions
+from experiments.studies.papers.verdicts import Measured, judge
+from experiments.studies.placeto.network_jobs import jobs_of_networks
+from experiments.studies.report import Report, Section
+from heuristics.placement.placeto import require_torch
+from instances import InputError
+from mtpp.runs.job import Job
+from mtpp.runs.log import Run
+from mtpp.runs.workers import Workers
+
+__all__ = ["Findings", "PaperStudy"]
+
+_ENDS = {"here": "value", "low": "low", "high": "high"}
+
+#: Seconds of a run of pipelined training, and hours of all runs of placement by their budget.
+_TRAINING, _PLACEMENT = 1.0, {"": 0.0, "least": 0.02, "quick": 0.3, "full": 2.0}
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the runs of a study say."""
+
+    partition: PartitionMeasures
+    training: TrainingMeasures
+    placement: PlacementMeasures
+    runs: dict[str, list[Run]]  # by study
+    failed: list[bool]  # whether each run failed
+
+    def claims(self, papers: Sequence[str]) -> pd.DataFrame:
+        """A row for each number of these papers: the number, what was measured, the verdict and its reason."""
+        return pd.DataFrame([self._row(number) for number in numbers() if number.paper in papers])
+
+    def _row(self, number: PaperNumber) -> dict[str, Any]:
+        held, found = comparison(number), self._measured(number)
+        if number.paper == "mtpp":
+            held = self.partition.held(number)
+        verdict, why = judge(number, held, found)
+        here = None if found is None else found.here
+        counts = (None, None) if found is None or here is None else (found.clusters, found.graphs)
+        ends = {name: None if here is None else _known(getattr(here, end)) for name, end in _ENDS.items()}
+        return {
+            **number._asdict(),
+            **ends,
+            "clusters": counts[0],
+            "graphs": counts[1],
+            "verdict": str(verdict),
+            "why": why,
+        }
+
+    def _measured(self, number: PaperNumber) -> Measured | None:
+        studies = {"mtpp": self.partition, "spp": self.training, "placeto": self.placement}
+        return studies[number.paper].measured(number)
+
+
+@dataclass
+class PaperStudy:
+    """Jobs for the rows of a plan.
+
+    Raises
+    ------
+    InputError
+        If a graph, a method or a folder is refused.
+    """
+
+    rows: Sequence[Row]
+    regal: str | None = None  # folder of REGAL's test graphs
+    left_out: list[str] = field(default_factory=list)  # what is not run, and why
+
+    def __post_init__(self) -> None:
+        self.partition = PartitionRuns([row for row in self.rows if row.study == "partition"], self.regal)
+        self.left_out += self.partition.left_out
+        self._asked = training_questions([row for row in self.rows if row.study == "training"])
+        self._budget = next((row.budget for row in self.rows if row.study == "placeto"), "")
+        self.jobs: dict[str, Sequence[Job]] = {"partition": self.partition.jobs, "training": training_jobs(self._asked)}
+        self._no_torch = _no_torch() if self._budget else ""
+        if self._no_torch:
+            self.left_out.append(self._no_torch)
+        ready = self._budget and not self._no_torch
+        self.jobs["placeto"] = jobs_of_networks(BUDGETS[self._budget]) if ready else []
+
+    def costs(self) -> Section:
+        """Runs and processor hours at most, by study; those of searches are estimated."""
+        hours = {
+            "partition": sum(seconds_of(job) for job in self.partition.jobs) / 3600,
+            "training": _TRAINING * len(self.jobs["training"]) / 3600,
+            "placeto": _PLACEMENT[self._budget] if self.jobs["placeto"] else 0.0,
+        }
+        rows = [[name, str(len(jobs)), f"{hours[name]:.2f}"] for name, jobs in self.jobs.items()]
+        total = ["all", str(sum(map(len, self.jobs.values()))), f"{sum(hours.values()):.2f}"]
+        return Section("costs", "What this takes", ["study", "runs", "core-hours at most"], [*rows, total])
+
+    def run(self, folder: Path, workers: Workers, *, quiet: bool) -> Findings:
+        """Make the runs that the files in a folder lack.
+
+        Raises
+        ------
+        OSError, InputError
+            If a file cannot be written.
+        KeyboardInterrupt
+            After Ctrl-C; the runs that are done are in the files.
+        """
+        runs, failed = {}, []
+        for name, jobs in self.jobs.items():
+            runs[name] = Report(folder / f"{name}.jsonl", quiet=quiet).make_runs(jobs, workers) if jobs else []
+            failed += [
+                job.failed(run) for job, run in zip({job.key: job for job in jobs}.values(), runs[name], strict=True)
+            ]
+        placement = PlacementMeasures(runs["placeto"], BUDGETS[self._budget or "quick"], self._no_torch)
+        partition = PartitionMeasures(self.partition, runs["partition"], self.regal is not None)
+        return Findings(partition, TrainingMeasures(self._asked, runs["training"]), placement, runs, failed)
+
+
+def _no_torch() -> str:
+    try:
+        require_torch()
+    except InputError as error:
+        return f"not run: {error}"
+    return ""
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else float(value)  # NaN
