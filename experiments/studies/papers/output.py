@@ -126,12 +126,9 @@ def _figures(findings: Findings) -> dict[str, Axes]:
 
 def _with_theirs(table: Table) -> pd.DataFrame:
     """Cells with the numbers of the paper."""
-    theirs = _theirs(table)
-    return table.cells.assign(
-        theirs=[
-            theirs.get((row, column)) for row, column in zip(table.cells["row"], table.cells["column"], strict=True)
-        ]
-    ).astype({"theirs": float})
+    theirs, cells = _theirs(table), table.cells
+    places = zip(cells["row"], cells["column"], strict=True)
+    return cells.assign(theirs=pd.Series([theirs.get(place) for place in places], index=cells.index, dtype=float))
 
 
 def _theirs(table: Table) -> dict[tuple[str, str], float | None]:
@@ -170,7 +167,8 @@ def _file(path: Path) -> dict[str, Any]:
 def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     """A row for JSON: what is missing is null, counts are whole."""
     plain = {str(name): None if isinstance(x, float) and not math.isfinite(x) else x for name, x in row.items()}
-    return plain | {name: None if plain[name] is None else int(plain[name]) for name in ("clusters", "graphs")}
+    counts = {name: plain[name] for name in ("clusters", "graphs")}
+    return plain | {name: None if count is None else int(count) for name, count in counts.items()}
 
 
 def _text(value: Any) -> str:

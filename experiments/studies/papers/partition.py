@@ -21,7 +21,7 @@ from experiments.studies.mtpp.tables import (
 )
 from experiments.studies.papers.partition_runs import PartitionRuns
 from experiments.studies.papers.published import Comparison, PaperNumber, comparison, numbers
-from experiments.studies.papers.verdicts import Measured, Open, Part
+from experiments.studies.papers.verdicts import Measured, Open, Part, percent_above
 from instances import InputError
 from mtpp.runs.log import Run
 from mtpp.statistics.intervals import means
@@ -131,12 +131,12 @@ class PartitionMeasures:
 
     def _open(self, item: str, row: str, k: int) -> Open:
         """What more time would do to a cell: bounds that stopped before the paper's time limit may still grow."""
-        kind, rows = _REGAL.get(item, item), (row,)
+        kind, rows = _REGAL.get(item, item), [row]
         if kind == "Table 1":
             return ""
         grid = self._grid(item)
         if kind == "Table 3" and grid is not None:
-            rows = tuple(grid.labels[: grid.labels.index(row) + 1])
+            rows = grid.labels[: grid.labels.index(row) + 1]
         if any(self._hurried(item, one, k) for one in rows):
             return "low" if kind == "Table 3" else "high"
         return ""
@@ -182,7 +182,12 @@ class PartitionMeasures:
         if row == "simple" or cell.here is None:
             return cell
         here = cell.here
-        return replace(cell, here=replace(here, value=_above(here.value), low=_above(here.low), high=_above(here.high)))
+        return replace(
+            cell,
+            here=replace(
+                here, value=percent_above(here.value), low=percent_above(here.low), high=percent_above(here.high)
+            ),
+        )
 
     @cached_property
     def _is_regal(self) -> bool:
@@ -212,10 +217,6 @@ def _k(number: PaperNumber) -> int:
     return int(number.column.removesuffix(" solved").removeprefix("k="))
 
 
-def _above(ratio: float) -> float:
-    return 100 * (ratio - 1)
-
-
 def _neighbours(number: PaperNumber) -> list[tuple[str, str]]:
     """Pairs of rows in the order of the paper's column: the number's with the next larger, or the next smaller one."""
     column = [one for one in numbers() if one[:2] == number[:2] and one.column == number.column]
@@ -231,6 +232,5 @@ def _neighbours(number: PaperNumber) -> list[tuple[str, str]]:
 
 def _part(logs: np.ndarray, clusters: list[str], text: str = "", open: Open = "") -> Part:
     """Geometric mean of ratios, with its interval."""
-    found = means(logs, clusters)
     with np.errstate(over="ignore"):
-        return Part(*(float(np.exp(part[0])) for part in found[:3]), text, open)
+        return Part.of(means(logs, clusters), lambda end: float(np.exp(end)), text, open)

@@ -69,17 +69,17 @@ class PartitionRuns:
 
     def _jobs(self, row: Row) -> Iterator[PartitionJob]:
         questions = _questions(self._suite(row), row.take, row.k)
+        yield from jobs_of(questions, ["simple"])
         if row.limit is None:
             for seed in range(row.seeds):
                 yield from jobs_of(questions, row.methods, SolveOptions(seed=seed))
-            yield from jobs_of(questions, ["simple"])
             return
         solver = next(filter(_is_there, row.solver), None)
         if solver is None:
             self.left_out.append(f"{', '.join(row.methods)}: not run, no solver of {', '.join(row.solver)} is there")
             return
         options = SolveOptions(solver, row.limit, row.gap, row.threads)
-        yield from jobs_of(questions, list(dict.fromkeys((*row.starts, *row.methods, "simple"))), options)
+        yield from jobs_of(questions, list(dict.fromkeys((*row.starts, *row.methods))), options)
 
     def _suite(self, row: Row) -> str:
         if row.graphs == "networks":

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.studies.papers.published import PaperNumber
-from experiments.studies.papers.verdicts import Measured, Part
+from experiments.studies.papers.verdicts import Measured, Part, percent_above
 from experiments.studies.placeto.network_measures import against, answer_of, best_of, design_times, orders_of
 from experiments.studies.placeto.published import CELLS, NETWORKS, QUICK_NETWORKS, Cell, NetworkBudget
 from mtpp.runs.log import Run
@@ -112,8 +112,12 @@ class PlacementMeasures:
             return self._single(None)
         ratios = np.array(times[design]) / np.array(times["full"])
         found = geometric_means([ratios], range(len(ratios)))
-        here = Part(*(100 * (float(end[0]) - 1) for end in found[:3]))
-        return Measured(here, found.graphs, found.clusters, note=f"one training of {self.budget.ablation} episodes")
+        return Measured(
+            Part.of(found, percent_above),
+            found.graphs,
+            found.clusters,
+            note=f"one training of {self.budget.ablation} episodes",
+        )
 
     def _orders(self, number: PaperNumber) -> Measured | None:
         """Times in unseen orders over the best of the training, less 1 [%]; each order is a cluster."""
@@ -127,7 +131,7 @@ class PlacementMeasures:
         if number.column.startswith("fastest"):
             return self._single(max(times) / min(times) - 1, 100)
         found = means([100 * (np.array(times) / best - 1)], range(len(times)))
-        return Measured(Part(*(float(end[0]) for end in found[:3])), 1, found.clusters, note="orders of one training")
+        return Measured(Part.of(found), 1, found.clusters, note="orders of one training")
 
     def _single(self, value: float | None, factor: float = 1.0) -> Measured:
         """A number of one training, of which nobody knows the spread."""

@@ -64,8 +64,9 @@ class Findings:
         }
 
     def _measured(self, number: PaperNumber) -> Measured | None:
-        studies = {"mtpp": self.partition, "spp": self.training, "placeto": self.placement}
-        return studies[number.paper].measured(number)
+        if number.paper == "mtpp":
+            return self.partition.measured(number)
+        return self.training.measured(number) if number.paper == "spp" else self.placement.measured(number)
 
 
 @dataclass

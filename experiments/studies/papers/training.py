@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments.studies.papers.plan import Row
 from experiments.studies.papers.published import PaperNumber, value_of
-from experiments.studies.papers.verdicts import Measured, Part
+from experiments.studies.papers.verdicts import Measured, Part, percent_above
 from experiments.studies.spp.frames import points, training_frame
 from experiments.studies.spp.jobs import CALIBRATION, STAGES, TABLE_III, Question, TrainingJob, questions
 from experiments.studies.spp.measures import cycles, flat_from
@@ -21,7 +22,7 @@ from mtpp.statistics.intervals import geometric_means, means
 
 __all__ = ["TrainingMeasures", "training_jobs", "training_questions"]
 
-_FIGURES = ("9", "11")
+_PIPEDREAM = "clusters drawn by seed; this PipeDream minimises W, the slowest stage"
 _LARGEST = {
     "SPP against state of the art": ("data-parallel", "gpipe", "pipedream", "hetpipe"),
     "SPP against GPipe": ("gpipe",),
@@ -39,8 +40,8 @@ def training_questions(rows: Sequence[Row]) -> list[Question]:
         if "Fig. 9" in row.items:
             parameter, values = SWEEPS["9"]
             for value in values:
-                made = [simulation(seed, **{parameter: value}) for seed in range(row.seeds)]
-                asked += [Question("9", f"{value:g}", instance) for instance in made]
+                option: dict[str, Any] = {parameter: value}
+                asked += [Question("9", f"{value:g}", simulation(seed, **option)) for seed in range(row.seeds)]
         if "Fig. 11" in row.items:
             asked += [Question("11", "default", simulation(seed)) for seed in range(row.seeds)]
     return asked
@@ -130,16 +131,15 @@ class TrainingMeasures:
             asked = points(self.frame, "9", "spp")
             here = asked[asked["label"] == label]["question"]
             found = geometric_means([(other[here] / spp[here]).to_numpy()], here.tolist())
-            value, low, high = (100 * (float(end[0]) - 1) for end in found[:3])
-            parts.append(Part(value, low, high, f"{label} layers:"))
+            parts.append(Part.of(found, percent_above, f"{label} layers:"))
             clusters = found.clusters
         if not parts:
             return Measured(None, note="not run")
-        return Measured(min(parts, key=lambda part: part.value), clusters, clusters, parts, "clusters drawn by seed")
+        return Measured(min(parts, key=lambda part: part.value), clusters, clusters, parts, _PIPEDREAM)
 
     def _figure_11(self, number: PaperNumber) -> Measured | None:
         """Number of stages from which W is flat, and that of SPP's choice: means over clusters drawn by seed."""
-        rows = self.frame[self.frame["method"] == STAGES] if len(self.frame) else self.frame
+        rows = points(self.frame, "11", STAGES) if len(self.frame) else self.frame
         if rows.empty or rows["error"].notna().any():
             return Measured(None, note="not run")
         if number.column == "stable from":
@@ -147,8 +147,7 @@ class TrainingMeasures:
         else:
             values = [int(np.argmin(found)) + 1 for found in rows["times"]]
         found = means([values], rows["question"].tolist())
-        here = Part(*(float(end[0]) for end in found[:3]))
-        return Measured(here, found.graphs, found.clusters, note="clusters drawn by seed")
+        return Measured(Part.of(found), found.graphs, found.clusters, note="clusters drawn by seed")
 
 
 def _footnote(number: PaperNumber) -> Measured:

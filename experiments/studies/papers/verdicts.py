@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
 from experiments.studies.claim import Verdict
 from experiments.studies.papers.published import Comparison, PaperNumber
-from mtpp.statistics.intervals import LEAST_CLUSTERS
+from mtpp.statistics.intervals import LEAST_CLUSTERS, Means
 
-__all__ = ["Measured", "Part", "decide", "judge"]
+__all__ = ["Measured", "Part", "decide", "judge", "percent_above"]
 
 #: What more time could turn around.
 Open = Literal["", "low", "high", "both"]
@@ -29,6 +29,12 @@ class Part:
     # Whether more time would make the value larger ("high"), smaller ("low"), or either; runs stopped before the
     # paper's time limit.
     open: Open = ""
+
+    @classmethod
+    def of(cls, found: Means, to: Callable[[float], float] = float, text: str = "", open: Open = "") -> Part:
+        """The first row of means and its interval, in another unit."""
+        value, low, high = (to(float(end[0])) for end in found[:3])
+        return cls(value, low, high, text, open)
 
     def __str__(self) -> str:
         ends = "" if math.isnan(self.low) or self.low == self.high else f" [{self.low:.4g}, {self.high:.4g}]"
@@ -113,6 +119,11 @@ def decide(kind: str, paper: str, tolerance: Decimal, low: float, high: float, *
         return _three(low >= least, high < least)
     assert kind == "equal"
     return _three(least <= low and high <= most, low >= most or high <= least)
+
+
+def percent_above(ratio: float) -> float:
+    """By how much a ratio is above 1 [%]."""
+    return 100 * (ratio - 1)
 
 
 def _three(holds: bool, fails: bool) -> Verdict:
