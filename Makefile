@@ -7,6 +7,12 @@ SECONDS ?=
 METHODS ?=
 SOLVER ?= highs
 SEED ?=
+# Of make paper: PROFILE is smoke, quick, laptop, cluster or paper; PAPER one of mtpp, spp, placeto, all; a SCHEDULER of
+# dask.distributed works in place of JOBS processes; REGAL is a folder of REGAL's test graphs.
+PROFILE ?= laptop
+PAPER ?= all
+SCHEDULER ?=
+REGAL ?=
 # Of make mutants: how many faults, and FILE:LINE instead of faults that are drawn.
 COUNT ?= 30
 AT ?=
@@ -16,10 +22,11 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table test long hunt mutants bench check lint types contract warm notebooks golden api networks release format clean
+.PHONY: help table paper test long hunt mutants bench check lint types contract warm notebooks golden api networks release format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
+	@echo "make paper      numbers of three papers with verdicts; resumes: make paper PROFILE=quick (an hour on 2 cores)"
 	@echo "make test       the tests but the slow ones (makes .venv first)"
 	@echo "make check      lint, types, import contract, all tests, notebooks"
 	@echo "make long       tests that draw examples, with new and more of them: make long SECONDS=1800 SEED=7"
@@ -37,6 +44,10 @@ table: .venv/table.stamp
 	@mkdir -p results
 	@$(BIN)/mtpp warm-up
 	$(BIN)/mtpp table quick -k 2,4,8,32 --time-limit 1.5 --jobs $(JOBS) --out results/quick.jsonl --tables results/quick
+
+paper: warm
+	$(BIN)/mtpp paper $(PAPER) --profile $(PROFILE) --jobs $(JOBS) --out results/paper-$(PROFILE) \
+		$(if $(SCHEDULER),--scheduler $(SCHEDULER)) $(if $(REGAL),--regal $(REGAL))
 
 test: warm
 	$(PYTEST) -m "not slow and not notebooks"

@@ -39,6 +39,7 @@ PAGES = (*MANUAL, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md")
 PARSED_ONLY = {
     "mtpp warm-up": "compiles for a minute",
     "mtpp table": "runs suites for minutes; other tests run small ones",
+    "mtpp paper": "runs for hours; other tests run small plans",
     "mtpp plan llama-3-8b": "searches for five to ten seconds; the pages have a smaller plan that runs",
     "mtpp place inception-v3": "needs its five seconds to fit into memory; the pages have a smaller one that runs",
     "mtpp run --calibrate": "measures links for seconds; test_split_run.py runs it",

@@ -1,4 +1,4 @@
-"""What the runs of partitioning say of the numbers of MTPP: Tables 1 to 6, and sentences on them."""
+"""Measures for the numbers of MTPP: Tables 1 to 6, and sentences on them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PartitionMeasures:
         self._frames: dict[str, pd.DataFrame] = {}
 
     def held(self, number: PaperNumber) -> Comparison:
-        """What a number may be held against, with the graphs that are there."""
+        """Comparison that a number allows, with the graphs that are there."""
         found = comparison(number)
         if number.item not in _REGAL or found.comparable != "same":
             return found
@@ -73,7 +73,7 @@ class PartitionMeasures:
         return Comparison("shape", kind, Decimal(0), False, why)
 
     def measured(self, number: PaperNumber) -> Measured | None:
-        """What was measured for a number; None if nothing is for it."""
+        """Measure for a number; None if nothing is measured for it."""
         kind = _REGAL.get(number.item, number.item)
         if number.paper != "mtpp" or (kind not in _TABLES and number.item not in ("Abstract", "Section 1.1")):
             return None
@@ -130,7 +130,7 @@ class PartitionMeasures:
         return Measured(here, found.graphs, found.clusters, parts)
 
     def _open(self, item: str, row: str, k: int) -> Open:
-        """What more time would do to a cell: bounds that stopped before the paper's time limit may still grow."""
+        """Direction in which more time would move a cell: bounds that stopped before the paper's time limit may still grow."""
         kind, rows = _REGAL.get(item, item), [row]
         if kind == "Table 1":
             return ""

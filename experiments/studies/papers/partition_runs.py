@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain, zip_longest
 
@@ -12,7 +13,7 @@ import pyomo.environ as pyo
 from experiments.studies.papers.plan import Row
 from instances import Instance
 from instances.deadline import Deadline
-from instances.suites import Entry, find_suite
+from instances.suites import SUITES, Entry, find_suite
 from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp_models import SolveOptions
 from mtpp_models.solvers.interface import Controls, SolverFaultError, SolverNotAvailableError
@@ -83,7 +84,7 @@ class PartitionRuns:
 
     def _suite(self, row: Row) -> str:
         if row.graphs == "networks":
-            return "real"
+            return "real" if row.take <= len(SUITES["real"].entries) else "networks"
         return f"regal-style:{row.take}" if self._regal is None else f"regal:{self._regal}"
 
 
@@ -112,7 +113,10 @@ def _family(entry: Entry) -> str:
 
 @cache
 def _questions(suite: str, count: int, ks: tuple[int, ...]) -> list[Instance]:
-    graphs = [(entry, entry.build()) for entry in taken(find_suite(suite).entries, count)]
+    """Questions about the first graphs; one that cannot be had is an `InputWarning`."""
+    found = find_suite(suite)
+    chosen = replace(found, entries=tuple(taken(found.entries, count)))
+    graphs = [(entry, graph) for entry, graph in chosen.graphs() if graph is not None]
     return [entry.question(graph, entry.platform(k)) for entry, graph in graphs for k in ks]
 
 

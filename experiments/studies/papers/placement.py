@@ -1,4 +1,4 @@
-"""What the runs of learned placement say of the numbers of Placeto: Table 1, its ablations, its traversal orders."""
+"""Measures for the numbers of Placeto: Table 1, its ablations, its traversal orders."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class PlacementMeasures:
         self.runs, self.budget, self._why = [run for run in runs if run["error"] is None], budget, why
 
     def measured(self, number: PaperNumber) -> Measured | None:
-        """What was measured for a number; None if nothing is for it."""
+        """Measure for a number; None if nothing is measured for it."""
         if number.item == "Table 1":
             return self._cell(number)
         if number.item == "Section 4.3":

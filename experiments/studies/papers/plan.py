@@ -1,4 +1,4 @@
-"""What is run for which numbers of a paper: rows of ``paper.toml`` (mtpp-paper/1), for one profile."""
+"""Plan of what is run for which numbers of a paper: rows of ``paper.toml`` (mtpp-paper/1), for one profile."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class _Reader:
         )
 
     def _value(self, name: str, profile: str | None = None) -> Any:
-        """What stands in the row, for the profile."""
+        """Value in the row, for the profile."""
         if name not in self._row:
             raise self._error(f"{name!r} is missing.")
         value = self._row[name]

@@ -34,7 +34,7 @@ _TRAINING, _PLACEMENT = 1.0, {"": 0.0, "least": 0.02, "quick": 0.3, "full": 2.0}
 
 @dataclass(frozen=True)
 class Findings:
-    """What the runs of a study say."""
+    """Runs of a study, and the measures made of them."""
 
     partition: PartitionMeasures
     training: TrainingMeasures

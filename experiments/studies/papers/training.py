@@ -48,14 +48,14 @@ def training_questions(rows: Sequence[Row]) -> list[Question]:
 
 
 def training_jobs(asked: Sequence[Question]) -> list[TrainingJob]:
-    """What the numbers need of each question."""
+    """Jobs that the numbers need, of each question."""
     methods = {"9": ("spp", "pipedream"), "11": (STAGES,)}
     jobs = [TrainingJob(one.instance, name) for one in asked for name in methods.get(one.figure, (CALIBRATION,))]
     return list({job.key: job for job in jobs}.values())
 
 
 class TrainingMeasures:
-    """What the runs of pipelined training say of the numbers of SPP.
+    """Measures of the runs of pipelined training for the numbers of SPP.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class TrainingMeasures:
         self._cells = cells(self.frame) if runs else pd.DataFrame()
 
     def measured(self, number: PaperNumber) -> Measured | None:
-        """What was measured for a number; None if nothing is for it."""
+        """Measure for a number; None if nothing is measured for it."""
         if number.item == "Table III":
             return self._cell(number)
         if number.item == "Fig. 9":

@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured here for a number of a paper."""
+    """Measure of a number of a paper, made here."""
 
     here: Part | None  # the number itself; None if it is missing
     graphs: int = 0

@@ -1,0 +1,155 @@
+"""The plan of runs: what it asks for, and what it refuses in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.studies.papers.partition_runs import PartitionRuns, taken
+from experiments.studies.papers.plan import PROFILES, Row, papers_of, read_plan
+from experiments.studies.papers.published import comparison, numbers
+from instances import InputError
+from instances.suites import find_suite
+
+ROW = """
+format = "mtpp-paper/1"
+[[row]]
+paper = "mtpp"
+items = ["Table 5"]
+study = "partition"
+graphs = "regal"
+k = [2]
+methods = ["exact"]
+starts = ["kahn"]
+seeds = 1
+solver = ["highs"]
+gap = 1e-4
+threads = 1
+limit = { quick = 1, paper = 3600 }
+take = 8
+"""
+
+
+def plan(folder: Path, text: str) -> Path:
+    path = folder / "paper.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_every_number_that_can_be_compared_has_runs(profile: str) -> None:
+    """Its item, or the one that it rests on; what is only counted or computed needs none."""
+    rests = {
+        "Abstract": "Table 2", "Section 1.1": "Table 3", "Section I": "Table III", "Section VI": "Table III",
+        "Section V-A": "Table III", "Section 1": "Table 1", "Section 4.1": "Table 1", "Fig. 4": "Table 1",
+    }  # fmt: skip
+    asked = {(row.paper, item) for row in read_plan(profile) for item in row.items}
+    for number in numbers():
+        if comparison(number).comparable in ("same", "shape") and number.item not in ("Footnote 3", "Fig. 4"):
+            item = "Table III" if number[:2] == ("spp", "Abstract") else rests.get(number.item, number.item)
+            item = "Table 1" if number[:2] == ("placeto", "Abstract") else item
+            assert (number.paper, item) in asked
+
+
+def test_the_paper_profile_has_the_limits_of_the_paper() -> None:
+    """15 and 60 minutes, one thread, a gap of 1e-4, all graphs and blocks."""
+    rows = [row for row in read_plan("paper") if row.limit is not None]
+    for row in rows:
+        weak = row.methods[0].startswith("bottleneck")
+        assert (row.limit, row.paper_limit) == ((900, 900) if weak else (3600, 3600))
+        assert (row.threads, row.gap, row.k) == (1, 1e-4, (2, 4, 8, 16, 32, 64))
+    assert {row.take for row in rows if row.graphs == "regal"} == {1000}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"mtpp-paper/1"', '"mtpp-paper/9"', 'format = "mtpp-paper/1"'),
+        ("[[row]]", "[row", "is not TOML"),
+        ("[[row]]", "[row]", "write [[row]]"),
+        ('"Table 5"', '"Table 50"', "items has 'Table 50', which is unknown"),
+        ('"mtpp"', '"gpipe"', "paper = 'gpipe' is unknown; choose one of mtpp, spp, placeto"),
+        ('"partition"', '"partitions"', "study = 'partitions' is unknown"),
+        ('"regal"', '"folder"', "graphs = 'folder' is unknown"),
+        ('"exact"', '"exakt"', "Unknown method 'exakt'"),
+        ('"exact"', '"mine.py:mine"', "'mine.py:mine' is no name of a registry"),
+        ('["exact"]', "[1]", "the method 1 is no name"),
+        ('"kahn"', '"khan"', "starts has 'khan', which is unknown"),
+        ('"highs"', '"hihgs"', "solver has 'hihgs', which is unknown"),
+        ("take = 8", "take = 0", "take = 0: give a whole number"),
+        ("take = 8", "take = 8\ncolour = 1", "'colour' is unknown"),
+        ("take = 8", "", "'take' is missing"),
+        ("quick = 1,", "", "limit has nothing for the profile quick"),
+        ("quick = 1,", "quickly = 1,", "limit has the profile 'quickly'"),
+        ("gap = 1e-4", "gap = nan", "gap = nan: give a number above 0"),
+        ("k = [2]", "k = []", "k is no list"),
+        ("k = [2]", "k = [true]", "k = True: give a whole number"),
+    ],
+)
+def test_a_wrong_plan_is_refused_in_one_line(old: str, new: str, said: str, tmp_path: Path) -> None:
+    assert len(read_plan("quick", plan(tmp_path, ROW))) == 1
+    assert old in ROW
+    with pytest.raises(InputError) as caught:
+        read_plan("quick", plan(tmp_path, ROW.replace(old, new)))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_item_on_two_sets_of_graphs_is_refused(tmp_path: Path) -> None:
+    other = ROW.replace('format = "mtpp-paper/1"', "").replace('"exact"', '"bottleneck"')
+    assert len(read_plan("quick", plan(tmp_path, ROW + other))) == 2
+    for old, new in (("take = 8", "take = 12"), ('"regal"', '"networks"')):
+        with pytest.raises(InputError, match="Table 5 is asked on two sets of graphs"):
+            read_plan("quick", plan(tmp_path, ROW + other.replace(old, new)))
+
+
+def test_unknown_papers_and_profiles_are_named() -> None:
+    with pytest.raises(InputError, match="no paper 'mttp'; did you mean mtpp"):
+        papers_of("mttp")
+    with pytest.raises(InputError, match="no profile 'quik'; did you mean quick"):
+        read_plan("quik")
+
+
+def test_graphs_are_the_same_first_ones_with_equal_shares() -> None:
+    """A larger number holds the smaller ones; each family or network comes once before any comes twice."""
+    networks = find_suite("real").entries
+    few, many = taken(networks, 12), taken(networks, 30)
+    assert few == many[:12]
+    assert len({entry.cluster for entry in few}) == 12
+    assert {entry.cluster for entry in many} == {entry.cluster for entry in networks}
+    random = [entry.name.rsplit("-", 2)[0] for entry in taken(find_suite("regal-style:120").entries, 8)]
+    assert random[:4] == random[4:]
+    assert len(set(random)) == 4
+
+
+def test_equal_runs_are_one() -> None:
+    """Two items that rest on the same runs, which do not wait for one another."""
+    row = Row(
+        "mtpp", ("Table 4", "Table 6"), "partition", graphs="regal", k=(2,), methods=("random-1",), take=4, seeds=2
+    )
+    study = PartitionRuns([row, row], None)
+    assert len(study.jobs) == 4 * (2 + 1)
+    assert study.keys("Table 4") == study.keys("Table 6") == {job.key for job in study.jobs}
+
+
+def test_starts_are_made_but_belong_to_no_item() -> None:
+    row = Row(
+        "mtpp", ("Table 5",), "partition", graphs="regal", k=(2,), methods=("bottleneck",), starts=("kahn",),
+        solver=("highs",), limit=1.0, paper_limit=900.0, take=4,
+    )  # fmt: skip
+    study = PartitionRuns([row], None)
+    assert {job.method for job in study.jobs} == {"kahn", "bottleneck", "simple"}
+    assert {job.method for job in study.jobs if job.key in study.keys("Table 5")} == {"bottleneck", "simple"}
+    assert all(job.waits_for for job in study.jobs if job.method == "bottleneck")
+
+
+def test_without_a_solver_of_the_list_bounds_are_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.studies.papers.partition_runs._is_there", lambda name: False)
+    row = Row(
+        "mtpp", ("Table 5",), "partition", graphs="regal", k=(2,), methods=("exact",), starts=("kahn",),
+        solver=("gurobi", "scip"), limit=1.0, paper_limit=1.0, take=4,
+    )  # fmt: skip
+    study = PartitionRuns([row], None)
+    assert {job.method for job in study.jobs} == {"simple"}
+    assert study.left_out == ["exact: not run, no solver of gurobi, scip is there"]
