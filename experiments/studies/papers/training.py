@@ -99,7 +99,7 @@ class TrainingMeasures:
         return None
 
     def _cell(self, number: PaperNumber) -> Measured:
-        """Who is faster; where the paper ran out of memory, whether the memory is too small here, too."""
+        """Ratio of SPP to a rival; where the paper ran out of memory, that of memory to what is needed."""
         if self._cells.empty:
             return Measured(None, note="not run")
         testbed, model, planner = place_of(number.row, number.column)
