@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mtpp.statistics.intervals import LEAST_CLUSTERS, cluster_sums, means
-from mtpp.statistics.pairs import SIGNIFICANT, holm, paired_p, ratio_of
+from mtpp.runs.statistics.intervals import LEAST_CLUSTERS, cluster_sums, means
+from mtpp.runs.statistics.pairs import SIGNIFICANT, holm, paired_p, ratio_of
 
 __all__ = [
     "COLUMNS",

@@ -24,7 +24,7 @@ from experiments.studies.papers.published import Comparison, PaperNumber, compar
 from experiments.studies.papers.verdicts import Measured, Open, Part, percent_above
 from instances import InputError
 from mtpp.runs.log import Run
-from mtpp.statistics.intervals import means
+from mtpp.runs.statistics.intervals import means
 
 __all__ = ["PartitionMeasures"]
 
@@ -130,7 +130,7 @@ class PartitionMeasures:
         return Measured(here, found.graphs, found.clusters, parts)
 
     def _open(self, item: str, row: str, k: int) -> Open:
-        """Direction in which more time would move a cell: bounds that stopped before the paper's time limit may still grow."""
+        """Direction in which more time would move a cell, as bounds that stopped early may still grow."""
         kind, rows = _REGAL.get(item, item), [row]
         if kind == "Table 1":
             return ""

@@ -11,6 +11,7 @@ from itertools import chain, zip_longest
 import pyomo.environ as pyo
 
 from experiments.studies.papers.plan import Row
+from heuristics import HEURISTICS
 from instances import Instance
 from instances.deadline import Deadline
 from instances.suites import SUITES, Entry, find_suite
@@ -90,7 +91,7 @@ class PartitionRuns:
 
 def seconds_of(job: PartitionJob) -> float:
     """Seconds of a job at most; those of searches are estimated."""
-    if not job.is_search:
+    if job.method not in HEURISTICS:
         return job.options.time_limit or 0.0
     _, _, orders = job.method.rpartition("-")
     at_100 = _ORDERS * int(orders) if orders.isdigit() else _OTHERS.get(job.method, _OTHERS["mla"])

@@ -12,7 +12,7 @@ from experiments.studies.papers.verdicts import Measured, Part, percent_above
 from experiments.studies.placeto.network_measures import against, answer_of, best_of, design_times, orders_of
 from experiments.studies.placeto.published import CELLS, NETWORKS, QUICK_NETWORKS, Cell, NetworkBudget
 from mtpp.runs.log import Run
-from mtpp.statistics.intervals import geometric_means, means
+from mtpp.runs.statistics.intervals import geometric_means, means
 
 __all__ = ["BUDGETS", "PlacementMeasures"]
 

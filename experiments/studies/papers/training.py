@@ -18,7 +18,7 @@ from experiments.studies.spp.paper import place_of
 from experiments.studies.spp.table_iii import cells
 from instances.planning.paper_settings import DEVICE_MEMORY, SWEEPS, simulation
 from mtpp.runs.log import Run
-from mtpp.statistics.intervals import geometric_means, means
+from mtpp.runs.statistics.intervals import geometric_means, means
 
 __all__ = ["TrainingMeasures", "training_jobs", "training_questions"]
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from experiments.studies.claim import Verdict
 from experiments.studies.papers.published import Comparison, PaperNumber
-from mtpp.statistics.intervals import LEAST_CLUSTERS, Means
+from mtpp.runs.statistics.intervals import LEAST_CLUSTERS, Means
 
 __all__ = ["Measured", "Part", "decide", "judge", "percent_above"]
 
