@@ -27,7 +27,7 @@ def paper(
     profile: Annotated[
         str, typer.Option(metavar="smoke|quick|laptop|cluster|paper", help="Extent: minutes, 1 hour, 1 day, a cluster.")
     ] = "laptop",
-    running: Annotated[Running, Without({"out", "tables", "style"})],
+    running: Annotated[Running, Without({"out", "tables", "style", "accept_old"})],
     out: _Out = Path("paper"),
     regal: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="REGAL's test graphs; without, graphs in their style.")
