@@ -1,9 +1,11 @@
 """Plant small faults into a copy of the sources and see whether tests notice: `make mutants`.
 
-Which faults is drawn by a seed, at most one a file. First run the tests of the file: those at its path, and those that
-import it. Then run the others of its folder. Each of the two has a time limit. A fault is killed if a test fails that
-passes without it, undecided if the time was over before, and survives if all these tests pass: then a test is missing,
-or the fault changes nothing, which a line of `tests/mutants.toml` says with a reason.
+Which faults is drawn by a seed, at most one a file. First run the tests near the file: its examples, those at its path,
+those that import it, and the others of its folder. Then run all that reach it through others, the pillars among them,
+the likeliest first, while the time lasts. The limit of each of the two is processor time, so other work on the machine
+decides nothing. A fault is killed if a test fails that passes without it, undecided if the time was over before the
+near tests were, and survives otherwise: then a test is missing, or the fault changes nothing that anybody could
+notice, which a line of `tests/mutants.toml` says with a reason.
 
 Exit codes: 0 none survived, 1 some did, 2 wrong use.
 """
@@ -23,10 +25,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 from mutations import Site, excused, mutations, sources
 
 __all__ = ["Copy", "concerned", "drawn", "importers", "main", "try_fault"]
@@ -36,8 +39,12 @@ ROOT = Path(__file__).resolve().parents[2]
 _MEMORY = 2**34
 _OPTIONS = ["-x", "-v", "-rfE", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-profile", "first failure"]
 _PYTEST = ["-m", "pytest", *_OPTIONS, "-m", "not slow and not notebooks", "tests/conftest.py"]  # which has the profile
-# Seconds within which a test ends that is said to wait for ever because of a fault.
+# Processor seconds within which a test ends that is said to wait for ever because of a fault.
 _SOON = 40.0
+# Who takes less than this part of one processor for so many seconds waits for what never comes.
+_IDLE, _WINDOW = 0.03, 120.0
+# Seconds between two looks at the processor time.
+_LOOK = 0.25
 _LEFT = {"build", "dist", "results"}
 # All passed, or there was no test.
 _GOOD = (0, 5)
@@ -76,18 +83,21 @@ def _module(root: Path, path: Path) -> str:
 
 
 def _imported(path: Path) -> Iterator[str]:
+    """Names of modules, also of those that another Python runs by their name."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{name.name}" for name in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+            yield node.value
 
 
 def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list[str], list[str]]:
-    """Paths of the tests of a file, nearest first, and of the others of its folder.
+    """Paths of the tests near a file, and of the others that reach it; of each, the likeliest first.
 
-    A file that no test imports has those of what imports it.
+    Near are its own, those that take the fewest steps from import to import, and the others of its folder.
     """
     tests = [path.relative_to(root).as_posix() for path in (root / "tests").rglob("test_*.py")]
     tests = sorted(path for path in tests if not path.startswith("tests/benchmarks/"))
@@ -101,13 +111,21 @@ def concerned(root: Path, file: str, read_by: dict[str, set[str]]) -> tuple[list
     own = at.with_name(f"test_{at.name}").as_posix()
     nearest = min((steps.get(test, far) for test in tests), default=far)
     folder = next(parent for parent in at.parents if (root / parent).is_dir()).as_posix()
+    subjects = set(_words(file))
 
-    def distance(test: str) -> tuple[bool, bool, int, str]:
-        return test != own, not test.startswith(f"{folder}/"), steps.get(test, far), test
+    def likely(test: str) -> tuple[bool, bool, bool, bool, int, int, str]:
+        shared, beside = len(subjects.intersection(_words(test))), test.startswith(f"{folder}/")
+        golden = test.startswith("tests/pillars/test_golden")  # which see much in little time
+        return test != own, steps.get(test, far) != nearest, not beside, not golden, steps.get(test, far), -shared, test
 
-    first = sorted((test for test in tests if test == own or steps.get(test, far) == nearest < far), key=distance)
-    others = sorted((test for test in tests if test.startswith(f"{folder}/") and test not in first), key=distance)
-    return ([file, *first], others) if first else ([file, *others], [])  # the file itself may have examples
+    near = [test for test in tests if test == own or test.startswith(f"{folder}/") or steps.get(test) == nearest]
+    others = [test for test in tests if test in steps and test not in near]
+    return [file, *sorted(near, key=likely)], sorted(others, key=likely)  # the file itself may have examples
+
+
+def _words(path: str) -> list[str]:
+    """What the names of folders and file speak of, in the singular."""
+    return [word.removesuffix("s") for word in re.split(r"[/_.]", path) if word not in ("py", "test", "tests")]
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -152,7 +170,7 @@ class Copy:
                 shutil.rmtree(left, ignore_errors=True)
 
     def run(self, *words: str, limit: float | None = None) -> tuple[int | None, str]:
-        """The exit code of Python, None if the time was over, and what it printed."""
+        """The exit code of Python, None if the processor time was over, and what it printed."""
         environment = os.environ | {"PYTHONPATH": str(self.folder)}
         with tempfile.TemporaryFile("w+", errors="replace") as out:  # a pipe ends with the last grandchild
             process = subprocess.Popen(
@@ -164,9 +182,7 @@ class Copy:
                 start_new_session=True,
             )
             try:
-                code = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                code = None
+                code = _waited(process, limit)
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
@@ -175,25 +191,58 @@ class Copy:
             return code, out.read()
 
 
-def try_fault(copy: Copy, site: Site, groups: Iterable[Sequence[str]], limit: float) -> tuple[str, str]:
-    """Whether the tests of any group notice a fault, and the one that does, or why nobody knows."""
-    over = False
-    for group in filter(None, groups):
+def _waited(process: subprocess.Popen[bytes], limit: float | None) -> int | None:
+    """The exit code, or None when the process and all that it started took more processor time, or nearly none."""
+    taken, at_begin, begin = 0.0, 0.0, time.monotonic()
+    while True:
+        try:
+            return process.wait(None if limit is None else _LOOK)
+        except subprocess.TimeoutExpired:
+            taken = max(taken, _processor_time(process.pid))
+        if limit is not None and taken > limit:
+            return None
+        if time.monotonic() > begin + _WINDOW:
+            if taken - at_begin < _IDLE * _WINDOW:
+                return None
+            at_begin, begin = taken, time.monotonic()
+
+
+def _processor_time(pid: int) -> float:
+    """Seconds of a process, of those that it waited for, and of all that it started and that still run."""
+    total = 0.0
+    with suppress(psutil.NoSuchProcess):
+        for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+            with suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def try_fault(copy: Copy, site: Site, groups: tuple[Sequence[str], Sequence[str]], limit: float) -> tuple[str, str]:
+    """Whether the near tests of a fault notice it, or the others, and the one that does, or why nobody knows."""
+    near, others = groups
+    verdict = _tried(copy, site, near, limit)
+    if verdict[0] == "survived" and others:
+        further = _tried(copy, site, others, limit)
+        return further if further[0] == "killed" else verdict
+    return verdict
+
+
+def _tried(copy: Copy, site: Site, group: Sequence[str], limit: float) -> tuple[str, str]:
+    with copy.fault(site):
+        code, said = copy.run(*_PYTEST, *group, limit=limit)
+    if code in _GOOD:
+        return "survived", ""
+    test = _stopped_at(said, failed=code is not None)
+    alone = [*_PYTEST, test] if "::" in test else [*_PYTEST, "--collect-only", *group]
+    passes = copy.run(*alone, limit=limit if code is not None else _SOON)[0] in _GOOD
+    if code is not None:
+        return ("killed", test) if passes else ("undecided", f"{test} fails without it, too")
+    if passes and "::" in test:  # it may wait for ever
         with copy.fault(site):
-            code, said = copy.run(*_PYTEST, *group, limit=limit)
-        if code in _GOOD:
-            continue
-        test = _stopped_at(said, failed=code is not None)
-        alone = [*_PYTEST, test] if "::" in test else [*_PYTEST, "--collect-only", *group]
-        passes = copy.run(*alone, limit=limit if code is not None else _SOON)[0] in _GOOD
-        if code is not None:
-            return ("killed", test) if passes else ("undecided", f"{test} fails without it, too")
-        if passes and "::" in test:  # it may wait for ever
-            with copy.fault(site):
-                if copy.run(*alone, limit=limit)[0] not in _GOOD:
-                    return "killed", test
-        over = True
-    return ("undecided", "the time was over") if over else ("survived", "")
+            if copy.run(*alone, limit=limit)[0] not in _GOOD:
+                return "killed", test
+    return "undecided", "the time was over"
 
 
 def _stopped_at(said: str, failed: bool) -> str:
@@ -210,7 +259,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of what is drawn (default: the clock)")
     parser.add_argument("--count", type=int, default=30, help="how many faults (default: 30)")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds for each of the two runs of tests")
+    parser.add_argument("--limit", type=float, default=180.0, help="processor seconds for each of the two runs")
     parser.add_argument("--at", metavar="FILE:LINE", help="try all faults of a line instead")
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutants", help="of the copy (default: .mutants)")
     asked = parser.parse_args()

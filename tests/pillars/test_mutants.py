@@ -53,6 +53,8 @@ PROJECT = {
     "tiny/idle.py": "def same(a):\n    return a * 1\n",
     "tests/conftest.py": 'from hypothesis import settings\nsettings.register_profile("first failure")\n',
     "tests/tiny/test_sums.py": "from tiny.sums import add\n\ndef test_add(): assert add(2, 1) == 3\n",
+    "tiny/total.py": "from tiny.sums import add\n\nprint(add(1, 1))\n",
+    "tests/pillars/test_all.py": 'import subprocess\n\nASKED = ["python", "-m", "tiny.total"]\n',
     "tests/tiny/test_others.py": "from tiny.loops import count\n\ndef test_count(): assert count(3) == 0\n",
 }
 
@@ -86,23 +88,25 @@ def test_faults_are_drawn_by_a_seed_one_a_file(project: Path) -> None:
     """Those that are known to change nothing are not."""
     sites = drawn(project, 1, 9)
     assert sites == drawn(project, 1, 9)
-    assert sorted(site.file for site in sites) == ["tiny/idle.py", "tiny/loops.py", "tiny/sums.py"]
+    assert sorted(site.file for site in sites) == ["tiny/idle.py", "tiny/loops.py", "tiny/sums.py", "tiny/total.py"]
     assert drawn(project, 1, 2) == sites[:2]
     entry = '[[equivalent]]\nfile = "tiny/idle.py"\ntext = "return a * 1"\nbefore = "{}"\nafter = "{}"\nreason = "{}"\n'
     excuse = entry.format("a * 1", "a / 1", "the same") + entry.format("1", "2", "not true, but said")
     (project / "tests" / "mutants.toml").write_text(excuse)
-    assert sorted(site.file for site in drawn(project, 1, 9)) == ["tiny/loops.py", "tiny/sums.py"]
+    assert sorted(site.file for site in drawn(project, 1, 9)) == ["tiny/loops.py", "tiny/sums.py", "tiny/total.py"]
     (project / "tests" / "mutants.toml").write_text(excuse.replace("the same", " "))
     with pytest.raises(ValueError, match="no reason"):
         drawn(project, 1, 9)
 
 
-def test_concerned_a_file_come_first_and_those_of_its_folder_then(project: Path) -> None:
+def test_near_a_file_are_its_tests_first_and_those_of_its_folder_then(project: Path) -> None:
+    """Others reach it through what imports it; a name in a text that another Python runs is an import, too."""
     read_by = importers(project)
-    sums, others = "tests/tiny/test_sums.py", "tests/tiny/test_others.py"
-    assert concerned(project, "tiny/sums.py", read_by) == (["tiny/sums.py", sums], [others])
-    assert concerned(project, "tiny/loops.py", read_by) == (["tiny/loops.py", others], [sums])
+    sums, others, reaching = "tests/tiny/test_sums.py", "tests/tiny/test_others.py", "tests/pillars/test_all.py"
+    assert concerned(project, "tiny/sums.py", read_by) == (["tiny/sums.py", sums, others], [reaching])
+    assert concerned(project, "tiny/loops.py", read_by) == (["tiny/loops.py", others, sums], [])
     assert concerned(project, "tiny/idle.py", read_by) == (["tiny/idle.py", others, sums], [])
+    assert concerned(project, "tiny/total.py", read_by) == (["tiny/total.py", reaching, others, sums], [])
 
 
 @pytest.mark.parametrize(
@@ -126,6 +130,15 @@ def test_a_fault_is_killed_by_a_test_that_fails_or_never_ends(
         assert (copy.folder / "tiny" / path.name).stat().st_mtime_ns == path.stat().st_mtime_ns
 
 
+@pytest.mark.parametrize(
+    ("code", "ends"), [("time.sleep(2)", True), ("run([executable, '-c', 'while True: pass'])", False)]
+)
+def test_a_limit_counts_processor_time(project: Path, tmp_path: Path, code: str, ends: bool) -> None:
+    """Also that of what a process has started; waiting takes none."""
+    script = f"import time\nfrom subprocess import run\nfrom sys import executable\n{code}"
+    assert Copy(project, tmp_path / "copy").run("-c", script, limit=1.0)[0] == (0 if ends else None)
+
+
 def test_a_test_that_fails_anyway_decides_nothing(project: Path, tmp_path: Path) -> None:
     (project / "tests/tiny/test_sums.py").write_text("import tiny.sums\n\ndef test_no(): assert False\n")
     copy = Copy(project, tmp_path / "copy")
@@ -145,5 +158,6 @@ def test_a_copy_follows_the_project(project: Path, tmp_path: Path) -> None:
         "idle.py",
         "loops.py",
         "new.py",
+        "total.py",
     ]
     assert (copy.folder / "tiny" / "idle.py").read_text() == "same = None\n"
