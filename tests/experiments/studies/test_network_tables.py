@@ -11,6 +11,8 @@ from experiments.studies.placeto.network_jobs import Curve, jobs_of_networks
 from experiments.studies.placeto.network_tables import network_sections
 from experiments.studies.placeto.published import CELLS, DESIGNS, NetworkBudget
 from experiments.studies.report import Report
+from instances.graph.tensors import IntArray
+from instances.placement.problem import PlacementInstance
 from mtpp.runs.log import Run
 from mtpp.runs.workers import this_process
 
@@ -67,6 +69,19 @@ def test_a_curve_keeps_what_is_better() -> None:
     for times in ([3.0, 2.0], [2.5, 2.0], [1.0, 4.0]):
         curve.planner(np.array(times))
     assert curve.answer() == {"curve": [(2, 2, 2.0), (6, 6, 1.0)], "episodes": 6, "simulations": 6}
+
+
+def test_orders_to_place_in_are_not_those_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = next(job for job in jobs_of_networks(LEAST) if job.options.get("planner"))
+    drawn, draw = [], network_jobs._orders
+
+    def orders(instance: PlacementInstance, first: int, count: int) -> list[IntArray]:
+        drawn.append(range(first, first + count))
+        return draw(instance, first, count)
+
+    monkeypatch.setattr(network_jobs, "_orders", orders)
+    assert job.run()["error"] is None
+    assert drawn == [range(LEAST.orders), range(LEAST.orders, 2 * LEAST.orders)]
 
 
 def test_the_least_of_training_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import assert_misuse
+from placement_runs import runs
 
 import experiments
 from experiments.studies.placeto.budget import ABLATIONS, Budget
@@ -19,51 +19,10 @@ from experiments.studies.placeto.jobs import jobs_of
 from experiments.studies.placeto.measured import Measured
 from experiments.studies.placeto.tables import make_placement_tables, plot_distributions, sections
 from experiments.studies.report import Report
-from mtpp.runs.log import Run, read_runs
+from mtpp.runs.log import read_runs
 from mtpp.runs.workers import local_workers
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
-
-RIVALS = ("single", "random, mean", "random", "expert", "metis", "heft", "greedy", "climb, 6n", "anneal, long")
-
-
-def measured(*times: float, simulations: int | None = 10) -> dict[str, Any]:
-    return {"times": list(times), "simulations": None if simulations is None else [simulations] * len(times)}
-
-
-def run(what: str, answer: dict[str, Any] | None, seed: int = 0, **options: Any) -> Run:
-    error = "it broke" if answer is None else None
-    return {"instance": "nmt", "method": what, "seed": seed, "options": options, "answer": answer, "error": error}
-
-
-def fast(zero_shot: float) -> dict[str, Any]:
-    names = ["zero-shot", "sampled", "anneal, as zero-shot", "anneal, as sampled", "zero-shot + climb, 4n"]
-    for other in ("large", "k = 2", "k = 8"):
-        names += [other, f"{other}: anneal", f"{other}: metis", f"{other}: heft", f"{other}: greedy"]
-    return {name: measured(0.6, 0.8) for name in names} | {
-        "zero-shot": measured(zero_shot),
-        "zero-shot, last": measured(0.9),
-        "anneal, as zero-shot": measured(0.65),
-        "orders": [0.49, 0.5],
-        "training": 20.0,
-        "placing": 0.002,
-    }
-
-
-def runs() -> list[Run]:
-    alone = {name: measured(0.5) for name in ("likeliest", "best", "anneal, as best")}
-    planner = {"zero-shot": measured(0.9), "best": measured(0.8)}
-    return [
-        run("rivals", {name: measured(0.7, simulations=None) for name in RIVALS}),
-        *(run("fast", fast(value), seed) for seed, value in enumerate((0.5, 0.9, 0.6))),
-        run("fast", None, 3),
-        run("optimised", alone),
-        run("planner", planner),
-        *(
-            run("ablation", dict.fromkeys(("zero-shot", "last", "anneal"), measured(0.1 * i)), name=name)
-            for i, name in enumerate(ABLATIONS)
-        ),
-    ]
 
 
 def test_values_are_medians_of_seeds_of_means_of_graphs() -> None:

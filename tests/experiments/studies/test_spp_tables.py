@@ -17,7 +17,10 @@ from experiments.studies.report import Report
 from experiments.studies.spp.claims import claims
 from experiments.studies.spp.frames import training_frame
 from experiments.studies.spp.jobs import (
+    BOTH_SIDES,
     BOUND,
+    CALIBRATION,
+    GUARANTEES,
     STAGES,
     TrainingJob,
     jobs_of,
@@ -57,6 +60,16 @@ def test_the_default_setting_is_run_once() -> None:
     assert len({job.key for job in jobs}) == len(jobs)
     default = next(q.instance.key for q in everything if q.label == "default")
     assert sum(job.instance.key == default for job in jobs) == len(PLANNERS) + 4
+
+
+def test_each_figure_is_asked_what_it_needs() -> None:
+    """All compare planners with the bound, but 11; 8 and 9 take both sides of a cut, too, Table III its settings."""
+    extras = {"8": BOTH_SIDES, "9": BOTH_SIDES, "III v100-4": CALIBRATION, "6": None}
+    for figure, extra in extras.items():
+        one = next(question for question in questions(quick=True) if question.figure == figure)
+        methods = [*PLANNERS, BOUND, GUARANTEES] + [extra] * (extra is not None)
+        assert [job.method for job in jobs_of([one])] == methods
+    assert {job.method for job in jobs_of([q for q in questions(quick=True) if q.figure == "11"])} == {STAGES}
 
 
 @pytest.mark.parametrize("method", [*PLANNERS, BOUND, STAGES])

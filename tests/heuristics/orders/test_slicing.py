@@ -12,7 +12,7 @@ from strategies import instances, orders
 
 from heuristics import kahn, segment_costs, slice_order, slice_order_for_all_k
 from heuristics.orders.kernels import decode
-from instances import Instance, Partition, Platform
+from instances import ComputationGraph, Instance, Partition, Platform
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.random_graphs import heavy_and_light, misleading_edge
 
@@ -38,6 +38,15 @@ def test_slice_graph_finds_the_best_of_all_slicings(data: st.DataObject) -> None
         best = min(max(costs[first, end - 1] for first, end in segments) for segments in _slicings(instance.graph.n, k))
         assert partition.instance.k == k
         assert partition.bottleneck == pytest.approx(best, abs=_rounding(instance))
+
+
+@pytest.mark.parametrize("buffer", [None, 2.0])
+def test_blocks_may_fill_a_hard_memory(buffer: float | None) -> None:
+    """Parameters of 5 and activations of 2 fit into 7."""
+    graph = ComputationGraph.from_edges([(0, 1)], [3, 4], [2, 0], param_bytes=[5, 5])
+    for memory, fits in ((7.0, True), (6.9, False)):
+        costs = segment_costs(Instance(graph, Platform(2, 1.0, memory, buffer, fit=True)), np.arange(2))
+        assert (costs[0, 0] == 3 + 2) == (costs[1, 1] == 2 + 4) == fits
 
 
 @given(st.data())

@@ -59,6 +59,13 @@ class TestEnvironment:
         assert e.best.tolist() == np.min(e.history, axis=0).tolist()
         assert len(e.history) == len(e.order) + 1
 
+    def test_of_equal_placements_the_first_is_kept(self) -> None:
+        path = PlacementInstance(ComputationGraph.from_edges([(0, 1)], [1, 1], [9, 0]), 2, bandwidth=1.0)
+        e = Environment(PlacementArrays(path), np.zeros((1, 2)), np.arange(2))
+        roll_out([e], lambda active: [np.ones(1, dtype=np.int64)])
+        assert e.place.tolist() == [[1, 1]]
+        assert e.best_place.tolist() == [[0, 0]]
+
     def test_staying_costs_no_simulation(self) -> None:
         e = environment(diamond())
         roll_out([e], lambda active: [a.place[:, a.node] for a in active])

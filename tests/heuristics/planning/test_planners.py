@@ -212,10 +212,13 @@ def test_rdo_splits_off_what_is_not_linked() -> None:
 
 
 def test_z_dp_finds_the_least_bound() -> None:
-    """As brute force does, for every number of stages and over all; the order-free bound is below every order's."""
+    """As brute force does, for every number of stages and over all, also where replicas gain less than they should."""
     for seed in range(60):
         instance = small(seed, full_duplex=bool(seed % 2))
         V = instance.cluster.n
+        if seed % 3 == 0:
+            share = np.random.default_rng(seed).uniform(1.0, 1.5, (instance.chain.n, V)) / np.arange(1, V + 1)
+            instance = replace(instance, replica_share=share)
         least: dict[int, float] = {}
         for plan in all_plans(instance, range(V)):
             least[plan.n_stages] = min(plan.makespan_bound, least.get(plan.n_stages, np.inf))

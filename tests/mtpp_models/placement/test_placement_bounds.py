@@ -130,6 +130,14 @@ def test_nodes_that_must_share_a_device_run_one_after_the_other() -> None:
     assert share_devices(heads_of(instance), 9.99, Deadline()).refuted
 
 
+def test_what_is_proved_already_is_not_proved_again() -> None:
+    """A bound that meets the ceiling stays what it is; a smaller number would take its place."""
+    heads, least = heads_of(question([(0, 1)], [1, 2], [9, 0], k=2)), Bound(2.0, "heads", False)
+    assert colocation_bound(heads, least, 2.0, Deadline()) is least
+    assert energetic_bound(heads, least, 2.0, Deadline()) is least
+    assert colocation_bound(heads, least, 2.5, Deadline()).value > 2
+
+
 def test_the_energetic_bound_is_for_equal_devices_alone() -> None:
     """Speeds 1 and 0.9 do works 10 and 9 in 10; as if devices were equal, an interval would refute that."""
     graph = ComputationGraph.from_edges([], [10, 9])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -137,6 +138,19 @@ def test_network_holds_only_what_a_plan_within_reach_can_use() -> None:
                 assert {Stage(*stage) for stage in used} <= stages
         joints = {(k, i) for k, _, i, _ in stages} | {(instance.chain.n, instance.cluster.n)}
         assert all((e, i + r) in joints for _, e, i, r in stages)
+
+
+def test_what_costs_more_than_the_start_is_left_out_by_default() -> None:
+    """With more slack, the solver gets a larger model."""
+    instance, order = question(13)
+    start = min(all_plans(instance, order), key=lambda plan: plan.workload)
+    sizes = []
+    for options in ({}, {"slack": 1.0}, {"slack": 2.0}):
+        log = solve_replication(instance, order, start=start, **options).log  # type: ignore[arg-type]
+        size = re.search(r"has (\d+) rows; (\d+) cols", log)
+        assert size
+        sizes.append((int(size[1]), int(size[2])))
+    assert sizes[0] == sizes[1] < sizes[2]
 
 
 def test_missing_links_are_avoided() -> None:
