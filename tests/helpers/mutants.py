@@ -27,12 +27,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
-from mutations import Site, excused, mutations, sources
+from mutations import Site, excused, mutations, packages, sources
 
-__all__ = ["Copy", "concerned", "drawn", "importers", "main", "try_fault"]
+__all__ = ["Copy", "concerned", "drawn", "importers", "main", "missing", "try_fault"]
 
 ROOT = Path(__file__).resolve().parents[2]
 # A fault may ask for all the memory there is [bytes].
@@ -53,8 +54,8 @@ _ENDED = re.compile(r" (PASSED|SKIPPED|XFAIL|XPASS)\b[^:]*$|^[^:]*$")
 
 
 def drawn(root: Path, seed: int, count: int) -> list[Site]:
-    """As many sites, all alike, at most one a file."""
-    sites = [site for path in sources(root) for site in mutations(root, path)]
+    """As many sites, all alike, at most one a file; none of a file that needs what is not installed."""
+    sites = [site for path in sources(root) if not missing(root, path) for site in mutations(root, path)]
     random.Random(seed).shuffle(sites)
     known = excused(root)
     first: dict[str, Site] = {}
@@ -62,6 +63,13 @@ def drawn(root: Path, seed: int, count: int) -> list[Site]:
         if not known(site):
             first.setdefault(site.file, site)
     return list(first.values())[:count]
+
+
+def missing(root: Path, path: Path) -> list[str]:
+    """Other projects' packages that a file imports and that are not installed, so that none of its tests runs here."""
+    names = {name.partition(".")[0] for name in _imported(path, texts=False)}
+    known = sys.stdlib_module_names | {*packages(root)}
+    return sorted(name for name in names - known if find_spec(name) is None)
 
 
 def importers(root: Path) -> dict[str, set[str]]:
@@ -82,15 +90,15 @@ def _module(root: Path, path: Path) -> str:
     return parts[-1] if parts[:2] == ("tests", "helpers") else ".".join(parts).removesuffix(".__init__")
 
 
-def _imported(path: Path) -> Iterator[str]:
-    """Names of modules, also of those that another Python runs by their name."""
+def _imported(path: Path, *, texts: bool = True) -> Iterator[str]:
+    """Names of modules, with `texts` also of those that another Python runs by their name."""
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{name.name}" for name in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
+        elif texts and isinstance(node, ast.Constant) and isinstance(node.value, str) and "." in node.value:
             yield node.value
 
 
@@ -264,6 +272,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".mutants", help="of the copy (default: .mutants)")
     asked = parser.parse_args()
     sites = drawn(ROOT, asked.seed, asked.count)
+    for path in sources(ROOT):
+        if lacking := missing(ROOT, path):
+            print(f"not drawn: {path.relative_to(ROOT).as_posix()}, as {', '.join(lacking)} is not installed")
     if asked.at:
         file, _, line = asked.at.partition(":")
         if not (ROOT / file).is_file() or not line.isdigit():

@@ -84,6 +84,15 @@ def test_sites_are_what_is_computed(tmp_path: Path) -> None:
     assert [site.planted(path.read_bytes()).count(b"\n") for site in mutations(tmp_path, path)] == [6, 6]
 
 
+def test_what_cannot_run_is_not_drawn(project: Path) -> None:
+    """A file whose extra is not installed; modules of other systems are no extra."""
+    for name, module in (("far", "msvcrt"), ("extra", "no_such_package")):
+        (project / "tiny" / f"{name}.py").write_text(f"def f(a):\n    import {module}\n    return a + {module}.b\n")
+    files = {site.file for site in drawn(project, 1, 99)}
+    assert "tiny/far.py" in files
+    assert "tiny/extra.py" not in files
+
+
 def test_faults_are_drawn_by_a_seed_one_a_file(project: Path) -> None:
     """Those that are known to change nothing are not."""
     sites = drawn(project, 1, 9)

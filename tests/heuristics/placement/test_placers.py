@@ -55,6 +55,13 @@ def placer(request: pytest.FixtureRequest) -> Any:
     return PLACERS[installed(request.param)].run
 
 
+def test_a_deadline_that_is_far_away_changes_nothing(placer: Any) -> None:
+    """Nor does it allow more evaluations."""
+    question = PlacementInstance(NMT, 3, BANDWIDTH)
+    first, second = (placer(question, rng(5), Limits(d, evaluations=500)) for d in (Deadline(), Deadline.after(30.0)))
+    assert first.device.tolist() == second.device.tolist()
+
+
 def test_same_seed_same_placement(placer: Any) -> None:
     question = PlacementInstance(NMT, 3, BANDWIDTH)
     first, second = (placer(question, rng(5), Limits(evaluations=2000)) for _ in range(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import warnings
@@ -18,7 +19,7 @@ from heuristics.planning.execution import steady
 from heuristics.planning.improved import improved
 from heuristics.planning.orders import execute_orders, warmed_up, zero_bubble
 from heuristics.planning.shared_cards import ORDERS, Effort, improved_on_cards, on_cards
-from heuristics.planning.shared_cards_annealing import Scored, score
+from heuristics.planning.shared_cards_annealing import Scored, anneal_on_cards, score
 from heuristics.planning.spp import spp
 from instances import InputError
 from instances.deadline import Deadline
@@ -81,6 +82,24 @@ def test_the_score_is_the_time_of_the_plan() -> None:
         if behind:
             orders = zero_bubble(plan, distance, behind)[0]
         assert found == pytest.approx(execute_orders(plan, orders).makespan, rel=1e-9)
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_annealing_changes_the_order_of_passes_where_it_may(free: bool) -> None:
+    """How far gradients of weights stay behind is then a power of two, or 12; what is in one piece stays so."""
+    instance, ends = shared(simulation(0, microbatches=12, servers=(2, 2), layers=4)), set()
+    assert instance.ports is not None
+    scored = Scored(instance.input_sums, instance.ports, 0.0, recomputation=False, free=free)
+    plan = Plan(instance, (0, 2, 4, instance.chain.n), ((0,), (1,), (2, 3)))
+    for seed, behind in itertools.product(range(8), (0, 3)):
+        state = PlanState.of(plan, 2, behind)
+        end, least, best = anneal_on_cards(instance.arrays, scored, state, np.full(300, 10.0), seed)
+        assert score(instance.arrays, scored, best, math.inf) == least
+        assert (end.counts[2] > 0) == (behind > 0)
+        ends.add((int(end.counts[1]), int(end.counts[2])))
+    split = {after for _, after in ends} - {0, 3}
+    assert split <= {1, 2, 4, 8, 12}
+    assert len(split) > 2 if free else ends == {(2, 0), (2, 3)}
 
 
 def test_speeds_are_those_of_lonely_transfers() -> None:

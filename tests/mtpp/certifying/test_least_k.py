@@ -94,6 +94,13 @@ def test_every_smaller_number_is_open_where_nothing_follows_from_one_for_another
     assert LeastK(chain(), 2.0, refused={6: "a contradiction"}).open == []
 
 
+def test_all_numbers_are_excluded_one_by_one() -> None:
+    """The first three blocks stay empty, so 6 are needed; sums exclude neither 4 nor 5, each of which is refuted."""
+    question = Instance(chain().graph, Platform(4, 1.0), windows={0: 3})
+    least = find_least_k(question, 2.0, SolveOptions(time_limit=2))
+    assert (least.k, least.open) == (6, [])
+
+
 @pytest.mark.parametrize("after", range(1, 12))
 def test_ctrl_c_at_each_step_keeps_what_is_known(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It comes while the question for another number of blocks is made."""

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from brute_force import best_partition
 from certificates import BUFFERED, FULL, PLAIN, Document, settle
@@ -15,7 +16,7 @@ from forging import forgeries, write
 from hypothesis import HealthCheck, given, settings
 from strategies import partitions
 
-from instances import Bound, Partition
+from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from mtpp.certifying.explain import explain
 from mtpp.certifying.findings import sentences
 from mtpp.cli.main import main
@@ -170,9 +171,18 @@ def test_what_is_known_is_true(partition: Partition) -> None:
     assert all(line.isprintable() and line.endswith(".") and "nan" not in line for line in told)
 
 
-def test_a_stated_optimum_needs_no_proof(folder: Path) -> None:
-    from instances import ComputationGraph, Instance, Platform
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_unit_of_time_changes_no_sentence_but_its_numbers(scale: float) -> None:
+    def said(unit: float) -> list[str]:
+        graph = ComputationGraph.from_edges([(0, 1), (0, 2), (1, 3)], np.array([3, 1, 2, 2]) * unit, [1, 2, 1, 0])
+        found, _ = explain(Partition(Instance(graph, Platform(2, 1 / unit)), [0, 0, 1, 1]), SolveOptions())
+        return [re.sub(r"[\d.]+ [mµ]?s\b", "time", sentence) for sentence in sentences(found)]
 
+    assert any("minimum cut" in sentence for sentence in said(1.0))
+    assert said(scale) == said(1.0)
+
+
+def test_a_stated_optimum_needs_no_proof(folder: Path) -> None:
     graph = ComputationGraph.from_edges([(0, 1)], [1, 1], [0, 0])
     found, _ = explain(
         Partition(Instance(graph, Platform(2, 1.0)), [0, 1]), SolveOptions(), stated=[Bound(1.0, "simple")]

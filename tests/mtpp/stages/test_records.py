@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mtpp.stages.records import ELEMENTS, TensorRecord
+from mtpp.stages.records import ELEMENTS, Received, Sent, TensorRecord
 from mtpp.stages.samples import tolerance
+from mtpp.stages.shared_memory import Layout
 
 
 def test_elements_are_those_of_onnx() -> None:
@@ -27,6 +28,17 @@ def test_bytes_of_a_tensor() -> None:
     """All its elements; a scalar has one, and a tensor with an empty side none."""
     shapes = [(), (2, 3), (2, 0)]
     assert [TensorRecord("t", "float16", shape).bytes for shape in shapes] == [2, 12, 0]
+
+
+def test_a_tensor_lies_in_shared_memory_once() -> None:
+    """An input of the model that two stages read has a slot a sample, what a stage gives a slot a request under way."""
+    given, between = TensorRecord("x", "float", (16,)), TensorRecord("y", "float", (32,))
+    first = ([Received(given, None)], [Sent(between, (1,))])
+    last = ([Received(given, None), Received(between, 0)], [])
+    layout = Layout([first, last], slots=3, samples=5, requests=7)
+    assert set(layout.given) == {"x"}
+    assert set(layout.made) == {(0, "y")}
+    assert layout.bytes == pytest.approx(5 * 64 + 3 * 128 + 2 * 7 * 3 * 8, abs=2 * 64)
 
 
 @pytest.mark.parametrize(

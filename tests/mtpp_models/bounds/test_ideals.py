@@ -21,8 +21,17 @@ from instances.readers import load_graph
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import some_chain_is_below
+from mtpp_models.bounds.ideals import listing
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.ideals.listing import count_ideals
+
+
+@pytest.mark.parametrize("most", [700, 3000])
+def test_a_number_of_ideals_is_foreseen(most: int) -> None:
+    """16 nodes without edges have 65536; the fewer of them are listed, the lower is the guess."""
+    instance = Instance(ComputationGraph.from_edges([], np.ones(16)), Platform(4, 1.0))
+    _, lattice = listing._enumerate(instance, most, math.inf)
+    assert 2 * most < listing._in_sight(lattice.ideals[:most], 16) < 2 * 2**16
 
 
 def grid(rows: int, columns: int) -> ComputationGraph:
