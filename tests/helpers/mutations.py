@@ -24,6 +24,9 @@ _LEAST, _MOST = 0.01, 16
 
 # What people read, what types say, and what holds on this system at this moment.
 _SPOKEN = {"debug", "info", "warning", "warn", "error", "exception"}
+# Seeds, of which one is as good as another, and what changes no more of a picture than its looks.
+_ARBITRARY = {"default_rng", "manual_seed", "axes_of"}
+_LOOKS = {"alpha", "fontsize", "height_ratios", "linewidth", "linewidths", "markersize", "pad", "rotation", "zorder"}
 _SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 _TYPES = ("annotation", "returns", "decorator_list")
 _CIRCUMSTANCES = ("TYPE_CHECKING", "__name__", "sys.platform", "sys.version_info")
@@ -109,8 +112,11 @@ def _changes(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST]]:
 def _is_skipped(node: ast.AST) -> bool:
     if isinstance(node, ast.If | ast.IfExp):
         return any(word in ast.unparse(node.test) for word in _CIRCUMSTANCES)
+    if isinstance(node, ast.keyword):
+        return node.arg in _LOOKS
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Attribute) and node.func.attr in _SPOKEN
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return name in _ARBITRARY or (isinstance(node.func, ast.Attribute) and name in _SPOKEN)
     return isinstance(node, _SKIPPED) or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")
 
 

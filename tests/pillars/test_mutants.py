@@ -22,6 +22,7 @@ def clip(value: float, low: float = 0.0) -> Literal[1]:
     """At least low, 3 < 4."""
     if value < low:
         raise ValueError(f"{value + 1} is 1 too low" + "!")
+    axes_of(None, 8, 4).plot(value, markersize=4, color=default_rng(3))
     held = np.where(value > 5, [value][1:], -1)
     return min(value, held) if not low and value != 700 else 1e-9
 '''
@@ -69,7 +70,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_sites_are_what_is_computed(tmp_path: Path) -> None:
-    """Not in types, texts, messages; each is written in as many lines as before."""
+    """Not in types, texts, messages, looks, seeds; each is written in as many lines as before."""
     path = tmp_path / "clip.py"
     path.write_text(SOURCE)
     sites = mutations(tmp_path, path)
