@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ _SPOKEN = {"debug", "info", "warning", "warn", "error", "exception"}
 # Seeds, of which one is as good as another, and what changes no more of a picture than its looks.
 _ARBITRARY = {"default_rng", "manual_seed", "axes_of"}
 _LOOKS = {"alpha", "fontsize", "height_ratios", "linewidth", "linewidths", "markersize", "pad", "rotation", "zorder"}
+# A line that sets constants of a module.
+_CONSTANTS = re.compile(r"_[A-Z][A-Z_0-9, ]* = ")
 _SKIPPED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 _TYPES = ("annotation", "returns", "decorator_list")
 _CIRCUMSTANCES = ("TYPE_CHECKING", "__name__", "sys.platform", "sys.version_info")
@@ -68,14 +71,15 @@ def excused(root: Path) -> Callable[[Site], bool]:
     """Whether `tests/mutants.toml` says of a change that no test should notice it."""
     path = root / "tests" / "mutants.toml"
     said = tomllib.loads(path.read_text()) if path.exists() else {}
-    entries, taste = said.get("equivalent", []), set(said.get("taste", []))
-    if silent := [entry["file"] for entry in entries if not entry["reason"].strip()]:
+    entries, efforts, taste = said.get("equivalent", []), said.get("effort", []), set(said.get("taste", []))
+    if silent := [entry["file"] for entry in (*entries, *efforts) if not entry["reason"].strip()]:
         raise ValueError(f"{path}: a change of {silent[0]} has no reason; give one.")
+    tuned = {entry["file"] for entry in efforts}
     same = {tuple(entry[name] for name in ("file", "text", "before", "after")) for entry in entries}
 
     def known(site: Site) -> bool:
-        of_taste = not taste.isdisjoint(Path(site.file).parts) and site.before[0].isdigit()
-        return of_taste or (site.file, site.text, site.before, site.after) in same
+        arbitrary = not taste.isdisjoint(Path(site.file).parts) or (site.file in tuned and _CONSTANTS.match(site.text))
+        return (bool(arbitrary) and site.before[0].isdigit()) or (site.file, site.text, site.before, site.after) in same
 
     return known
 

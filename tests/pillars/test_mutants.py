@@ -104,6 +104,10 @@ def test_faults_are_drawn_by_a_seed_one_a_file(project: Path) -> None:
     excuse = entry.format("a * 1", "a / 1", "the same") + entry.format("1", "2", "not true, but said")
     (project / "tests" / "mutants.toml").write_text(excuse)
     assert sorted(site.file for site in drawn(project, 1, 9)) == ["tiny/loops.py", "tiny/sums.py", "tiny/total.py"]
+    (project / "tiny" / "idle.py").write_text("_ROUNDS, _MORE = 3, 4\n\ndef same(a):\n    return a * 1\n")
+    tuned = '[[effort]]\nfile = "tiny/idle.py"\nreason = "the answer does not depend on it"\n'
+    (project / "tests" / "mutants.toml").write_text(tuned)
+    assert {site.line for seed in range(9) for site in drawn(project, seed, 9) if "idle" in site.file} == {4}
     (project / "tests" / "mutants.toml").write_text(excuse.replace("the same", " "))
     with pytest.raises(ValueError, match="no reason"):
         drawn(project, 1, 9)
