@@ -13,6 +13,8 @@ PROFILE ?= laptop
 PAPER ?= all
 SCHEDULER ?=
 REGAL ?=
+# Of make docs: a file of verdicts, by default that of docs/site/conf.py.
+VERDICTS ?=
 # Of make mutants: how many faults, and FILE:LINE instead of faults that are drawn.
 COUNT ?= 30
 AT ?=
@@ -22,7 +24,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table paper test long hunt mutants bench check lint types contract warm notebooks golden api networks release format clean
+.PHONY: help table paper test long hunt mutants bench check lint types contract warm notebooks golden docs networks release format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
@@ -33,8 +35,8 @@ help:
 	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
 	@echo "make mutants    plant small faults and see whether tests notice: make mutants SEED=7 COUNT=30"
 	@echo "make bench      speed of the inner loops"
+	@echo "make docs       the site, as build/site/index.html"
 	@echo "make golden     write tests/pillars/golden*.json anew; look at the difference before you commit it"
-	@echo "make api        write docs/api.md anew from the docstrings"
 	@echo "make networks   list the networks of timm, torchvision and transformers anew, for hours (extra networks); Ctrl-C is safe"
 	@echo "make release    check that version, changelog, citation and tag agree"
 	@echo "make format     format the code and sort the imports"
@@ -66,7 +68,9 @@ mutants: .venv/test.stamp
 	$(BIN)/python tests/helpers/mutants.py --count $(COUNT) $(if $(SEED),--seed $(SEED)) $(if $(AT),--at $(AT))
 
 bench: warm
-	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only
+	@mkdir -p results
+	$(BIN)/python -m pytest -q tests/benchmarks --benchmark-only --benchmark-json results/bench.json
+	@$(BIN)/python docs/site/speed.py results/bench.json
 
 # All notebooks are among the tests, so that the processors are busy to the end.
 check: lint
@@ -89,11 +93,12 @@ contract: .venv/test.stamp
 notebooks: warm
 	$(PYTEST) -m notebooks tests/experiments/test_notebooks.py
 
+docs: .venv/docs.stamp
+	$(BIN)/python -m sphinx -W --keep-going -q -E -j $(JOBS) -b html -c docs/site $(if $(VERDICTS),-D verdicts_file=$(VERDICTS)) . build/site
+	@echo "The site is build/site/index.html"
+
 golden: .venv/test.stamp
 	for FILE in tests/pillars/test_golden*.py; do PYTHONPATH=tests/helpers:. $(BIN)/python $$FILE || exit 1; done
-
-api: .venv/test.stamp
-	$(BIN)/python docs/make_api.py
 
 networks: .venv/test.stamp
 	@$(PIP) -e ".[networks]"
@@ -140,5 +145,8 @@ space := $(subst x,,x x)
 	$(call install,.,scip gurobi onnx)
 
 .venv/test.stamp: pyproject.toml | .venv/made.stamp
-	$(call install,.[dev],scip gurobi onnx torch learn place cluster notebooks)
+	$(call install,.[dev],scip gurobi onnx torch learn place cluster notebooks docs)
 	@touch .venv/table.stamp
+
+.venv/docs.stamp: pyproject.toml | .venv/made.stamp
+	$(call install,.[docs],onnx)

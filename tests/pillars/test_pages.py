@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from runpy import run_path
 
 import pytest
 from command_line import mtpp
@@ -202,9 +201,3 @@ def _anchors(page: Path) -> set[str]:
     """Headings of a page as links name them."""
     headings = re.findall(r"^#+ (.*)", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
-
-
-def test_the_page_of_python_is_new() -> None:
-    """`make api` would write what is committed."""
-    made = run_path(str(ROOT / "docs" / "make_api.py"))["page"]()
-    assert made == (ROOT / "docs" / "api.md").read_text(), "run: make api"

@@ -1,0 +1,119 @@
+"""Directive for the claims of a paper: its numbers, those from here, and what becomes of each claim."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+_FORMAT = "mtpp-verdicts/1"
+_HEAD = ("Row", "Column", "Paper", "Here", "95 % interval", "Graphs", "Clusters", "Verdict", "Why")
+_WORDS = """*Paper* is the number as printed, *here* what was measured, with an interval by bootstrap over clusters of
+graphs (a network with all its variants is one cluster). A claim *holds* or *fails* if its whole interval says so, and
+is *undecided* otherwise; *not comparable* are settings, and numbers that hang on data or machines nobody else has."""
+_VERDICTS = ("holds", "fails", "undecided", "not comparable")
+
+
+class Verdicts(SphinxDirective):
+    """All claims of the paper that is named, a section an item, from the file of verdicts."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Read the file; without one say how it is made."""
+        path = Path(self.env.srcdir, self.config.verdicts_file)
+        if not path.is_file():
+            text = (
+                f"There are no verdicts yet ({self.config.verdicts_file}); make paper makes the runs and judges them."
+            )
+            return [nodes.paragraph("", text)]
+        self.env.note_dependency(path)
+        document = read_verdicts(path)
+        claims = [claim for claim in document["claims"] if claim["paper"] == self.arguments[0]]
+        about = [f"{word} {text}" for word, text in document.items() if isinstance(text, str) and word != "format"]
+        counts = Counter(claim["verdict"] for claim in claims)
+        judged = ", ".join(f"{counts[verdict]} {verdict}" for verdict in dict.fromkeys((*_VERDICTS, *counts)))
+        shown = self.parse_text_to_nodes(_WORDS)
+        shown.append(nodes.paragraph("", f"{len(claims)} claims: {judged}. Runs: {', '.join(about)}."))
+        for item in dict.fromkeys(claim["item"] for claim in claims):
+            shown.append(_section(self, item, [claim for claim in claims if claim["item"] == item]))
+        files = [(one["file"], str(one["lines"]), one["sha256"]) for one in document.get("runs", ())]
+        if files:
+            title, runs = nodes.title("", "Files of runs"), table(("File", "Runs", "SHA-256"), files)
+            shown.append(nodes.section("", title, runs, ids=[f"{self.arguments[0]}-runs"]))
+        return shown
+
+
+def read_verdicts(path: Path) -> Any:
+    """Return the document of a file of verdicts.
+
+    Raises
+    ------
+    ExtensionError
+        If it is no JSON, or of another format.
+    """
+    try:
+        document = json.loads(path.read_text())
+        if document["format"] == _FORMAT:
+            return document
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise ExtensionError(f"{path}: this is no file of verdicts ({_FORMAT}); write it anew with make paper.")
+
+
+def _section(directive: SphinxDirective, item: str, claims: Sequence[dict[str, Any]]) -> nodes.section:
+    """Heading, reason if all claims have the same, and the table."""
+    section = nodes.section("", nodes.title("", item), ids=[nodes.make_id(f"{directive.arguments[0]}-{item}")])
+    reasons = {claim["why"] for claim in claims}
+    head: Sequence[str] = _HEAD
+    if len(reasons) == 1:
+        head = _HEAD[:-1]
+        section += nodes.paragraph("", f"All: {claims[0]['why']}.")
+    section += table(head, [_row(claim)[: len(head)] for claim in claims])
+    return section
+
+
+def _row(claim: dict[str, Any]) -> list[str]:
+    unit = f" {claim['unit']}" if claim.get("unit") not in (None, "", "ratio") else ""
+    interval = f"{_number(claim['low'])} to {_number(claim['high'])}" if claim.get("low") is not None else ""
+    here = _number(claim.get("here"))
+    counts = [_number(claim.get(word)) for word in ("graphs", "clusters")]
+    numbers = [_number(claim["value"]) + unit, here + unit if here else "", interval, *counts]
+    return [claim["row"], claim["column"], *numbers, claim["verdict"], claim["why"]]
+
+
+def _number(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> nodes.table:
+    """Make a table; one of verdicts has a class, as each verdict has."""
+    group = nodes.tgroup("", cols=len(head))
+    group += [nodes.colspec(colwidth=1) for _ in head]
+    group += nodes.thead("", _cells(head))
+    group += nodes.tbody("", *map(_cells, rows))
+    return nodes.table("", group, classes=["verdicts"] if "Verdict" in head else [])
+
+
+def _cells(texts: Sequence[str]) -> nodes.row:
+    row = nodes.row()
+    for text in texts:
+        classes = [nodes.make_id(text)] if text in _VERDICTS else []
+        row += nodes.entry("", nodes.paragraph("", text, classes=classes))
+    return row
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Offer the directive and the place of its file to Sphinx."""
+    app.add_config_value("verdicts_file", "", "env", str)
+    app.add_directive("verdicts", Verdicts)
+    return {"parallel_read_safe": True}
