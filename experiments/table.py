@@ -14,7 +14,7 @@ from mtpp.cli import options
 from mtpp.cli.command import command
 from mtpp.cli.printing import Printing
 from mtpp.questions.platforms import PlatformWords
-from mtpp.questions.solving import ProofWords, solve_options
+from mtpp.questions.solving import ProofWords, budgets_of, seeds_of, solve_options
 from mtpp.questions.suites import load_targets
 from mtpp.text.parsing import parse_names
 
@@ -36,7 +36,7 @@ _Methods = Annotated[
     typer.Option(
         metavar="NAME[,NAME…]",
         help="Heuristics and models; MODEL-lp is its relaxation, exact+all strengthened, exact+each an ablation of "
-        "that.  [default: all, and exact+all]",
+        "that; heuristics of your own as mine.py:function or package.module:function.  [default: all, and exact+all]",
     ),
 ]
 _Quick = Annotated[
@@ -69,6 +69,10 @@ class Running:
         Path | None,
         typer.Option(metavar="FOLDER", help="Write tables (.md, .csv, .tex) and figures (.png, .svg) there."),
     ] = None
+    accept_old: Annotated[
+        bool,
+        typer.Option("--accept-old", help="Take answers from runs that do not know the code that made them, too."),
+    ] = False
     style: Annotated[str, typer.Option("--format", metavar="txt|md|csv|tex", help="Of the printed tables.")] = "txt"
 
     def workers(self) -> AbstractContextManager[Workers]:
@@ -81,7 +85,14 @@ class Running:
         """The file of runs, and how tables are shown."""
         from experiments.studies.report import Report
 
-        return Report(self.out, self.tables, self.style, json=printing.json, quiet=printing.quiet)
+        return Report(
+            self.out,
+            self.tables,
+            self.style,
+            json=printing.json,
+            quiet=printing.quiet,
+            accept_old=self.accept_old,
+        )
 
 
 @command
@@ -91,7 +102,14 @@ def table(
     k: options.Blocks = "2,4,8,16,32,64",
     platform: PlatformWords,
     methods: _Methods = None,
-    time_limit: Annotated[float, typer.Option(metavar="SECONDS", help="For each bound.")] = 60.0,
+    time_limit: Annotated[
+        float, typer.Option(metavar="SECONDS", help="For each bound; ends heuristics of your own, too.")
+    ] = 60.0,
+    budgets: Annotated[
+        str | None,
+        typer.Option(metavar="SECONDS[,…]", help="For each heuristic.  [default: its own number of evaluations]"),
+    ] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="N[,N…]", help="Of the heuristics, instead of --seed.")] = None,
     proof: ProofWords,
     running: Running,
     quick: _Quick = False,
@@ -146,4 +164,6 @@ def table(
     names = None if methods is None else parse_names(methods)
     instances = load_targets(targets, k, platform)
     with running.workers() as workers:
-        return make_tables(instances, names, settings, workers, report)
+        return make_tables(
+            instances, names, settings, workers, report, seeds=seeds_of(seeds), budgets=budgets_of(budgets)
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +16,7 @@ _CORE = ("numpy", "scipy", "networkx", "numba", "pyomo", "pandas", "matplotlib",
 _EXTRAS = ("onnx", "onnxruntime", "torch", "dask", "distributed")
 
 
+@cache
 def package_version(name: str = "mtpp") -> str | None:
     """Installed version of a distribution; None if it is not installed.
 

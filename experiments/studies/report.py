@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from instances.json_files import check_writable, json_text
 from instances.registry import find
 from mtpp.plots.style import save_figure
-from mtpp.runs.engine import run_jobs
+from mtpp.runs.engine import run_jobs, unfinished
 from mtpp.runs.job import Job
 from mtpp.runs.log import Run, RunLog
 from mtpp.runs.progress import RunBar
@@ -66,6 +66,7 @@ class Report:
     style: str = "txt"  # format of the printed tables
     json: bool = False  # whether one JSON document is printed instead of them
     quiet: bool = False  # whether no progress is shown
+    accept_old: bool = False  # whether runs that do not know the code that made them are answers
 
     def __post_init__(self) -> None:
         find(FORMATS, self.style, "format")
@@ -84,8 +85,8 @@ class Report:
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            with RunLog(self.out) as log:
-                missing = sum(not job.is_done(log.runs.get(key)) for key, job in wanted.items())
+            with RunLog(self.out, accept_old=self.accept_old) as log:
+                missing = len(unfinished(wanted.values(), log))
                 if missing < len(wanted) and not self.quiet:
                     print(f"{len(wanted) - missing} runs are done already.", file=sys.stderr)
                 with RunBar(missing, silent=self.quiet) as bar:

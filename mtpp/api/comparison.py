@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from heuristics import Method
 from instances import ComputationGraph, InputError, Instance
+from instances.errors import WordError
 from instances.suites import is_suite
 from mtpp.questions.partitioning import Blocks, CompareWords, PartitioningWords, counts_of, instances_of
 from mtpp.questions.platforms import PlatformWords
+from mtpp.questions.solving import budgets_of, seeds_of
 from mtpp.questions.suites import load_targets
-from mtpp.questions.words import GraphLike, checked, pick, takes_words
+from mtpp.questions.words import GraphLike, checked, path_of, pick, takes_words
 from mtpp.runs.workers import is_worker
 from mtpp.text.parsing import parse_names
 from mtpp_models import SolveOptions
@@ -23,12 +26,15 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
+#: Names, functions, or both side by side.
+Methods = str | Callable[..., Any] | Method[Any, Any] | Iterable[str | Callable[..., Any] | Method[Any, Any]]
+
 
 @takes_words(CompareWords)
 def compare(
     graphs: GraphLike | Iterable[GraphLike] | Mapping[str, GraphLike],
     k: Blocks,
-    methods: str | Iterable[str],
+    methods: Methods,
     solvers: str | Iterable[str] = ("highs",),
     **words: Unpack[CompareWords],
 ) -> pd.DataFrame:
@@ -40,33 +46,49 @@ def compare(
         A graph is what `mtpp.load` takes, a suite (``mtpp list suites``), a folder of graph files, or an `Instance`.
         Graphs of the same name are numbered.
     k : int, iterable of int, or text such as "2,4,8"
-    methods : iterable of str, or text such as "portfolio,exact"
+    methods : text such as "portfolio,exact", function, or iterable of these
         Names of `mtpp.HEURISTICS` and `mtpp.MODELS`, and "certify"; with -lp a relaxation, with +all strengthened. A
-        bound starts from the best partition of the heuristics.
+        bound starts from the best partition of the heuristics. A heuristic of your own is a function of an instance, a
+        generator and `Limits` that returns a `Partition`, or says where it is: "package.module:function" or
+        "mine.py:function". It runs in a process of its own, and its cost is computed anew.
     solvers : iterable of str, or text
         Each runs the methods that need a solver.
     bandwidth, memory, activation_buffer : float or str, optional
     fit : bool
         As for `mtpp.partition`, of all graphs.
     time_limit : float, optional
-        Seconds for each bound, 60 by default.
+        Seconds for each bound, 60 by default. A heuristic of your own that has no budget is ended after that, too.
+    seeds : int, iterable of int, or text such as "0,1,2", optional
+        Of the heuristics, each of which runs with all of them; by default that of `seed`.
+    budgets : float, iterable of float, or text such as "1,10,60", optional
+        Seconds for the heuristics without compiling, each of which runs with all of them; by default a heuristic does
+        its own number of evaluations.
     gap, threads, seed
         As for `mtpp.bound`.
     jobs : int
         Processes. With more than one, a script calls this under ``if __name__ == "__main__":``.
+    scheduler : str, optional
+        Address of a scheduler of dask.distributed, whose workers are used instead.
     file : str or path, optional
         File of runs (JSON Lines). The same call goes on where an earlier one stopped; failed runs are tried again.
+        So are those of a method whose code has changed since.
+    accept_old : bool
+        Take answers from runs of version 1 of the file as well, which do not know the code that made them.
 
     Returns
     -------
     DataFrame
-        Columns graph, n, m, k, method, solver, bottleneck, bound, ratio (bottleneck over the best bound known for that
-        graph and k), seconds and error. A method that fails leaves the text of the failure in `error`.
+        Columns graph, cluster (the network that the graph is a variant of), n, m, k, method, solver, seed, budget,
+        bottleneck, bound, ratio (bottleneck over the best bound known for that graph and k), the bound `simple`,
+        seconds, cpu_seconds, remark ("late": more than 1.1 of the budget; "not repeatable": another answer when asked
+        again) and error, the text of a failure. What is missing is NaN or None; `frame.to_parquet` takes it.
 
     Raises
     ------
     InputError
         If a graph, a name or a word is refused, before any run is made.
+    WorkersLostError
+        If the scheduler is lost for good; the same call goes on with `file`.
 
     Examples
     --------
@@ -80,15 +102,19 @@ def compare(
         raise InputError('jobs: a process that was started for them came here again; use if __name__ == "__main__":.')
     from mtpp.runs.comparison import compare_methods
 
-    jobs, file = words["jobs"], words["file"]
     options = SolveOptions("highs", words["time_limit"], words["gap"], words["threads"], words["seed"])
+    file = words["file"]
     return compare_methods(
         _instances(graphs, k, pick(PlatformWords, words)),
-        _names(methods),
-        _names(solvers),
+        _methods(methods),
+        _texts("solvers", solvers),
         options,
-        None if file is None else Path(file),
-        jobs,
+        None if file is None else path_of("file", file),
+        words["jobs"],
+        scheduler=words["scheduler"],
+        seeds=seeds_of(words["seeds"]),
+        budgets=budgets_of(words["budgets"]),
+        accept_old=words["accept_old"],
     )
 
 
@@ -116,5 +142,29 @@ def _named(graphs: Any) -> list[tuple[str | None, Any]]:
     return [(None, graph) for graph in graphs]
 
 
-def _names(names: str | Iterable[str]) -> list[str]:
-    return parse_names(names) if isinstance(names, str) else list(dict.fromkeys(names))
+def _methods(given: Any) -> list[Any]:
+    """Names, functions and methods one by one."""
+    several = _texts("methods", given) if isinstance(given, str) else _items("methods", given, single=callable)
+    found: list[Any] = []
+    for method in several:
+        if not (isinstance(method, str | Method) or callable(method)):
+            raise WordError("methods", given, f"give names or functions, no {type(method).__name__}.")
+        if not any(method is known or (isinstance(method, str) and method == known) for known in found):
+            found.append(method)
+    return found
+
+
+def _texts(name: str, given: Any) -> list[str]:
+    names = parse_names(given) if isinstance(given, str) else _items(name, given)
+    for one in names:
+        if not isinstance(one, str):
+            raise WordError(name, given, f"give names, no {type(one).__name__}.")
+    return list(dict.fromkeys(names))
+
+
+def _items(name: str, given: Any, single: Callable[[Any], bool] = lambda given: False) -> list[Any]:
+    if single(given) or isinstance(given, Method):
+        return [given]
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise WordError(name, given, "give a text such as 'a,b', or a list.")
+    return list(given)

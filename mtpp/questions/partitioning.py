@@ -104,9 +104,19 @@ class CompareWords(PlatformWords, SeedWords, total=False):
 
     gap: Annotated[float, Word("Relative gap that is good enough.", 0.0, "X", SEARCH)]
     threads: Annotated[int, Word("Threads of a solver.", 1, "N", SEARCH)]
-    time_limit: Annotated[float | None, Word("For each bound.", 60.0, "SECONDS", SEARCH)]
+    time_limit: Annotated[
+        float | None, Word("For each bound; ends a heuristic of your own that has no budget.", 60.0, "SECONDS", SEARCH)
+    ]
+    seeds: Annotated[int | str | Iterable[int] | None, Word("Of heuristics, in place of seed.", panel=SEARCH)]
+    budgets: Annotated[
+        float | str | Iterable[float] | None, Word("Seconds for heuristics, in place of their own steps.", panel=SEARCH)
+    ]
     jobs: Annotated[int, Word("Processes on this machine; the answers do not depend on it.", 1, "N", SEARCH)]
+    scheduler: Annotated[
+        str | None, Word("Of dask.distributed, whose workers are used instead.", metavar="ADDRESS", panel=SEARCH)
+    ]
     file: Annotated[str | PathLike[str] | None, Word("File of runs.", metavar="FILE", panel="Files")]
+    accept_old: Annotated[bool, Word("Take answers from runs that do not know the code that made them.", False)]
 
 
 def instances_of(

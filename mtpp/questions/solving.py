@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, TypedDict
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from instances.errors import WordError
 from mtpp.questions.reading import ReadingWords
-from mtpp.questions.words import Word
+from mtpp.questions.words import Word, words_of
 
 if TYPE_CHECKING:
     from mtpp_models import SolveOptions
 
-__all__ = ["SEARCH", "ProofWords", "SeedWords", "SolvingWords", "VerifyWords", "solve_options"]
+__all__ = [
+    "SEARCH",
+    "ProofWords",
+    "SeedWords",
+    "SolvingWords",
+    "VerifyWords",
+    "budgets_of",
+    "seeds_of",
+    "solve_options",
+]
 
 #: The panel of the help with words of searches and proofs.
 SEARCH = "The search"
@@ -66,3 +80,43 @@ def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:
     from mtpp_models import SolveOptions
 
     return SolveOptions(words["solver"], time_limit, words["gap"], words["threads"], words["seed"])
+
+
+def seeds_of(given: Any) -> list[int]:
+    """Seeds: a number, several, or a text such as "0,1,2"; none if they are left out.
+
+    Raises
+    ------
+    WordError
+        If one is no whole number, or out of its range.
+    """
+    (_, word) = words_of(SeedWords)["seed"]
+    return [int(seed) for seed in _numbers("seeds", given, operator.index, word.least, word.most)]
+
+
+def budgets_of(given: Any) -> list[float | None]:
+    """Seconds for heuristics: a number, several, or a text such as "1,10,60"; their own steps if they are left out.
+
+    Raises
+    ------
+    WordError
+        If one is no number above 0.
+    """
+    return list(_numbers("budgets", given, float, math.ulp(0.0), sys.float_info.max)) or [None]
+
+
+def _numbers(name: str, given: Any, kind: Callable[[Any], float], least: float, most: float) -> list[float]:
+    if given is None:
+        return []
+    several = given.split(",") if isinstance(given, str) else given if isinstance(given, Iterable) else [given]
+    found = []
+    for one in several:
+        try:
+            number = kind(one) if not isinstance(one, str) else int(one) if kind is operator.index else float(one)
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if isinstance(one, bool) or not least <= number <= most:
+            said = "whole numbers from 0 on" if kind is operator.index else "numbers of seconds above 0"
+            raise WordError(name, given, f"give {said}.")
+        found.append(number)
+    return list(dict.fromkeys(found))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -13,39 +12,65 @@ from typing import Any
 
 import pandas as pd
 
-from heuristics import HEURISTICS
 from instances import InputError, Instance
-from mtpp.runs.engine import run_jobs
+from mtpp.runs.engine import run_jobs, unfinished
 from mtpp.runs.log import Run, RunLog
-from mtpp.runs.partition_job import CERTIFY, LP_SUFFIX, PartitionJob, check_method, jobs_of
-from mtpp.runs.progress import RunBar
-from mtpp.runs.workers import local_workers, this_process
+from mtpp.runs.methods import RunMethod
+from mtpp.runs.partition_job import PartitionJob, jobs_of
+from mtpp.runs.progress import own_bar
+from mtpp.runs.workers import this_process, workers_at
 from mtpp_models import SolveOptions, SolverNotAvailableError, simple
-from mtpp_models.formulations.formulation import Formulation
-from mtpp_models.registry import find_model
 from mtpp_models.solvers.registry import SOLVERS, find_solver
 
 __all__ = ["COLUMNS", "compare_methods"]
 
 #: Columns of a row.
-COLUMNS = ("graph", "n", "m", "k", "method", "solver", "bottleneck", "bound", "ratio", "seconds", "error")
+COLUMNS = (
+    "graph",
+    "cluster",
+    "n",
+    "m",
+    "k",
+    "method",
+    "solver",
+    "seed",
+    "budget",
+    "bottleneck",
+    "bound",
+    "ratio",
+    "simple",
+    "seconds",
+    "cpu_seconds",
+    "remark",
+    "error",
+)
+_NUMBERS = ("budget", "bottleneck", "bound", "ratio", "simple", "seconds", "cpu_seconds")
+
+#: Part of its budget that a heuristic may take more.
+_OVER = 1.1
 
 
 def compare_methods(
     instances: Iterable[Instance],
-    methods: Sequence[str],
+    methods: Iterable[Any],
     solvers: Sequence[str],
     options: SolveOptions,
     file: Path | None = None,
     jobs: int = 1,
+    *,
+    scheduler: str | None = None,
+    seeds: Sequence[int] = (),
+    budgets: Sequence[float | None] = (None,),
+    accept_old: bool = False,
 ) -> pd.DataFrame:
     """Run every method on every instance, and those that need a solver with each of the solvers.
 
     Parameters
     ----------
     instances : iterable of Instance
-    methods : sequence of str
-        Heuristics, models and "certify", as for ``mtpp table``; bounds start from the best partition of the heuristics.
+    methods : iterable
+        Heuristics, models and "certify", as for ``mtpp table``, and heuristics of the caller, see `jobs_of`; bounds
+        start from the best partition of the heuristics.
     solvers : sequence of str
     options : SolveOptions
         Its solver does not count; the time limit is for each bound.
@@ -53,82 +78,100 @@ def compare_methods(
         File of runs; those that are done are not repeated.
     jobs : int
         Processes; 1 is this one.
+    scheduler : str, optional
+        Of dask.distributed, whose workers are used instead.
+    seeds, budgets : sequence
+        Of heuristics, see `jobs_of`.
+    accept_old : bool
+        Whether runs of the version before, which do not know the code that made them, are answers.
 
     Returns
     -------
     DataFrame
         The columns are `COLUMNS`. `ratio` is the bottleneck over the best bound that is known for the graph and k,
-        *simple* among them; what is not known is missing. `error` is the text of a failure.
+        *simple* among them; what is not known is missing. `remark` says "late" of a heuristic that took more than 1.1
+        of its budget, and "not repeatable" of one that gave another answer when it was asked again. `error` is the text
+        of a failure.
 
     Raises
     ------
     InputError, OSError
         Before any run is made.
+    WorkersLostError
+        If the scheduler is lost.
     """
-    wanted = _jobs(list(instances), methods, solvers, options)
+    made = {solver: _jobs(instances, methods, solver, options, seeds, budgets) for solver in _checked(solvers)}
+    wanted = [job for row in zip(*made.values(), strict=True) for job in (row if row[0].by.needs_solver else row[:1])]
+    if not wanted:
+        raise InputError("There is nothing to compare; give a graph, a k, a method and a solver at least.")
+    if any(not job.by.can_travel for job in wanted) and (jobs > 1 or scheduler is not None):
+        names = sorted({job.method for job in wanted if not job.by.can_travel})
+        raise InputError(
+            f"methods: {names[0]} has no file that other processes could load; write it to a file and give "
+            f"mine.py:{names[0]}, or use this process alone."
+        )
     folder: AbstractContextManager[str] = nullcontext("") if file is not None else tempfile.TemporaryDirectory()
-    workers = this_process() if jobs == 1 else local_workers(jobs)
-    with folder as place, RunLog(file or Path(place) / "runs.jsonl") as log, workers as crew:
-        missing = {job.key for job in wanted if not job.is_done(log.runs.get(job.key))}
-        with RunBar(len(missing)) if sys.stderr.isatty() else nullcontext() as bar:
-            made = run_jobs(wanted, log, crew, *([] if bar is None else [bar.advance]))
-    runs = {run["key"]: run for run in made}
+    here = this_process() if jobs == 1 and scheduler is None else workers_at(scheduler, jobs)
+    with (
+        folder as place,
+        RunLog(file or Path(place) / "runs.jsonl", accept_old=accept_old) as log,
+        here as workers,
+        own_bar(len(unfinished(wanted, log))) as bar,
+    ):
+        runs = {run["key"]: run for run in run_jobs(wanted, log, workers, bar.advance)}
     found = [(job, runs[job.key]) for job in wanted]
     best = {job.instance.key: simple(job.instance) for job in wanted}
     for job, run in found:
         best[job.instance.key] = max(best[job.instance.key], run["bound"] or 0.0)
-    frame = pd.DataFrame([_row(job, run, best[job.instance.key]) for job, run in found], columns=list(COLUMNS))
-    return frame.astype(dict.fromkeys(("bottleneck", "bound", "ratio", "seconds"), float))
+    shaky = {job.method for job, run in found if run["repeatable"] is False}
+    rows = [_row(job, run, best[job.instance.key], job.method in shaky) for job, run in found]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(dict.fromkeys(_NUMBERS, float))
 
 
 def _jobs(
-    instances: Sequence[Instance], methods: Sequence[str], solvers: Sequence[str], options: SolveOptions
+    instances: Iterable[Instance],
+    methods: Iterable[Any],
+    solver: str,
+    options: SolveOptions,
+    seeds: Sequence[int],
+    budgets: Sequence[float | None],
 ) -> list[PartitionJob]:
-    """Instance by instance, method by method, solver by solver."""
-    if not (instances and methods and solvers):
-        raise InputError("There is nothing to compare; give a graph, a k, a method and a solver at least.")
-    for solver in solvers:
-        _check_solver(solver)
-    for method in methods:
-        check_method(method)
-    made = {solver: jobs_of(instances, methods, replace(options, solver=solver)) for solver in solvers}
-    rows = zip(*made.values(), strict=True)
-    return [job for row in rows for job in (row if _needs_solver(row[0].method) else row[:1])]
+    return jobs_of(instances, methods, replace(options, solver=solver), seeds=seeds, budgets=budgets)
 
 
-def _check_solver(name: str) -> None:
-    """Refuse a name that is none; one that is not installed here fails in its rows."""
-    try:
-        find_solver(name)
-    except SolverNotAvailableError as error:
-        if name not in SOLVERS:
-            raise InputError(str(error)) from None
+def _checked(solvers: Sequence[str]) -> Sequence[str]:
+    """Refuse names that are none; a solver that is not installed here fails in its rows."""
+    for name in solvers:
+        try:
+            find_solver(name)
+        except SolverNotAvailableError as error:
+            if name not in SOLVERS:
+                raise InputError(str(error)) from None
+    return solvers
 
 
-def _needs_solver(method: str) -> bool:
-    if method in HEURISTICS:
-        return False
-    return method == CERTIFY or isinstance(find_model(method.removesuffix(LP_SUFFIX)), Formulation)
-
-
-def _finds_partitions(method: str) -> bool:
-    """Whether a partition in the run is the method's own, and not the one that it started from."""
-    return method in (*HEURISTICS, CERTIFY) or (not method.endswith(LP_SUFFIX) and find_model(method).exact)
-
-
-def _row(job: PartitionJob, run: Run, best: float) -> dict[str, Any]:
-    bottleneck = run["bottleneck"] if _finds_partitions(job.method) else None
+def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any]:
+    bottleneck = run["bottleneck"] if job.by.finds_partitions else None
     return {
         "graph": job.instance.name,
         "n": job.instance.graph.n,
         "m": job.instance.graph.m,
         "k": job.instance.k,
         "method": job.method,
-        "solver": job.options.solver if _needs_solver(job.method) else None,
+        "solver": job.options.solver if job.by.needs_solver else None,
+        "seed": job.options.seed,
+        "budget": job.budget,
         "ratio": None if bottleneck is None else _ratio(bottleneck, best),
         "bottleneck": bottleneck,
-        **{name: run[name] for name in ("bound", "seconds", "error")},
+        "remark": _remark(job.by, job.budget, run, shaky),
+        **{name: run[name] for name in ("cluster", "simple", "bound", "seconds", "error")},
+        "cpu_seconds": run.get("cpu_seconds"),
     }
+
+
+def _remark(by: RunMethod, budget: float | None, run: Run, shaky: bool) -> str | None:
+    late = by.is_search and budget is not None and (run["seconds"] or 0.0) > _OVER * budget
+    return ", ".join(["late"] * late + ["not repeatable"] * shaky) or None
 
 
 def _ratio(bottleneck: float, bound: float) -> float:

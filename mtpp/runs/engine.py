@@ -1,25 +1,46 @@
 """Engine of all studies: distributes jobs to processes or a cluster, and records each answer once.
 
 A job starts when those that it waits for are done, and gets their runs, so an answer does not depend on how many jobs
-run at the same time. This process alone writes.
+run at the same time. This process alone writes. It hands over as many jobs as keep the workers busy, and holds the
+rest; a job that is lost on its way, with a worker or a scheduler, is handed over again.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import BrokenExecutor, CancelledError, Future
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from threading import Event
+from typing import Any
 
 from instances.system.interrupts import catch_interrupt
 from mtpp.runs.job import Job
-from mtpp.runs.log import Run, RunLog
+from mtpp.runs.log import OLD_SCHEMA, Run, RunLog
+from mtpp.runs.packing import Fault, Missing, pack, work
 from mtpp.runs.workers import Workers
 
-__all__ = ["run_jobs"]
+__all__ = ["run_jobs", "unfinished"]
 
 #: Seconds between two looks at whether Ctrl-C was pressed.
 _HEARTBEAT = 0.2
+#: How often workers may be lost with a job before that is its own fault.
+_MOST_TRIES = 3
+
+
+def unfinished(jobs: Iterable[Job], log: RunLog) -> list[Job]:
+    """Different jobs that no run of `log` answers; a run of the version before does if the log accepts that."""
+    open_jobs = []
+    for job in {job.key: job for job in jobs}.values():
+        run = log.runs.get(job.key)
+        if not job.is_done(run) and log.accept_old:
+            old = log.runs.get(job.old_key or "")
+            if old is not None and old.get("schema") == OLD_SCHEMA and (run := job.adopted(old)) is not None:
+                log.runs[job.key] = run
+        if not job.is_done(run):
+            open_jobs.append(job)
+    return open_jobs
 
 
 def run_jobs(
@@ -45,11 +66,13 @@ def run_jobs(
     ------
     KeyboardInterrupt
         After Ctrl-C; the runs that are done are in `log`.
+    WorkersLostError
+        If the workers are gone for good; the same holds.
     """
     wanted = {job.key: job for job in jobs}
     # An exception from the signal itself could be raised, and lost, in whatever runs at that moment.
     with catch_interrupt() as interrupted:
-        loop = _Loop(wanted.values(), log, workers, on_run, interrupted)
+        loop = _Loop(unfinished(wanted.values(), log), log, workers, on_run, interrupted)
         try:
             while loop.open:
                 if interrupted.is_set():
@@ -64,24 +87,33 @@ def run_jobs(
 class _Loop:
     """Jobs on their way from waiting over ready and running to done.
 
-    Jobs that run when a process dies are suspects. They then run one at a time. A job whose process dies again is
-    recorded as failed.
+    Jobs that run when a process of a pool dies are suspects. They then run one at a time. A job whose process dies
+    again is recorded as failed.
     """
 
     def __init__(
         self, jobs: Iterable[Job], log: RunLog, workers: Workers, on_run: Callable[[Run], None], interrupted: Event
     ) -> None:
         self._log, self._workers, self._on_run, self._interrupted = log, workers, on_run, interrupted
-        self._waiting = [job for job in jobs if not job.is_done(log.runs.get(job.key))]
-        self._ready: deque[Job] = deque()
+        #: The jobs that are not done, by key.
+        self.open = {job.key: job for job in jobs}
+        # Of each job how many of those that it waits for are open, and of each of those who waits for it.
+        self._before = {key: len(self.open.keys() & set(job.waits_for)) for key, job in self.open.items()}
+        self._after: dict[str, list[str]] = {}
+        for key, job in self.open.items():
+            for first in self.open.keys() & set(job.waits_for):
+                self._after.setdefault(first, []).append(key)
+        self._ready = deque(job for key, job in self.open.items() if not self._before[key])
         self._suspects: deque[Job] = deque()
         #: The suspect that runs alone.
         self._tried: Job | None = None
-        self._running: dict[Future[Run], Job] = {}
+        self._running: dict[Future[Any], Job] = {}
+        self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
+        self._tries: Counter[str] = Counter()
+        # Hashes of graphs that some worker has, and jobs that met a worker without theirs.
+        self._sent: set[str] = set()
+        self._missed: set[str] = set()
         self._pool = workers.executor()
-        #: Keys of the jobs that are not done.
-        self.open = {job.key for job in self._waiting}
-        self._release()
 
     def hand_over(self) -> None:
         """Start jobs while there is room; a job that may have killed a worker runs alone."""
@@ -89,64 +121,107 @@ class _Loop:
             if self._suspects and not self._running:
                 self._tried = self._suspects[0]
                 self._submit(self._suspects)
-            while self._ready and not self._suspects and self._tried is None and self._has_room():
+            room = self._workers.room() - len(self._running)
+            while self._ready and room > 0 and not self._suspects and self._tried is None:
                 self._submit(self._ready)
+                room -= 1
         except BrokenExecutor:
             self._renew()
 
     def collect(self) -> None:
         """Wait a moment, and write down what is done."""
-        broken = False
-        for future in wait(self._running, _HEARTBEAT, FIRST_COMPLETED).done:
-            job = self._running.pop(future)
+        broken, patience = False, _HEARTBEAT
+        while True:
             try:
-                run = future.result()
-            except BrokenExecutor as error:
-                broken = True
-                if job is not self._tried or self._interrupted.is_set():
-                    self._suspects.append(job)
-                    continue
-                run = job.record(error=f"The process died while it worked on this run ({error})")
-            except Exception as error:
-                run = job.record(error=f"{type(error).__name__}: {error}")
-            self._finish(job, run)
+                future = self._ended.get(timeout=patience) if patience else self._ended.get_nowait()
+            except Empty:
+                break
+            patience = 0.0
+            job = self._running.pop(future, None)
+            if job is not None:  # else it belonged to a pool that broke
+                broken |= self._take(job, future)
         if broken:
             self._renew()
 
     def stop(self) -> None:
         """Start nothing more."""
-        for future in self._running:
-            future.cancel()
-        self._pool.shutdown(wait=not self._running)  # an idle worker ends by itself, and tidies up
+        with suppress(Exception):  # a cluster may be gone
+            for future in self._running:
+                future.cancel()
+            self._pool.shutdown(wait=not self._running)  # an idle worker ends by itself, and tidies up
 
-    def _has_room(self) -> bool:
-        return self._workers.width is None or len(self._running) < self._workers.width
+    def _take(self, job: Job, future: Future[Any]) -> bool:
+        """Take in the outcome of a job; return whether the pool is broken."""
+        try:
+            outcome = future.result()
+        except CancelledError:  # not by us: the scheduler was lost
+            self._ready.append(job)
+        except BrokenExecutor as error:
+            if job is not self._tried or self._interrupted.is_set():
+                self._suspects.append(job)
+            else:
+                self._fail(job, f"The process died while it worked on this run ({error})")
+            return True
+        except Exception as error:  # of the cluster; those of the job are in its run
+            self._tries[job.key] += 1
+            if self._tries[job.key] < _MOST_TRIES:
+                self._ready.append(job)
+            else:
+                self._fail(job, f"Its workers were lost {_MOST_TRIES} times ({type(error).__name__}: {error})")
+        else:
+            if isinstance(outcome, Missing):
+                self._missed.add(job.key)
+                self._suspects.appendleft(job) if job is self._tried else self._ready.appendleft(job)
+                self._tried = None
+            elif isinstance(outcome, Fault):
+                self._fail(job, outcome.reason)
+            else:
+                self._finish(job, outcome)
+        return False
 
     def _submit(self, queue: deque[Job]) -> None:
         """Hand over the first job of a queue; it stays there if the pool is broken."""
         job = queue[0]
-        start = [self._log.runs[key] for key in job.waits_for if key in self._log.runs]
-        self._running[self._pool.submit(job.run, start)] = job
+        start = job.chosen([self._log.runs[key] for key in job.waits_for if key in self._log.runs])
+        if self._workers.in_this_process:
+            future = self._pool.submit(job.run, start)
+        else:
+            try:
+                parcel = pack(job, start)
+                along = [name for name in parcel.heavy if name not in self._sent or job.key in self._missed]
+                luggage = parcel.luggage(along)
+            except Exception as error:
+                queue.popleft()
+                self._fail(job, f"It cannot be sent to another process ({type(error).__name__}: {error})")
+                return
+            future = self._pool.submit(work, parcel.job, luggage)
+            self._sent.update(along)
+        self._running[future] = job
         queue.popleft()
+        future.add_done_callback(self._ended.put)
+
+    def _fail(self, job: Job, reason: str) -> None:
+        self._finish(job, job.failure(reason))
 
     def _finish(self, job: Job, run: Run) -> None:
-        self._log.append(run)
-        self.open.discard(job.key)
+        try:
+            self._log.append(run)
+        except (TypeError, ValueError) as error:
+            run = job.failure(f"Its answer cannot be written ({type(error).__name__}: {error})")
+            self._log.append(run)
         self._tried = None
-        self._release()
+        del self.open[job.key]
+        for key in self._after.pop(job.key, ()):
+            self._before[key] -= 1
+            if not self._before[key]:
+                self._ready.append(self.open[key])
         self._on_run(run)
-
-    def _release(self) -> None:
-        """Let the jobs start that wait for nothing any more."""
-        still: list[Job] = []
-        for job in self._waiting:
-            (self._ready if self.open.isdisjoint(job.waits_for) else still).append(job)
-        self._waiting = still
 
     def _renew(self) -> None:
         """Replace a broken process pool; its running jobs become suspects, which run one at a time."""
         self._suspects += self._running.values()
         self._running.clear()
+        self._sent.clear()
         self._tried = None
         self._pool.shutdown(wait=False)
         self._pool = self._workers.executor()

@@ -3,6 +3,9 @@
 A line is written with one system call and synced, so a killed process loses at most the line that it was
 writing; the next writer removes what is left of it. A key that occurs twice was tried again after a
 failure: its last line counts. A line that is no run is reported, does not count and stays where it is.
+
+Runs of the version before are read, too. Their keys do not know the code that made them, so no question takes its
+answer from one of them unless the caller accepts that.
 """
 
 from __future__ import annotations
@@ -21,12 +24,12 @@ from instances import InputError
 from instances.json_files import check_readable, check_writable
 from instances.system.file_lock import file_lock
 
-__all__ = ["SCHEMA", "Run", "RunLog", "read_runs"]
+__all__ = ["OLD_SCHEMA", "SCHEMA", "Run", "RunLog", "read_runs"]
 
-SCHEMA = "mtpp-run/1"
+SCHEMA, OLD_SCHEMA = "mtpp-run/2", "mtpp-run/1"
 # Windows changes ends of lines in other files.
 _BINARY: int = getattr(os, "O_BINARY", 0)
-_OPENING = f'{{"schema": "{SCHEMA}"'.encode()
+_OPENINGS = tuple(f'{{"schema": "{schema}"'.encode() for schema in (SCHEMA, OLD_SCHEMA))
 
 #: One line of the file; missing values are None.
 Run = dict[str, Any]
@@ -53,11 +56,14 @@ class RunLog:
     ----------
     path : str or Path
         Made if missing, with its folder.
+    accept_old : bool
+        Whether runs of the version before answer questions.
 
     Attributes
     ----------
     runs : dict of str to dict
         The last run of each key.
+    accept_old : bool
 
     Raises
     ------
@@ -67,7 +73,8 @@ class RunLog:
         If the file cannot be written.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, accept_old: bool = False) -> None:
+        self.accept_old = accept_old
         check_writable(path)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._path = str(path)
@@ -88,7 +95,15 @@ class RunLog:
             self._opened = opened.pop_all()
 
     def append(self, run: Mapping[str, Any]) -> None:
-        """Write one run, durably."""
+        """Write one run, durably.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If JSON cannot hold it; nothing is written.
+        OSError
+            If there is no room.
+        """
         data = json.dumps({"schema": SCHEMA, **run}, allow_nan=False).encode() + b"\n"
         try:
             written = os.write(self._file, data)
@@ -112,29 +127,38 @@ def _parse(data: bytes, path: str | Path) -> tuple[dict[str, Run], int]:
     """Runs by key, and the length of the file up to the end of its last whole line."""
     *lines, torn = data.split(b"\n")
     # Only what we wrote ourselves is ever cut off: the beginning of one of our lines.
-    if torn and not (torn.startswith(_OPENING) or _OPENING.startswith(torn)):
+    if torn and not any(torn.startswith(opening) or opening.startswith(torn) for opening in _OPENINGS):
         lines.append(torn)
         torn = b""
     runs: dict[str, Run] = {}
+    shared: dict[str, str] = {}
     damaged = []
     for number, line in enumerate(lines, start=1):
         try:
             run = json.loads(line, parse_constant=_refuse)
             schema = run["schema"]
-            if schema == SCHEMA and not _sound(run):
+            if schema in (SCHEMA, OLD_SCHEMA) and not _sound(run):
                 raise ValueError("a field of another type")
         except (ValueError, KeyError, TypeError, RecursionError):
             damaged.append(number)
             continue
-        if schema != SCHEMA:
+        if schema not in (SCHEMA, OLD_SCHEMA):
             raise InputError(f"{path}, line {number} has schema {schema!r}, not {SCHEMA!r}; choose another file.")
-        runs[run["key"]] = run
+        runs[run["key"]] = _compact(run, shared)
     if damaged and not runs:
         raise InputError(f"{path}, line {damaged[0]} is not a run; choose another file.")
     if damaged:
         more = f" and {len(damaged) - 1} more lines are no runs and do" if damaged[1:] else " is not a run and does"
         print(f"mtpp: {path}, line {damaged[0]}{more} not count; restore or remove what is damaged.", file=sys.stderr)
     return runs, len(data) - len(torn)
+
+
+def _compact(run: Run, shared: dict[str, str]) -> Run:
+    """The same run, whose texts are those of the runs before it: many lines say the same."""
+    return {
+        shared.setdefault(name, name): shared.setdefault(value, value) if isinstance(value, str) else value
+        for name, value in run.items()
+    }
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -159,8 +183,10 @@ def _sound(run: Run) -> bool:
 #: Of the fields that several tables share.
 _TYPES: dict[str, Any] = (
     dict.fromkeys(("instance", "question", "kind", "method", "time_unit", "error", "solver", "version"), str)
-    | dict.fromkeys(("n", "m", "k", "seed"), int)
+    | dict.fromkeys(("commit", "sources", "cluster", "host", "cpu", "start", "solver_version", "profile"), str)
+    | dict.fromkeys(("n", "m", "k", "seed", "cores"), int)
     | dict.fromkeys(("seconds", "bottleneck", "bound", "communication_over_work", "bandwidth", "memory"), int | float)
-    | {"block": list, "order": list, "optimal": bool, "parameters": dict}
+    | dict.fromkeys(("simple", "load", "cpu_seconds", "time_limit"), int | float)
+    | {"block": list, "order": list, "optimal": bool, "repeatable": bool, "parameters": dict, "versions": dict}
 )
 _GIVEN = ("instance", "question", "kind", "method", "n", "m", "k")

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from heuristics import HEURISTICS, search
-from instances import InputError, Instance, Partition
+from instances import Instance, Partition
 from instances.json_files import finite_or_none
-from mtpp.certifying.certify import certify
-from mtpp.runs.job import Job
+from mtpp.runs.job import Job, key_of, other_code
 from mtpp.runs.log import Run
+from mtpp.runs.methods import (
+    CERTIFY,
+    LP_SUFFIX,
+    RunMethod,
+    base_name,
+    check_method,
+    proved,
+    run_methods,
+    solver_version,
+)
 from mtpp.versions import package_version
-from mtpp_models import MODELS, SolveOptions, solve
-from mtpp_models.registry import find_model
+from mtpp_models import SolveOptions, simple
 
 __all__ = ["CERTIFY", "LP_SUFFIX", "PartitionJob", "base_name", "check_method", "jobs_of"]
-
-#: A model's name with this suffix is its LP relaxation.
-LP_SUFFIX = "-lp"
-
-#: The method that searches and proves under one time limit.
-CERTIFY = "certify"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,21 +32,30 @@ class PartitionJob(Job):
     """One method on one instance."""
 
     instance: Instance
-    # Name of a heuristic, or of a model, with the suffix ``-lp`` for its relaxation; exact+all is strengthened.
-    method: str
+    by: RunMethod
     options: SolveOptions = SolveOptions()  # of a heuristic the seed alone counts
     # Keys of the heuristics on the instance; a bound starts from the best of their partitions.
     waits_for: tuple[str, ...] = ()
+    budget: float | None = None  # seconds of a heuristic; by default it does its own number of evaluations
+    twice: bool = False  # whether a heuristic of a caller is asked twice
+    solver_version: str | None = None
+    profile: str | None = None  # of the study that asks
 
     @property
-    def is_search(self) -> bool:
-        """Whether the method is a heuristic, which needs no partition to start from."""
-        return self.method in HEURISTICS
+    def method(self) -> str:
+        """Name of the method."""
+        return self.by.name
 
-    @cached_property
+    @property
     def identity(self) -> Run:
-        """Fields that identify this run, and the key, which is their hash."""
-        platform, options = self.instance.platform, None if self.is_search else self.options
+        """Fields that the answer depends on."""
+        more = {"solver_version": self.solver_version, "sources": self.by.sources}
+        time_limit = self.budget if self.by.is_search else self.options.time_limit
+        return {**self._question(time_limit), **more}
+
+    def _question(self, time_limit: float | None) -> Run:
+        """Fields that the answer depends on, but for the code."""
+        platform, options = self.instance.platform, None if self.by.is_search else self.options
         fields = {
             "graph": self.instance.graph.content_hash,
             "bandwidth": finite_or_none(platform.bandwidth),
@@ -60,31 +66,43 @@ class PartitionJob(Job):
             "parameters": {} if options is None else {"gap": options.gap, "threads": options.threads},
             "seed": self.options.seed,
             "solver": None if options is None else options.solver,
-            "time_limit": None if options is None else options.time_limit,
-            "version": package_version(),
+            "time_limit": time_limit,
         }
         if platform.fit or self.instance.constraints:
             fields["question"] = self.instance.key
-        return {"key": hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest(), **fields}
+        return fields
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Hash of the identity."""
-        return str(self.identity["key"])
+        return key_of(self.identity)
+
+    @property
+    def old_key(self) -> str | None:
+        """Key that counted the version of the package in place of the code."""
+        if self.budget is not None or self.by.own is not None:
+            return None
+        time_limit = None if self.by.is_search else self.options.time_limit
+        return key_of(self._question(time_limit) | {"version": package_version()})
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""
         graph, ratio = self.instance.graph, self.instance.communication_over_work
-        blank = dict.fromkeys(("bottleneck", "bound", "optimal", "solver_version", "block", "order"))
+        blank = dict.fromkeys(("bottleneck", "bound", "optimal", "block", "order", "repeatable"))
         return {
+            "key": self.key,
             **self.identity,
+            "version": package_version(),
+            "profile": self.profile,
             "instance": self.instance.name,
+            "cluster": _cluster(self.instance),
             "question": self.instance.key,
-            "kind": "heuristic" if self.is_search else "model",
+            "kind": "heuristic" if self.by.is_search else "model",
             "n": graph.n,
             "m": graph.m,
             "communication_over_work": None if ratio is None else finite_or_none(ratio),
             "time_unit": graph.time_unit,
+            "simple": simple(self.instance),
             "seconds": seconds,
             "error": error,
             **(blank | answer),
@@ -94,93 +112,98 @@ class PartitionJob(Job):
         """Whether a run of the file answers the job; a heuristic's has a partition."""
         if run is None or not super().is_done(run) or run["seconds"] is None:
             return False
-        return not self.is_search or None not in (run["bottleneck"], run["block"])
+        if self.twice and run["repeatable"] is None:
+            return False
+        return not self.by.is_search or None not in (run["bottleneck"], run["block"])
+
+    def chosen(self, start: Sequence[Run]) -> Sequence[Run]:
+        """The run with the best partition."""
+        best = _best(start)
+        return [] if best is None else [best]
+
+    def refusal(self) -> str | None:
+        """Another method or solver than the caller's."""
+        if not self.by.is_same_here():
+            return other_code(self.method)
+        if self.solver_version is not None and (here := solver_version(self.options.solver)) != self.solver_version:
+            return f"this worker has {self.options.solver} {here}, the caller {self.solver_version}; install the same."
+        return None
 
     def answer(self, start: Sequence[Run]) -> Run:
         """Compute a partition, or a bound and perhaps a partition."""
-        if self.is_search:
-            found = search(self.instance, self.method, np.random.default_rng(self.options.seed))
-            if found.partition is None:
-                raise InputError(found.impossible or "none found")
-            return _describe(found.partition)
-        known = _best(self.instance, start)
-        if self.method == CERTIFY:
-            result = certify(self.instance, self.options, start=known, on_fault=_fail)
-        else:
-            name, lp, _ = self.method.partition(LP_SUFFIX)
-            result = solve(self.instance, name, self.options, start=known, relaxation=bool(lp))
-        if result.interrupted:
-            raise KeyboardInterrupt
-        answer = {} if result.partition is None else _describe(result.partition)
-        if result.bound is not None:
-            optimal = result.proved if self.method == CERTIFY else result.bound.optimal
-            answer |= {"bound": result.bound.value, "optimal": optimal}
-        return answer | {"solver_version": result.solver}
-
-
-def check_method(name: str) -> None:
-    """Refuse a name that is neither a heuristic nor a model.
-
-    Raises
-    ------
-    InputError
-        The message lists the names.
-    """
-    if name in HEURISTICS or name == CERTIFY:
-        return
-    if base_name(name) not in MODELS:
-        raise InputError(
-            f"Unknown method {name!r}; choose heuristics among {', '.join(HEURISTICS)}, "
-            f"models among {', '.join(MODELS)} (with +all: strengthened, with {LP_SUFFIX}: the relaxation), "
-            f"or {CERTIFY}."
-        )
-    find_model(name.removesuffix(LP_SUFFIX))
-
-
-def base_name(method: str) -> str:
-    """Name without what is added to the model or taken from it.
-
-    Examples
-    --------
-    >>> base_name("exact+all-joins-lp")
-    'exact'
-    """
-    return method.removesuffix(LP_SUFFIX).partition("+")[0]
+        if self.by.is_search:
+            patience = self.budget or self.options.time_limit
+            return self.by.search(self.instance, self.options.seed, self.budget, patience, twice=self.twice)
+        best = _best(start)
+        known = None if best is None else Partition(self.instance, best["block"], best["order"])
+        return proved(self.method, self.instance, self.options, known)
 
 
 def jobs_of(
-    instances: Iterable[Instance], methods: Sequence[str], options: SolveOptions = SolveOptions()
+    instances: Iterable[Instance],
+    methods: Iterable[Any],
+    options: SolveOptions = SolveOptions(),
+    *,
+    seeds: Sequence[int] = (),
+    budgets: Sequence[float | None] = (None,),
+    profile: str | None = None,
 ) -> list[PartitionJob]:
     """Every method on every instance; bounds wait for the heuristics of their instance.
+
+    Parameters
+    ----------
+    instances : iterable of Instance
+    methods : iterable
+        Names, or heuristics of the caller: functions, ``package.module:function`` or ``file.py:function``.
+    options : SolveOptions
+        Its time limit is for each bound, and ends a heuristic of the caller that has no budget.
+    seeds : sequence of int
+        Each for every heuristic, by default that of the options, which bounds have.
+    budgets : sequence of float or None
+        Seconds for heuristics, each for every one of them; None is its own number of evaluations.
+    profile : str, optional
+        Name of the extent of a study, for the runs.
 
     Raises
     ------
     InputError
         If there is no such method.
     """
-    for method in methods:
-        check_method(method)
-    jobs = []
-    for instance in instances:
-        searches = {method: PartitionJob(instance, method, options) for method in methods if method in HEURISTICS}
-        before = tuple(job.key for job in searches.values())
-        jobs += [searches.get(method) or PartitionJob(instance, method, options, before) for method in methods]
+    found = run_methods(methods)
+    version = solver_version(options.solver) if any(by.needs_solver for by in found) else None
+    drawn = [replace(options, seed=seed) for seed in (seeds or [options.seed])]
+    jobs: list[PartitionJob] = []
+    for place, instance in enumerate(instances):
+        searches = {
+            by.name: [
+                PartitionJob(
+                    instance,
+                    by,
+                    one,
+                    budget=budget,
+                    twice=by.own is not None and place == 0 and one is drawn[0],
+                    profile=profile,
+                )
+                for one in drawn
+                for budget in budgets
+            ]
+            for by in found
+            if by.is_search
+        }
+        before = tuple(job.key for made in searches.values() for job in made)
+        for by in found:
+            release = version if by.needs_solver else None
+            jobs += searches.get(by.name) or [
+                PartitionJob(instance, by, drawn[0], before, solver_version=release, profile=profile)
+            ]
     return jobs
 
 
-def _best(instance: Instance, runs: Sequence[Run]) -> Partition | None:
-    """The best partition of some runs, the first one in a tie."""
-    found = [run for run in runs if run["error"] is None]
-    best = min(found, key=lambda run: run["bottleneck"], default=None)
-    return None if best is None else Partition(instance, best["block"], best["order"])
+def _cluster(instance: Instance) -> str:
+    """The network, or the random graph, that an instance is a variant of."""
+    return getattr(instance, "cluster", "") or instance.name
 
 
-def _fail(fault: Exception) -> None:
-    raise fault
-
-
-def _describe(partition: Partition) -> Run:
-    answer: Run = {"bottleneck": partition.bottleneck, "block": partition.block.tolist()}
-    if partition.instance.needs_peaks:  # else the order costs nothing
-        answer["order"] = partition.order.tolist()
-    return answer
+def _best(runs: Sequence[Run]) -> Run | None:
+    """The run with the best partition, the first one in a tie."""
+    return min((run for run in runs if run["error"] is None), key=lambda run: run["bottleneck"], default=None)

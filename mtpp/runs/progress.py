@@ -1,8 +1,11 @@
-"""Progress of a table on stderr: a bar on a terminal, now and then a plain line elsewhere."""
+"""Progress of a table on stderr: a bar on a terminal, now and then a plain line elsewhere; in a notebook one line."""
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -11,7 +14,62 @@ from instances.errors import printable
 from mtpp.runs.log import Run
 from mtpp.text.live_line import PLAIN_SECONDS, stderr_console
 
-__all__ = ["RunBar"]
+__all__ = ["RunBar", "own_bar"]
+
+#: Seconds between two changes of the line in a notebook, which comes when the first have passed.
+_NOTEBOOK_SECONDS = 2.0
+
+
+class Bar(Protocol):
+    """Something that is told of each run."""
+
+    def advance(self, run: Run) -> None:
+        """Count a run."""
+
+
+def own_bar(total: int) -> AbstractContextManager[Bar]:
+    """Progress of a call from Python: a bar on a terminal, a line in a notebook, elsewhere nothing."""
+    if "IPython" in sys.modules and hasattr(sys.modules["IPython"].get_ipython(), "kernel"):
+        return NotebookLine(total)
+    return RunBar(total) if sys.stderr.isatty() else _Silence()
+
+
+class _Silence:
+    def advance(self, run: Run) -> None:
+        """Say nothing."""
+
+    def __enter__(self) -> _Silence:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class NotebookLine(_Silence):
+    """One line below a cell of a notebook, which changes while runs are made; short calls show none."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self._failed = total, 0, 0
+        self._begin = self._shown = time.monotonic()
+        self._handle: Any = None
+
+    def advance(self, run: Run) -> None:
+        """Count a run."""
+        self._done += 1
+        self._failed += run["error"] is not None
+        now = time.monotonic()
+        if now - self._shown < _NOTEBOOK_SECONDS and (self._handle is None or self._done < self._total):
+            return
+        from IPython.display import display
+
+        self._shown = now
+        left = (now - self._begin) / self._done * (self._total - self._done)
+        failed = f", {self._failed} failed" if self._failed else ""
+        text = {"text/plain": f"{self._done} of {self._total} runs, about {left:.0f} s left{failed}"}
+        if self._handle is None:
+            self._handle = display(text, raw=True, display_id=True)
+        else:
+            self._handle.update(text, raw=True)
 
 
 class RunBar:

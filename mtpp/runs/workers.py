@@ -5,25 +5,51 @@ A worker uses one thread for matrices, however many workers there are: sums of s
 
 from __future__ import annotations
 
+import logging
+import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from instances import InputError
-from instances.errors import WordError, extra, word
+from instances.errors import WordError, extra, said, word
 from instances.system.programs import end_programs
 
-__all__ = ["Workers", "cluster_workers", "is_worker", "local_workers", "this_process", "workers_at"]
+__all__ = [
+    "METHOD_PROCESS",
+    "Workers",
+    "WorkersLostError",
+    "cluster_workers",
+    "is_worker",
+    "local_workers",
+    "this_process",
+    "workers_at",
+]
+
+#: Environment variable of processes in which heuristics of callers run.
+METHOD_PROCESS = "MTPP_METHOD_PROCESS"
 
 _MOST_JOBS = 256
+#: Jobs that a worker is given at a time, so that it need not wait for the next.
+_AHEAD = 2
+#: Seconds between two looks at a cluster.
+_BEAT = 0.2
+#: Seconds to take leave of a cluster.
+_CLOSING = 3.0
 #: Variables that NumPy and PyTorch read when they start; a worker of dask has them already.
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class WorkersLostError(Exception):
+    """End of a cluster that was at work; what was done is saved, and the same call makes the rest."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +57,14 @@ class Workers:
     """Executor of jobs."""
 
     executor: Callable[[], Executor]  # called again when a dying process has broken one
-    width: int | None = None  # how many jobs to hand over at a time; all by default
+    width: int = _AHEAD  # how many jobs to hand over at a time
+    # Looks how many jobs the workers can be given at this moment, instead; raises `WorkersLostError`.
+    look: Callable[[], int] | None = None
+    in_this_process: bool = False  # so that jobs need not be sent
+
+    def room(self) -> int:
+        """How many jobs to hand over at a time, at this moment: so many that no worker waits for the next."""
+        return self.width if self.look is None else self.look()
 
 
 def workers_at(scheduler: str | None, jobs: int) -> AbstractContextManager[Workers]:
@@ -41,7 +74,7 @@ def workers_at(scheduler: str | None, jobs: int) -> AbstractContextManager[Worke
 
 def is_worker() -> bool:
     """Whether this process was started by another one for its jobs."""
-    return multiprocessing.parent_process() is not None
+    return multiprocessing.parent_process() is not None or METHOD_PROCESS in os.environ
 
 
 class _HereAndNow(Executor):
@@ -56,7 +89,7 @@ class _HereAndNow(Executor):
 @contextmanager
 def this_process() -> Iterator[Workers]:
     """One job after the other in the process that calls: a script needs no guard around that."""
-    yield Workers(_HereAndNow, 1)
+    yield Workers(_HereAndNow, 1, in_this_process=True)
 
 
 @contextmanager
@@ -78,7 +111,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
 
     try:
         with _one_thread():
-            yield Workers(executor, jobs)
+            yield Workers(executor, _AHEAD * jobs)
     finally:
         for child in set(multiprocessing.active_children()) - before:
             child.terminate()  # which also ends the solver that it runs
@@ -106,10 +139,64 @@ def cluster_workers(address: str) -> Iterator[Workers]:
         raise WordError(
             "scheduler", address, f"no scheduler answers there ({type(error).__name__}); check the address."
         ) from None
-    with client:
-        if any(threads > 1 for threads in client.nthreads().values()):
-            raise WordError("scheduler", address, "a worker has several threads; start workers with --nthreads 1.")
-        yield Workers(client.get_executor)
+    quiet = [logging.getLogger(name) for name in ("distributed", "distributed.client")]
+    levels = [logger.level for logger in quiet]
+    try:
+        for logger in quiet:
+            logger.setLevel(logging.CRITICAL)  # what they say of lost connections is said below
+        cluster = _Cluster(client, address)
+        cluster.room()
+        yield Workers(client.get_executor, look=cluster.room)
+    finally:
+        with suppress(Exception):
+            client.close(timeout=_CLOSING)
+        for logger, level in zip(quiet, levels, strict=True):
+            logger.setLevel(level)
+
+
+class _Cluster:
+    """A scheduler, and the workers that it has at this moment; they may come and go."""
+
+    def __init__(self, client: Any, address: str) -> None:
+        self._client, self._address = client, address
+        self._looked, self._room = -math.inf, 0
+        self._told = False
+
+    def room(self) -> int:
+        """How many jobs to hand over at a time; none while the scheduler is looked for.
+
+        Raises
+        ------
+        WordError
+            If a worker has several threads.
+        WorkersLostError
+            If the scheduler is gone.
+        """
+        status = self._client.status
+        if status in ("closing", "closed"):
+            raise WorkersLostError(
+                f"{said('scheduler', self._address)}: lost; start the scheduler again and repeat the call, which goes "
+                "on where this one stopped."
+            )
+        if status != "running":
+            return 0
+        if time.monotonic() - self._looked > _BEAT:
+            self._room = _AHEAD * self._threads()
+            self._looked = time.monotonic()
+        return self._room
+
+    def _threads(self) -> int:
+        try:
+            threads = self._client.nthreads()
+        except Exception:  # the connection is being lost, which its status will say
+            return 0
+        if any(count > 1 for count in threads.values()):
+            why = "a worker has several threads; start workers with --nthreads 1."
+            raise WordError("scheduler", self._address, why)
+        if not threads and not self._told:
+            print(f"{said('scheduler', self._address)}: no worker is there yet; waiting for one.", file=sys.stderr)
+        self._told = not threads
+        return len(threads)
 
 
 @contextmanager

@@ -37,6 +37,9 @@ def make_tables(
     options: SolveOptions,
     workers: Workers,
     report: Report,
+    *,
+    seeds: Sequence[int] = (),
+    budgets: Sequence[float | None] = (None,),
 ) -> int:
     """Make the runs that are missing, then print and write the tables of all; 1 if a run failed, else 0.
 
@@ -49,6 +52,8 @@ def make_tables(
         The time limit is for each bound.
     workers : Workers
     report : Report
+    seeds, budgets : sequence
+        Of the heuristics, see `jobs_of`.
 
     Raises
     ------
@@ -56,7 +61,8 @@ def make_tables(
         Before any run is made.
     """
     chosen = [*HEURISTICS, *MODELS, _LAST] if methods is None else _methods(methods)
-    jobs = jobs_of(instances, list(dict.fromkeys((*chosen, "simple"))), options)  # simple is the tables' reference
+    with_simple = list(dict.fromkeys((*chosen, "simple")))  # the tables' reference
+    jobs = jobs_of(instances, with_simple, options, seeds=seeds, budgets=budgets)
     find_solver(options.solver)
     runs = report.make_runs(jobs, workers)
     _publish(run_frame(runs), report)
@@ -88,7 +94,7 @@ def _methods(names: Sequence[str]) -> list[str]:
     """Methods by name, ablations written out."""
     given = [(name.removesuffix(_EACH), name.endswith(_EACH)) for name in names]
     methods = [name for base, each in given for name in (ablation(base) if each else (base,))]
-    if any("+" in name for name in methods) and not any(name in HEURISTICS for name in methods):
+    if any("+" in name for name in methods) and not any(name in HEURISTICS or ":" in name for name in methods):
         told = said("methods", ",".join(names))
         raise InputError(f"{told}: a strengthened model needs a partition to start from; add a heuristic.")
     return methods

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,9 +33,8 @@ from instances.deadline import Stopwatch
 from instances.placement.families import BANDWIDTH, PLACEMENT_FAMILIES
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.runs.job import Job
+from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
-from mtpp.versions import package_version
 
 __all__ = ["AblationJob", "FastJob", "OptimisedJob", "PlacementJob", "PlannerJob", "RivalsJob", "jobs_of"]
 
@@ -45,7 +42,7 @@ _KIND = "placement"
 
 
 @dataclass(frozen=True, eq=False)
-class PlacementJob(Job):
+class PlacementJob(StudyJob):
     """One thing to train and measure."""
 
     family: str
@@ -55,11 +52,10 @@ class PlacementJob(Job):
     #: The kind, as runs call it.
     what: ClassVar[str]
 
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that the answer depends on."""
-        fields = [_KIND, self.family, _hashes(self.family), self.what, self.seed, self.options, package_version()]
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    @property
+    def question(self) -> list[Any]:
+        """Graphs, kind, seed and options."""
+        return [_KIND, self.family, _hashes(self.family), self.what, self.seed, self.options]
 
     @property
     def devices(self) -> int:

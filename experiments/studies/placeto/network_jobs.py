@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,9 +31,8 @@ from instances.placement.grouping import group_nodes
 from instances.placement.networks import placement_network
 from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
-from mtpp.runs.job import Job
+from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
-from mtpp.versions import package_version
 
 __all__ = ["NetworkJob", "jobs_of_networks"]
 
@@ -49,7 +46,7 @@ _RIVALS = ("single", "expert", "scotch", "metis", "heft", "greedy")
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkJob(Job):
+class NetworkJob(StudyJob):
     """One thing to train or search, and measure."""
 
     name: str  # network or family
@@ -58,11 +55,10 @@ class NetworkJob(Job):
     #: The kind, as runs call it.
     what: ClassVar[str]
 
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that the answer depends on."""
-        fields = [_KIND, self.name, self.devices, self.what, self.options, package_version()]
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    @property
+    def question(self) -> list[Any]:
+        """Network, devices, kind and options."""
+        return [_KIND, self.name, self.devices, self.what, self.options]
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""

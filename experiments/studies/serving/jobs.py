@@ -18,7 +18,7 @@ from instances.partitioning.serving import ServedPartition
 from instances.runtimes import RUNTIMES
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
-from mtpp.runs.job import Job
+from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
 from mtpp.versions import package_version
 from mtpp_models.bounds.serving import serving_front
@@ -38,7 +38,7 @@ _ROOM = 1.3
 
 
 @dataclass(frozen=True)
-class ServingJob(Job):
+class ServingJob(StudyJob):
     """One decoder in one phase on k devices."""
 
     network: str
@@ -53,11 +53,15 @@ class ServingJob(Job):
             chosen["context"] = min(PHASES[self.phase]["context"], _POSITIONS.get(self.network, math.inf))
         return chosen
 
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that the answer depends on."""
-        fields = [_KIND, self.network, self.dims, self.k, DEFAULT_LINK, _MEMORIES, _ROOM, package_version()]
-        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+    @property
+    def question(self) -> list[Any]:
+        """Network, phase and devices."""
+        return [_KIND, self.network, self.dims, self.k, DEFAULT_LINK, _MEMORIES, _ROOM]
+
+    @property
+    def old_key(self) -> str:
+        """Key that counted the version of the package in place of the code, with dimensions in their order."""
+        return hashlib.sha256(json.dumps([*self.question, package_version()]).encode()).hexdigest()
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +15,8 @@ from heuristics.planning.spp import spp, spp_plans
 from instances import InputError
 from instances.planning import TrainingInstance
 from instances.planning.paper_settings import SWEEPS, TESTBEDS, TRAINED_MODELS, simulation
-from mtpp.runs.job import Job
+from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
-from mtpp.versions import package_version
 from mtpp_models.planning.paper_guarantees import iteration_bound
 
 __all__ = [
@@ -61,17 +57,16 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingJob(Job):
+class TrainingJob(StudyJob):
     """One method on one instance."""
 
     instance: TrainingInstance
     method: str  # a planner, or one of the words above
 
-    @cached_property
-    def key(self) -> str:
-        """Hash of everything that the answer depends on."""
-        fields = [_KIND, self.instance.key, self.method, package_version()]
-        return hashlib.sha256(json.dumps(fields).encode()).hexdigest()
+    @property
+    def question(self) -> list[Any]:
+        """The instance and the method."""
+        return [_KIND, self.instance.key, self.method]
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs; k is the number of devices."""

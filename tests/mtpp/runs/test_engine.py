@@ -117,7 +117,7 @@ def test_resume_after_kill(tmp_path: Path) -> None:
     assert process.wait() == -signal.SIGKILL
     before = path.read_bytes()
     finished = before[: before.rfind(b"\n") + 1]
-    path.write_bytes(before + b'{"schema": "mtpp-run/1", "key": "torn')  # as if killed while writing
+    path.write_bytes(before + b'{"schema": "mtpp-run/2", "key": "torn')  # as if killed while writing
     again = subprocess.run(command, capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
     assert "Table 3" in again.stdout

@@ -24,7 +24,7 @@ def test_append_and_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "torn", ['{"schema": "mtpp-run/1", "key": "b", "blo', '{"sch', "{", '{"schema": "mtpp-run/1"}']
+    "torn", ['{"schema": "mtpp-run/2", "key": "b", "blo', '{"schema": "mtpp-run/1", "k', '{"sch', "{"]
 )
 def test_a_torn_last_line_is_repaired(tmp_path: Path, torn: str) -> None:
     """What a killed writer left of its line is dropped, and the next line is whole."""
@@ -41,6 +41,7 @@ def test_a_torn_last_line_is_repaired(tmp_path: Path, torn: str) -> None:
     ("content", "message"),
     [
         ('{"schema": "other/1", "key": "a"}\n', "line 1 has schema 'other/1'"),
+        ('{"schema": "mtpp-run/3", "key": "a"}\n', "line 1 has schema 'mtpp-run/3', not 'mtpp-run/2'"),
         ('{"format": "mtpp-graph/1"}', "line 1 is not"),
         ("[1]\n", "line 1 is not"),
         ("\n", "line 1 is not"),

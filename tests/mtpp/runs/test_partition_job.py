@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import numpy as np
 import pytest
 from study_jobs import diamonds, questions
 
 from instances import InputError, Instance, Platform
-from mtpp.runs.partition_job import PartitionJob, jobs_of
-from mtpp_models import SolveOptions
+from mtpp.runs.partition_job import jobs_of
+from mtpp_models import SOLVERS, SolveOptions, simple
 
 
 def test_a_run_says_what_it_is() -> None:
@@ -43,8 +45,47 @@ def test_a_run_says_what_it_is() -> None:
 def test_the_key_tells_runs_apart(change: dict[str, Any]) -> None:
     """Whatever changes the answer changes the key."""
     base: dict[str, Any] = {"instance": questions([2])[0], "method": "exact", "options": SolveOptions()}
-    assert PartitionJob(**base).key == PartitionJob(**base).key
-    assert PartitionJob(**(base | change)).key != PartitionJob(**base).key
+    assert key(**base) == key(**base)
+    assert key(**(base | change)) != key(**base)
+
+
+def key(instance: Instance, method: str, options: SolveOptions) -> str:
+    (job,) = jobs_of([instance], [method], options)
+    return job.key
+
+
+def test_seeds_and_budgets_belong_to_heuristics() -> None:
+    """A search runs with each of them, a bound once; all searches come before the bound."""
+    jobs = jobs_of(questions([2]), ["random-1", "pinned"], seeds=[3, 4], budgets=[None, 0.5], profile="quick")
+    assert [(job.method, job.options.seed, job.budget) for job in jobs] == [
+        ("random-1", 3, None),
+        ("random-1", 3, 0.5),
+        ("random-1", 4, None),
+        ("random-1", 4, 0.5),
+        ("pinned", 3, None),
+    ]
+    assert len({job.key for job in jobs}) == 5
+    assert jobs[-1].waits_for == tuple(job.key for job in jobs[:-1])
+    assert {job.record()["profile"] for job in jobs} == {"quick"}
+
+
+def test_a_run_says_how_it_was_made() -> None:
+    """When, where, by which code and versions; bounds that need a solver name its version."""
+    searched, proved = (job.run() for job in jobs_of(questions([2]), ["kahn", "exact"]))
+    for run in (searched, proved):
+        assert run["start"].endswith("+00:00")
+        assert run["cores"] >= 1
+        assert run["cpu_seconds"] >= 0
+        assert run["versions"]["numpy"] == np.__version__
+        assert (run["simple"], run["cluster"]) == (jobs_simple(), "diamonds")
+        assert len(run["sources"]) == 64
+        assert run["commit"] is None or re.fullmatch("[0-9a-f]{40}(-dirty)?", run["commit"])
+    assert searched["solver_version"] is None
+    assert proved["solver_version"] == SOLVERS["highs"].version()
+
+
+def jobs_simple() -> float:
+    return simple(questions([2])[0])
 
 
 def test_a_failure_is_a_line() -> None:

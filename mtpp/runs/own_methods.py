@@ -1,0 +1,225 @@
+"""Heuristics of callers: functions, ``package.module:function`` and ``file.py:function``.
+
+A job carries the source of the file; a process of its own loads it and runs it, and is ended when its time is over.
+Nothing that it returns is believed: a partition is made anew of its blocks, at the cost that they have.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import math
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from inspect import isfunction, unwrap
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+from heuristics import HEURISTICS
+from heuristics.method import Method
+from instances import InputError, Instance, Partition
+from instances.errors import WordError
+from instances.json_files import check_readable
+from instances.registry import unknown
+from mtpp.runs.fingerprint import code_hash, sources_of
+from mtpp.runs.method_process import Found, ask_here, ask_process
+from mtpp.runs.sources import PROJECT, Homes, home_of, module_of
+
+__all__ = ["OwnMethod", "own_method"]
+
+#: Bytes of a file that a job carries.
+_MOST = 2**20
+_MAIN = "__main__"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnMethod:
+    """A heuristic of a caller."""
+
+    name: str  # as runs call it
+    function: str  # its name in its module or file
+    sources: str  # hash of its code
+    module: str | None = None  # by which processes import it
+    file: str | None = None  # path of the file, if it is no module of a package
+    text: str | None = None  # of that file
+    call: Callable[..., Any] | None = field(default=None, repr=False)  # of this process alone
+
+    @property
+    def can_travel(self) -> bool:
+        """Whether other processes can load it."""
+        return self.module is not None or self.text is not None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self.can_travel:
+            raise TypeError(f"the function {self.name} has no file")
+        return vars(self) | {"call": None}
+
+    def search(
+        self, instance: Instance, seed: int, time_limit: float | None, patience: float | None
+    ) -> tuple[Partition, Found]:
+        """Run it in a process of its own; the partition that it found, and how long that took.
+
+        Parameters
+        ----------
+        time_limit : float, optional
+            Seconds that it is told to take.
+        patience : float, optional
+            Seconds after which its process is ended, and some more.
+
+        Raises
+        ------
+        InputError, MethodError
+            If it fails, does not end, or returns something else than a partition of the instance that fits.
+        KeyboardInterrupt
+            At Ctrl-C.
+        """
+        if self.call is not None:
+            found = ask_here(self.call, instance, seed, time_limit, patience)
+        else:
+            place = (self.module, self.file, self.text, self.function)
+            found = ask_process(self.sources, place, instance, seed, time_limit, patience)
+        partition = Partition(instance, found.block, found.order)
+        if not partition.bottleneck < math.inf:
+            raise InputError("its partition does not fit, or breaks a constraint.")
+        return partition, found
+
+
+def own_method(given: Any) -> OwnMethod | str:
+    """A heuristic of a caller; the name of a method if it is none of them, or one that this project has.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, module or function, or it is nothing of all that.
+    """
+    if isinstance(given, str):
+        if ":" in given:
+            return _named(given)
+        method = HEURISTICS.get(given)
+        return given if method is None or _is_ours(method) else _of_method(method)
+    if isinstance(given, Method):
+        return given.name if HEURISTICS.get(given.name) is given and _is_ours(given) else _of_method(given)
+    if not callable(given):
+        why = "give names, functions, package.module:function or file.py:function."
+        raise WordError("methods", given, why)
+    return _of_callable(given, getattr(given, "__name__", type(given).__name__))
+
+
+def _is_ours(method: Method[Any, Any]) -> bool:
+    return all(PROJECT.find(function.__module__) is not None for function in _functions(method.run))
+
+
+def _functions(run: Any) -> Iterator[Any]:
+    yield run
+    for cell in getattr(run, "__closure__", None) or ():
+        if isfunction(cell.cell_contents):
+            yield cell.cell_contents
+
+
+def _of_method(method: Method[Instance, Partition]) -> OwnMethod:
+    """What a method of the registry that is not ours does, without what the registry adds."""
+    *_, function = _functions(method.run) if PROJECT.find(method.run.__module__) else (method.run,)
+    return _of_callable(function, method.name)
+
+
+def _of_callable(given: Callable[..., Any], name: str) -> OwnMethod:
+    function = unwrap(getattr(given, "py_func", given))
+    code = getattr(function, "__code__", None)
+    if not isinstance(code, CodeType) or not isinstance(function, FunctionType):
+        return OwnMethod(name, name, sources_of(given), call=given)
+    main = function.__module__ == _MAIN
+    one_by_one = [_MAIN]
+    path = Path(code.co_filename)
+    is_top = "<" not in function.__qualname__ and path.is_file()
+    package = "" if main else sys.modules[function.__module__].__package__ or ""
+    if not is_top or (not main and _found(sys.modules[function.__module__], function.__qualname__) is not given):
+        return OwnMethod(name, name, sources_of(given, one_by_one=[*one_by_one, function.__module__]), call=given)
+    if package:
+        return _of_module(name, function.__module__, function.__qualname__)
+    method = _of_file(name, path, function.__qualname__)
+    written = [c for c in _codes(compile(method.text or "", code.co_filename, "exec")) if c.co_name == code.co_name]
+    if code_hash(code) not in map(code_hash, written):
+        raise InputError(f"{name}: {path} is not what was imported any more; import it again, or start again.")
+    if not main:
+        return method
+    now = sources_of(function, one_by_one=one_by_one)  # values that a script has by now
+    return OwnMethod(name, method.function, _both(method.sources, now), None, method.file, method.text, given)
+
+
+def _found(module: Any, qualname: str) -> Any:
+    for part in qualname.split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
+
+
+def _named(given: str) -> OwnMethod:
+    place, _, function = given.rpartition(":")
+    if place.endswith(".py"):
+        path = Path(place)
+        return _of_file(f"{path.name}:{function}", path, function)
+    return _of_module(given, place, function)
+
+
+def _of_file(name: str, path: Path, function: str) -> OwnMethod:
+    check_readable(path, _MOST)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; this is no file of Python.") from None
+    _check_name(str(path), text, function)
+    module = module_of(path.stem, path.resolve(), text)
+    homes = Homes(PROJECT, home_of(path, None), as_loaded=False)
+    return OwnMethod(name, function, _closure_hash(homes, path, module), None, str(path.resolve()), text)
+
+
+def _closure_hash(homes: Homes, path: Path, module: Any) -> str:
+    """Hash of a text, of data that it names, and of all that it imports."""
+    names = [name for imported in module.imports for name in homes.names(*imported)]
+    data = [hashlib.sha256(file.read_bytes()).hexdigest() for file in module.named if file.is_file()]
+    others = sources_of(homes=homes, modules=[name for name in names if name != path.stem])
+    return _both(module.digest, *data, others)
+
+
+def _of_module(name: str, module: str, function: str) -> OwnMethod:
+    try:
+        spec = find_spec(module)
+    except Exception as error:  # whatever the package above it does
+        raise InputError(f"{name}: {module} cannot be imported ({type(error).__name__}: {error}).") from None
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        raise InputError(
+            f"{name}: there is no module {module}; install it, or name its file, as in mine.py:{function}."
+        )
+    path = Path(spec.origin)
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    homes = Homes(PROJECT, home_of(path, package or None), as_loaded=False)
+    found = homes.read(module)
+    if found is not None and function.split(".")[0] not in found.bindings:
+        _check_name(str(path), path.read_text(encoding="utf-8"), function)
+    return OwnMethod(name, function, sources_of(homes=homes, modules=[module]), module)
+
+
+def _check_name(file: str, text: str, function: str) -> None:
+    """Refuse a function that a source does not name."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise InputError(f"{file}: cannot be read as Python ({error}).") from None
+    names = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    stored = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    stored |= {(a.asname or a.name) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+    if function.split(".")[0] not in {*names, *stored}:
+        raise InputError(f"{file}: {unknown(names or ['none'], function, 'function')}")
+
+
+def _both(*hashes: str) -> str:
+    return hashlib.sha256(" ".join(hashes).encode()).hexdigest()

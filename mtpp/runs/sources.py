@@ -1,0 +1,310 @@
+"""Modules that a piece of code is made of, and a hash of what they say.
+
+A module counts with all that it imports inside of the project, also in functions; ``from package import x`` means the
+module of x. It counts by its syntax tree, without docstrings, comments and places: nothing that runs depends on them,
+unless it reads its own docstring or line numbers, which no method may. So a changed comment starts nothing anew, and
+all else does, also a changed constant. Data beside a module of the project count by their bytes.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import hashlib
+import re
+import sys
+import sysconfig
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+from types import ModuleType
+
+from instances import InputError
+from instances.import_guard import SIBLINGS
+
+__all__ = ["PROJECT", "Home", "Homes", "Module", "Name", "home_of", "module_of"]
+
+#: An imported name: a module, and what is taken from it, None for itself.
+Name = tuple[str, str | None]
+
+_BEGIN = time.time()
+_ROOT = Path(__file__).resolve().parents[2]
+#: Fields of syntax trees that change nothing.
+_IDLE = frozenset(("ctx", "type_comment", "type_ignores", "kind"))
+#: Files beside modules that are no data.
+_NO_DATA = (".py", ".pyc", ".pyi", ".typed")
+_DOTTED = re.compile(rf"(?:{'|'.join(SIBLINGS)})(?:\.\w+)+")
+_FILE_NAME = re.compile(r"[\w./ -]{1,200}\.\w{1,10}")
+
+
+@dataclass(frozen=True)
+class Module:
+    """A source file, as far as other code depends on it."""
+
+    name: str
+    path: Path
+    digest: str  # of its syntax tree, and of data
+    imports: frozenset[Name]
+    bindings: dict[str, Name]  # names that imports give, at the top of the module
+    named: tuple[Path, ...]  # files beside it, if they are there, that its texts name
+
+    @property
+    def is_package(self) -> bool:
+        """Whether it is the beginning of a package."""
+        return self.path.name == "__init__.py"
+
+
+@dataclass(frozen=True)
+class Home:
+    """Folder with modules: those with one of the first names, or all."""
+
+    folder: Path
+    tops: frozenset[str] | None = None
+    is_project: bool = False  # whose packages compute nothing while they are imported, and whose data all count
+
+    def find(self, name: str) -> Path | None:
+        """The file of a module; None if it is not here."""
+        parts = name.split(".")
+        if self.tops is not None and parts[0] not in self.tops:
+            return None
+        base = self.folder.joinpath(*parts)
+        for path in (base / "__init__.py", base.with_name(f"{base.name}.py")):
+            if path.is_file():
+                return path
+        return None
+
+
+#: The packages of this project.
+PROJECT = Home(_ROOT, frozenset(SIBLINGS), is_project=True)
+
+
+def home_of(path: Path, package: str | None) -> Home:
+    """The folder in which a caller's module counts with its neighbours; of an installed one its package alone."""
+    depth = len(package.split(".")) if package else 0
+    folder = path.resolve().parents[depth]
+    installed = {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")}
+    top = path.stem if not package else package.split(".")[0]
+    return Home(folder, frozenset((top,)) if folder in installed else None)
+
+
+class Homes:
+    """Modules of some folders, the first that has a module counts; each is looked at once.
+
+    Parameters
+    ----------
+    homes : Home
+    as_loaded : bool
+        Whether modules of callers count as this process has loaded them, not as their files say now.
+    """
+
+    def __init__(self, *homes: Home, as_loaded: bool = True) -> None:
+        self._homes, self._as_loaded = homes, as_loaded
+        self._known: dict[str, Module | None] = {}
+
+    def read(self, name: str) -> Module | None:
+        """A module as it is loaded here, or else as its file says now; None if it is in none of the folders.
+
+        Raises
+        ------
+        InputError
+            If it cannot be read as Python, or has changed since this process loaded it.
+        """
+        if name not in self._known:
+            self._known[name] = self._look(name)
+        return self._known[name]
+
+    def _look(self, name: str) -> Module | None:
+        for home in self._homes:
+            path = home.find(name)
+            if path is not None:
+                loaded = sys.modules.get(name) if home.is_project or self._as_loaded else None
+                if loaded is not None and getattr(loaded, "__file__", None) == str(path):
+                    return _with_data(_as_loaded(name, path, loaded, home.is_project), home.is_project)
+                return _with_data(_as_written(name, path), home.is_project)
+        return None
+
+    def names(self, target: str, part: str | None) -> list[str]:
+        """Modules that an imported name comes from; none if it is foreign."""
+        module = self.read(target)
+        if module is None:
+            return []
+        if part is None or not module.is_package:
+            return [target]
+        if (module.bindings.get(part) or (target, part)) != (target, part):
+            return self.names(*module.bindings[part])
+        return [f"{target}.{part}"] if self.read(f"{target}.{part}") is not None else [target]
+
+    def closure(self, names: Iterable[str], without: Iterable[str] = ()) -> dict[str, Module]:
+        """These modules and all that they import, but for those left out and what these alone import."""
+        found: dict[str, Module] = {}
+        todo, left_out = list(names), frozenset(without)
+        while todo:
+            name = todo.pop()
+            module = None if name in found or name in left_out else self.read(name)
+            if module is None:
+                continue
+            found[name] = module
+            if not PROJECT.find(name):  # the beginnings of others' packages may compute
+                todo += [name.rsplit(".", dots)[0] for dots in range(1, name.count(".") + 1)]
+            todo += [other for imported in module.imports for other in self.names(*imported)]
+        return found
+
+
+def _as_loaded(name: str, path: Path, loaded: ModuleType, is_project: bool) -> Module:
+    """A module as it was when this process first looked, until it is loaded anew."""
+    first = _FIRST_LOOKS.get(name)
+    if first is None or first[0] is not loaded.__spec__:
+        if first is None and is_project and path.stat().st_mtime > _BEGIN:
+            raise InputError(f"{path} has changed since this program started; start it again.")
+        first = _FIRST_LOOKS[name] = (loaded.__spec__, _as_written(name, path))
+    return first[1]
+
+
+_FIRST_LOOKS: dict[str, tuple[object, Module]] = {}
+
+
+def _as_written(name: str, path: Path) -> Module:
+    return _parsed(name, path, _state(path))
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Something that changes with the content of a file."""
+    state = path.stat()
+    return state.st_mtime_ns, state.st_size
+
+
+def _with_data(module: Module, is_project: bool) -> Module:
+    """A module whose hash counts data: files beside those of the project, and those that others name."""
+    files = _beside(module.path.parent) if is_project else [f for f in module.named if f.is_file()]
+    if not files:
+        return module
+    said = [module.digest, *(f"{file.name} {_bytes_hash(file, _state(file))}" for file in files)]
+    return replace(module, digest=hashlib.sha256("\0".join(said).encode()).hexdigest())
+
+
+def _beside(folder: Path) -> list[Path]:
+    return sorted(f for f in folder.iterdir() if f.suffix not in _NO_DATA and f.name[0] != "." and f.is_file())
+
+
+@lru_cache(1024)
+def _bytes_hash(path: Path, state: tuple[int, int]) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@lru_cache(4096)
+def _parsed(name: str, path: Path, state: tuple[int, int]) -> Module:
+    return module_of(name, path, path.read_bytes())
+
+
+def module_of(name: str, path: Path, text: bytes | str) -> Module:
+    """A module whose file holds this text, without its data.
+
+    Raises
+    ------
+    InputError
+        If it is no Python.
+
+    Examples
+    --------
+    >>> one, two = (module_of("m", Path("m.py"), text).digest for text in ("x = 1  # one", "x = 1.0"))
+    >>> one == module_of("m", Path("m.py"), "'About x.'; x = 1").digest, one == two
+    (True, False)
+    """
+    try:
+        with _no_collection():
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: cannot be read as Python ({error}).") from None
+    words: list[str] = []
+    _spell(tree, words)
+    is_package = path.name == "__init__.py"
+    package = name if is_package else name.rpartition(".")[0]
+    hidden = frozenset() if is_package else _for_types(tree)  # a package loads those when it is asked for them
+    nodes = list(ast.walk(tree))
+    imports = frozenset(name for n in nodes if id(n) not in hidden for name in _imported(n, package))
+    top = {id(n) for statement in tree.body for n in (statement, *getattr(statement, "body", ()))}
+    bindings = {given: name for n in nodes if id(n) in top for given, name in _bound(n, package)}
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    named = {path.parent / text for text in texts if _FILE_NAME.fullmatch(text)}
+    return Module(name, path, _hash(words), imports, bindings, tuple(sorted(named)))
+
+
+def _hash(words: list[str]) -> str:
+    return hashlib.sha256("\0".join(words).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _spell(node: ast.AST, words: list[str]) -> None:
+    """Write down a syntax tree; the same for all versions of Python, as what is empty is left out."""
+    kind = type(node)
+    words.append(kind.__name__)
+    for field in _fields(kind):
+        value = getattr(node, field, None)
+        if isinstance(value, ast.AST):
+            words.append(field)
+            _spell(value, words)
+        elif isinstance(value, list):
+            if value:
+                words.append(field)
+            for item in value:
+                if not isinstance(item, ast.AST):
+                    words.append(repr(item))
+                elif not _is_remark(item):
+                    _spell(item, words)
+        elif value is not None:
+            words += (field, repr(value))
+    words.append(")")
+
+
+@cache
+def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    return tuple(field for field in kind._fields if field not in _IDLE)
+
+
+def _is_remark(node: ast.AST) -> bool:
+    """Whether a statement is a text alone, as a docstring is."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _for_types(tree: ast.Module) -> frozenset[int]:
+    """Nodes of a tree that type checkers alone see."""
+    branches = [n for n in tree.body if isinstance(n, ast.If) and getattr(n.test, "id", None) == "TYPE_CHECKING"]
+    return frozenset(id(n) for branch in branches for part in branch.body for n in ast.walk(part))
+
+
+def _imported(node: ast.AST, package: str) -> Iterator[Name]:
+    """Names that a node imports; a text that names a module of the project stands for its import."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, None) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from ((_absolute(node, package), None if a.name == "*" else a.name) for a in node.names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _DOTTED.fullmatch(node.value):
+        yield node.value, None
+
+
+def _bound(node: ast.AST, package: str) -> Iterator[tuple[str, Name]]:
+    if isinstance(node, ast.ImportFrom):
+        yield from ((a.asname or a.name, (_absolute(node, package), a.name)) for a in node.names if a.name != "*")
+    elif isinstance(node, ast.Import):
+        yield from ((a.asname or a.name.split(".")[0], (a.name, None)) for a in node.names)
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    if not node.level:
+        return node.module or ""
+    base = package.rsplit(".", node.level - 1)[0] if node.level > 1 else package
+    return ".".join(filter(None, (base, node.module)))
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Collect no garbage meanwhile, which takes most of the time of parsing."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
