@@ -183,6 +183,7 @@ class _Loop:
         """Hand over the first job of a queue; it stays there if the pool is broken."""
         job = queue[0]
         start = job.chosen([self._log.runs[key] for key in job.waits_for if key in self._log.runs])
+        future: Future[Any]
         if self._workers.in_this_process:
             future = self._pool.submit(job.run, start)
         else:

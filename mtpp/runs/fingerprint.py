@@ -12,14 +12,14 @@ import hashlib
 import inspect
 import pickle
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from mtpp.runs.sources import PROJECT, Homes
+from mtpp.runs.sources import PROJECT, Homes, Module
 
 __all__ = ["code_hash", "sources_of"]
 
@@ -82,7 +82,7 @@ class _Walk:
         self.words: list[str] = []
         self.modules: set[str] = set()
 
-    def closure(self) -> Mapping[str, Any]:
+    def closure(self) -> dict[str, Module]:
         """Modules of what was visited, without registries."""
         kept = {name for name in self.modules if not _is_registry(name)}
         every = self._homes.closure(kept)
@@ -202,7 +202,8 @@ class _Walk:
 
     def _is_foreign(self, function: FunctionType) -> bool:
         """Whether a function belongs to an installed package that is no part of the question."""
-        return function.__module__ != "__main__" and self._homes.read(function.__module__) is None
+        known = function.__module__ == "__main__" or function.__module__ in self._one_by_one
+        return not known and self._homes.read(function.__module__) is None
 
 
 def _is_registry(module: str) -> bool:
@@ -220,18 +221,17 @@ def _spell_code(code: CodeType, words: list[str]) -> None:
     counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     words.append(f"code {code.co_name} {counts} {names} {code.co_code.hex()} {_handlers(code)}")
-    has_docstring = bool(code.co_consts) and isinstance(code.co_consts[0], str) and code.co_flags & inspect.CO_NEWLOCALS
     for place, constant in enumerate(code.co_consts):
         if isinstance(constant, CodeType):
             _spell_code(constant, words)
         elif isinstance(constant, frozenset):
             words.append(f"set {sorted(map(repr, constant))}")
-        elif not (place == 0 and has_docstring and not _loads_first(code)):
+        elif place or _loads_first(code):
             words.append(f"{type(constant).__name__} {constant!r}")
 
 
 def _loads_first(code: CodeType) -> bool:
-    """Whether code uses its first constant, which is then no docstring alone."""
+    """Whether code uses its first constant; else it is a docstring, or stands where one would."""
     return any(step.opcode in dis.hasconst and step.arg == 0 for step in dis.get_instructions(code))
 
 

@@ -208,7 +208,7 @@ def _load(place: Place) -> Any:
         if Path(file).parent.is_dir():
             sys.path.append(str(Path(file).parent))  # for what lies beside it
         linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-        exec(compile(text, file, "exec"), vars(module))
+        exec(compile(text, file, "exec", dont_inherit=True), vars(module))
     found: Any = module
     for part in function.split("."):
         found = getattr(found, part)

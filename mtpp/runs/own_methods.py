@@ -140,8 +140,8 @@ def _of_callable(given: Callable[..., Any], name: str) -> OwnMethod:
     if package:
         return _of_module(name, function.__module__, function.__qualname__)
     method = _of_file(name, path, function.__qualname__)
-    written = [c for c in _codes(compile(method.text or "", code.co_filename, "exec")) if c.co_name == code.co_name]
-    if code_hash(code) not in map(code_hash, written):
+    written = _codes(compile(method.text or "", "", "exec", dont_inherit=True))
+    if code_hash(code) not in {code_hash(one) for one in written if one.co_name == code.co_name}:
         raise InputError(f"{name}: {path} is not what was imported any more; import it again, or start again.")
     if not main:
         return method
@@ -179,7 +179,8 @@ def _of_file(name: str, path: Path, function: str) -> OwnMethod:
     _check_name(str(path), text, function)
     module = module_of(path.stem, path.resolve(), text)
     homes = Homes(PROJECT, home_of(path, None), as_loaded=False)
-    return OwnMethod(name, function, _closure_hash(homes, path, module), None, str(path.resolve()), text)
+    sources = _both(function, _closure_hash(homes, path, module))
+    return OwnMethod(name, function, sources, None, str(path.resolve()), text)
 
 
 def _closure_hash(homes: Homes, path: Path, module: Any) -> str:
@@ -205,7 +206,7 @@ def _of_module(name: str, module: str, function: str) -> OwnMethod:
     found = homes.read(module)
     if found is not None and function.split(".")[0] not in found.bindings:
         _check_name(str(path), path.read_text(encoding="utf-8"), function)
-    return OwnMethod(name, function, sources_of(homes=homes, modules=[module]), module)
+    return OwnMethod(name, function, _both(function, sources_of(homes=homes, modules=[module])), module)
 
 
 def _check_name(file: str, text: str, function: str) -> None:

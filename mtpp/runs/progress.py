@@ -60,14 +60,12 @@ class NotebookLine(_Silence):
         now = time.monotonic()
         if now - self._shown < _NOTEBOOK_SECONDS and (self._handle is None or self._done < self._total):
             return
-        from IPython.display import display
-
         self._shown = now
         left = (now - self._begin) / self._done * (self._total - self._done)
         failed = f", {self._failed} failed" if self._failed else ""
         text = {"text/plain": f"{self._done} of {self._total} runs, about {left:.0f} s left{failed}"}
         if self._handle is None:
-            self._handle = display(text, raw=True, display_id=True)
+            self._handle = sys.modules["IPython"].display.display(text, raw=True, display_id=True)
         else:
             self._handle.update(text, raw=True)
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -258,9 +258,13 @@ def _spell(node: ast.AST, words: list[str]) -> None:
     words.append(")")
 
 
-@cache
 def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    return tuple(field for field in kind._fields if field not in _IDLE)
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(field for field in kind._fields if field not in _IDLE)
+    return _FIELDS[kind]
+
+
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
 
 
 def _is_remark(node: ast.AST) -> bool:
