@@ -18,7 +18,7 @@ MEANINGS = {
     DONE: "done",
     NOTHING: "nothing found within the limits, or a number is false",
     WRONG: "wrong use or bad input",
-    NO_SOLVER: "solver not available or faulty",
+    NO_SOLVER: "solver not available or faulty, or scheduler lost",
     TRUSTED: "rests on trusted bounds only",
     IMPOSSIBLE: "proved impossible",
     INTERRUPTED: "stopped",

@@ -1,8 +1,8 @@
 """The command line ``mtpp``: stdout is data, stderr is progress.
 
 Exit codes: 0 done; 1 nothing found within the limits, or a number is false; 2 wrong use or bad input; 3 solver not
-available or faulty; 4 rests on trusted bounds only; 5 proved impossible; 130 stopped. What is known is printed first; a
-fault is one line on stderr. `mtpp.cli.exit_codes` says more of them.
+available or faulty, or scheduler lost; 4 rests on trusted bounds only; 5 proved impossible; 130 stopped. What is known
+is printed first; a fault is one line on stderr. `mtpp.cli.exit_codes` says more of them.
 
 What a verb needs is imported when it runs, so that help is there at once.
 """
@@ -122,8 +122,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             message = error.format_message()
             return complain(f"{message} Try: mtpp --help", WRONG) if message else WRONG
         from mtpp import SolverNotAvailableError
+        from mtpp.runs.workers import WorkersLostError
 
-        if isinstance(error, SolverNotAvailableError):
+        if isinstance(error, SolverNotAvailableError | WorkersLostError):
             return complain(str(error), NO_SOLVER)
         if os.environ.get("MTPP_DEBUG"):
             raise

@@ -95,7 +95,7 @@ class PartitionJob(Job):
             "version": package_version(),
             "profile": self.profile,
             "instance": self.instance.name,
-            "cluster": _cluster(self.instance),
+            "cluster": self.instance.cluster,
             "question": self.instance.key,
             "kind": "heuristic" if self.by.is_search else "model",
             "n": graph.n,
@@ -197,11 +197,6 @@ def jobs_of(
                 PartitionJob(instance, by, drawn[0], before, solver_version=release, profile=profile)
             ]
     return jobs
-
-
-def _cluster(instance: Instance) -> str:
-    """The network, or the random graph, that an instance is a variant of."""
-    return getattr(instance, "cluster", "") or instance.name
 
 
 def _best(runs: Sequence[Run]) -> Run | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_jobs import LOST, LocalProcesses, check, end, program, survive, wait_for, written
 
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import ComputationGraph, InputError, Instance, Platform
@@ -80,3 +81,34 @@ def test_workers_with_several_threads_are_refused() -> None:
         cluster_workers(cluster.scheduler_address),
     ):
         pass
+
+
+@pytest.mark.slow
+def test_scheduler_worker_and_client_die(tmp_path: Path) -> None:
+    """Each is killed once, in mid-run: no run is lost, none fails, only those under way are made again."""
+    moments = [(10, "worker"), (25, "scheduler"), (40, "client")]
+    outcome = survive(tmp_path, 60, 0.2, moments)
+    check(outcome, 60, len(moments))
+    assert outcome.calls == 2
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_stays_away_ends_the_call(tmp_path: Path) -> None:
+    """With what to do; the runs that are done are there, and the same call goes on."""
+    with LocalProcesses() as cluster:
+        client = program(cluster, tmp_path, 30, 0.2)
+        wait_for(lambda: written(tmp_path) >= 10, client)
+        end(cluster.scheduler)
+        assert client.wait(60) == LOST
+        assert client.stderr is not None
+        (line,) = client.stderr.read().decode().splitlines()
+        assert "lost; start the scheduler again and repeat the call" in line
+        client.stderr.close()
+        runs = read_runs(tmp_path / "runs.jsonl")
+        assert 10 <= len(runs) < 30
+        assert {run["error"] for run in runs} == {None}
+        cluster.kill_scheduler()
+        client = program(cluster, tmp_path, 30, 0.2)
+        assert client.wait(60) == 0
+        end(client)
+    assert sorted(int(run["key"]) for run in read_runs(tmp_path / "runs.jsonl")) == list(range(30))
