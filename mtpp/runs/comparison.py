@@ -14,8 +14,7 @@ import pandas as pd
 
 from instances import InputError, Instance
 from mtpp.runs.engine import run_jobs, unfinished
-from mtpp.runs.log import Run, RunLog
-from mtpp.runs.methods import RunMethod
+from mtpp.runs.log import Run, RunLog, remarks
 from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.progress import own_bar
 from mtpp.runs.workers import this_process, workers_at
@@ -45,9 +44,6 @@ COLUMNS = (
     "error",
 )
 _NUMBERS = ("budget", "bottleneck", "bound", "ratio", "simple", "seconds", "cpu_seconds")
-
-#: Part of its budget that a heuristic may take more.
-_OVER = 1.1
 
 
 def compare_methods(
@@ -163,15 +159,10 @@ def _row(job: PartitionJob, run: Run, best: float, shaky: bool) -> dict[str, Any
         "budget": job.budget,
         "ratio": None if bottleneck is None else _ratio(bottleneck, best),
         "bottleneck": bottleneck,
-        "remark": _remark(job.by, job.budget, run, shaky),
+        "remark": ", ".join(dict.fromkeys(remarks(run) + ["not repeatable"] * shaky)) or None,
         **{name: run[name] for name in ("cluster", "simple", "bound", "seconds", "error")},
         "cpu_seconds": run.get("cpu_seconds"),
     }
-
-
-def _remark(by: RunMethod, budget: float | None, run: Run, shaky: bool) -> str | None:
-    late = by.is_search and budget is not None and (run["seconds"] or 0.0) > _OVER * budget
-    return ", ".join(["late"] * late + ["not repeatable"] * shaky) or None
 
 
 def _ratio(bottleneck: float, bound: float) -> float:

@@ -19,7 +19,7 @@ from instances.system.interrupts import catch_interrupt
 from mtpp.runs.job import Job
 from mtpp.runs.log import OLD_SCHEMA, Run, RunLog
 from mtpp.runs.packing import Fault, Missing, pack, work
-from mtpp.runs.workers import Workers
+from mtpp.runs.workers import AHEAD, Workers
 
 __all__ = ["run_jobs", "unfinished"]
 
@@ -110,9 +110,10 @@ class _Loop:
         self._running: dict[Future[Any], Job] = {}
         self._ended: SimpleQueue[Future[Any]] = SimpleQueue()
         self._tries: Counter[str] = Counter()
-        # Hashes of graphs that some worker has, and jobs that met a worker without theirs.
-        self._sent: set[str] = set()
+        # How often a graph was sent, by its hash, and jobs that met a worker without theirs.
+        self._sent: Counter[str] = Counter()
         self._missed: set[str] = set()
+        self._workers_now = 1
         self._pool = workers.executor()
 
     def hand_over(self) -> None:
@@ -121,7 +122,9 @@ class _Loop:
             if self._suspects and not self._running:
                 self._tried = self._suspects[0]
                 self._submit(self._suspects)
-            room = self._workers.room() - len(self._running)
+            width = self._workers.room()
+            self._workers_now = max(1, width // AHEAD)
+            room = width - len(self._running)
             while self._ready and room > 0 and not self._suspects and self._tried is None:
                 self._submit(self._ready)
                 room -= 1
@@ -189,7 +192,8 @@ class _Loop:
         else:
             try:
                 parcel = pack(job, start)
-                along = [name for name in parcel.heavy if name not in self._sent or job.key in self._missed]
+                few = self._workers_now
+                along = [name for name in parcel.heavy if self._sent[name] < few or job.key in self._missed]
                 luggage = parcel.luggage(along)
             except Exception as error:
                 queue.popleft()

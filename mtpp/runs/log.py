@@ -24,12 +24,15 @@ from instances import InputError
 from instances.json_files import check_readable, check_writable
 from instances.system.file_lock import file_lock
 
-__all__ = ["OLD_SCHEMA", "SCHEMA", "Run", "RunLog", "read_runs"]
+__all__ = ["OLD_SCHEMA", "SCHEMA", "Run", "RunLog", "read_runs", "remarks"]
 
 SCHEMA, OLD_SCHEMA = "mtpp-run/2", "mtpp-run/1"
 # Windows changes ends of lines in other files.
 _BINARY: int = getattr(os, "O_BINARY", 0)
 _OPENINGS = tuple(f'{{"schema": "{schema}"'.encode() for schema in (SCHEMA, OLD_SCHEMA))
+
+#: Part of its time that a heuristic may take.
+_OVER = 1.1
 
 #: One line of the file; missing values are None.
 Run = dict[str, Any]
@@ -46,7 +49,14 @@ def read_runs(path: str | Path) -> list[Run]:
         If the file cannot be read.
     """
     check_readable(path)
-    return list(_parse(Path(path).read_bytes(), path)[0].values())
+    return list(_parse(path)[0].values())
+
+
+def remarks(run: Run) -> list[str]:
+    """Doubts about a heuristic: "late" if it took more than 1.1 of its time, "not repeatable" if answers differed."""
+    limit = run.get("time_limit") if run.get("kind") == "heuristic" else None
+    found = ["late"] if limit is not None and (run["seconds"] or 0.0) > _OVER * limit else []
+    return found + ["not repeatable"] * (run.get("repeatable") is False)
 
 
 class RunLog:
@@ -87,10 +97,9 @@ class RunLog:
                 ) from None
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | _BINARY, 0o666)
             opened.callback(os.close, self._file)
-            data = Path(path).read_bytes()
-            self.runs, length = _parse(data, path)
-            os.ftruncate(self._file, length)
-            if length and data[length - 1 : length] != b"\n":  # a damaged line stays one by itself
+            self.runs, torn, is_ended = _parse(path)
+            os.ftruncate(self._file, os.fstat(self._file).st_size - torn)
+            if not is_ended:  # a damaged line stays one by itself
                 os.write(self._file, b"\n")
             self._opened = opened.pop_all()
 
@@ -123,42 +132,48 @@ class RunLog:
         self._opened.close()
 
 
-def _parse(data: bytes, path: str | Path) -> tuple[dict[str, Run], int]:
-    """Runs by key, and the length of the file up to the end of its last whole line."""
-    *lines, torn = data.split(b"\n")
-    # Only what we wrote ourselves is ever cut off: the beginning of one of our lines.
-    if torn and not any(torn.startswith(opening) or opening.startswith(torn) for opening in _OPENINGS):
-        lines.append(torn)
-        torn = b""
+def _parse(path: str | Path) -> tuple[dict[str, Run], int, bool]:
+    """Runs by key; bytes at the end that are the beginning of a line of ours; whether what is before them ends a line.
+
+    Only what we wrote ourselves is ever cut off.
+    """
     runs: dict[str, Run] = {}
-    shared: dict[str, str] = {}
-    damaged = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            run = json.loads(line, parse_constant=_refuse)
-            schema = run["schema"]
-            if schema in (SCHEMA, OLD_SCHEMA) and not _sound(run):
-                raise ValueError("a field of another type")
-        except (ValueError, KeyError, TypeError, RecursionError):
-            damaged.append(number)
-            continue
-        if schema not in (SCHEMA, OLD_SCHEMA):
-            raise InputError(f"{path}, line {number} has schema {schema!r}, not {SCHEMA!r}; choose another file.")
-        runs[run["key"]] = _compact(run, shared)
+    shared: dict[Any, Any] = {}
+    damaged, torn, line = [], 0, b"\n"
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n") and any(line.startswith(o) or o.startswith(line) for o in _OPENINGS):
+                torn, line = len(line), b"\n"
+                break
+            try:
+                run = json.loads(line, parse_constant=_refuse)
+                schema = run["schema"]
+                if schema in (SCHEMA, OLD_SCHEMA) and not _sound(run):
+                    raise ValueError("a field of another type")
+            except (ValueError, KeyError, TypeError, RecursionError):
+                damaged.append(number)
+                continue
+            if schema not in (SCHEMA, OLD_SCHEMA):
+                raise InputError(f"{path}, line {number} has schema {schema!r}, not {SCHEMA!r}; choose another file.")
+            runs[run["key"]] = _compact(run, shared)
     if damaged and not runs:
         raise InputError(f"{path}, line {damaged[0]} is not a run; choose another file.")
     if damaged:
         more = f" and {len(damaged) - 1} more lines are no runs and do" if damaged[1:] else " is not a run and does"
         print(f"mtpp: {path}, line {damaged[0]}{more} not count; restore or remove what is damaged.", file=sys.stderr)
-    return runs, len(data) - len(torn)
+    return runs, torn, line.endswith(b"\n")
 
 
-def _compact(run: Run, shared: dict[str, str]) -> Run:
-    """The same run, whose texts are those of the runs before it: many lines say the same."""
-    return {
-        shared.setdefault(name, name): shared.setdefault(value, value) if isinstance(value, str) else value
-        for name, value in run.items()
-    }
+def _compact(run: Run, shared: dict[Any, Any]) -> Run:
+    """The same run, whose texts and versions are those of the runs before it: many lines say the same."""
+    kept = {}
+    for name, value in run.items():
+        if isinstance(value, str):
+            value = shared.setdefault(value, value)
+        elif isinstance(value, dict):
+            value = shared.setdefault(json.dumps(value), value)
+        kept[shared.setdefault(name, name)] = value
+    return kept
 
 
 def _refuse(constant: str) -> NoReturn:

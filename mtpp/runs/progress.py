@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from instances.errors import printable
-from mtpp.runs.log import Run
+from mtpp.runs.log import Run, remarks
 from mtpp.text.live_line import PLAIN_SECONDS, stderr_console
 
 __all__ = ["RunBar", "own_bar"]
@@ -90,13 +90,15 @@ class RunBar:
         self._task = self._bar.add_task("", total=total)
 
     def advance(self, run: Run) -> None:
-        """Count a run; report a failed one at once."""
+        """Count a run; report a failed or doubtful one at once."""
         label = printable(f"{run['instance']}, k = {run['k']}, {run['method']}")
         self._done += 1
         if run["error"] is not None:
             self._failed += 1
             reason = printable(run["error"].splitlines()[0])
             self._console.print(f"failed: {label}: {reason}", markup=False, soft_wrap=True)
+        for remark in remarks(run):
+            self._console.print(f"{remark}: {label}", markup=False, soft_wrap=True)
         self._bar.update(self._task, advance=1, description=escape(label))
         now = time.monotonic()
         if self._silent:

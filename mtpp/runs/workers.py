@@ -24,6 +24,7 @@ from instances.errors import WordError, extra, said, word
 from instances.system.programs import end_programs
 
 __all__ = [
+    "AHEAD",
     "METHOD_PROCESS",
     "Workers",
     "WorkersLostError",
@@ -37,9 +38,10 @@ __all__ = [
 #: Environment variable of processes in which heuristics of callers run.
 METHOD_PROCESS = "MTPP_METHOD_PROCESS"
 
-_MOST_JOBS = 256
 #: Jobs that a worker is given at a time, so that it need not wait for the next.
-_AHEAD = 2
+AHEAD = 2
+
+_MOST_JOBS = 256
 #: Seconds between two looks at a cluster.
 _BEAT = 0.2
 #: Seconds to take leave of a cluster.
@@ -57,7 +59,7 @@ class Workers:
     """Executor of jobs."""
 
     executor: Callable[[], Executor]  # called again when a dying process has broken one
-    width: int = _AHEAD  # how many jobs to hand over at a time
+    width: int = AHEAD  # how many jobs to hand over at a time
     # Looks how many jobs the workers can be given at this moment, instead; raises `WorkersLostError`.
     look: Callable[[], int] | None = None
     in_this_process: bool = False  # so that jobs need not be sent
@@ -111,7 +113,7 @@ def local_workers(jobs: int) -> Iterator[Workers]:
 
     try:
         with _one_thread():
-            yield Workers(executor, _AHEAD * jobs)
+            yield Workers(executor, AHEAD * jobs)
     finally:
         for child in set(multiprocessing.active_children()) - before:
             child.terminate()  # which also ends the solver that it runs
@@ -181,7 +183,7 @@ class _Cluster:
         if status != "running":
             return 0
         if time.monotonic() - self._looked > _BEAT:
-            self._room = _AHEAD * self._threads()
+            self._room = AHEAD * self._threads()
             self._looked = time.monotonic()
         return self._room
 

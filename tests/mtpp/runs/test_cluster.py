@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from cluster_jobs import LOST, LocalProcesses, check, end, program, survive, wait_for, written
+from own_heuristics import SOUND
+from study_jobs import diamonds
 
+import mtpp
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.planning import Cluster, LayerChain, TrainingInstance
@@ -64,6 +67,18 @@ def test_runs_of_training_are_those_of_one_process(tmp_path: Path) -> None:
     made = [job.run() for job in jobs]
     fields = [name for name in jobs[0].record() if name != "seconds"]
     assert [[run[name] for name in fields] for run in runs] == [[run[name] for name in fields] for run in made]
+
+
+def test_own_heuristics_answer_there_as_here(tmp_path: Path) -> None:
+    """The file goes with the job; its process runs beside a worker that may have none of its own."""
+    (tmp_path / "mine.py").write_text(SOUND)
+    words: dict[str, Any] = {"methods": ["random-1", f"{tmp_path}/mine.py:mine"], "k": [2, 3], "bandwidth": 2.0}
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with distributed.LocalCluster(**options) as cluster:
+        there = mtpp.compare(diamonds(), **words, scheduler=cluster.scheduler_address)
+    assert there["error"].isna().all()
+    times = ["seconds", "cpu_seconds"]
+    assert there.drop(columns=times).equals(mtpp.compare(diamonds(), **words).drop(columns=times))
 
 
 def test_no_scheduler_is_an_input_error() -> None:
