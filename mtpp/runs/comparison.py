@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pandas as pd
 from instances import InputError, Instance
 from mtpp.runs.engine import run_jobs, unfinished
 from mtpp.runs.log import Run, RunLog, remarks
+from mtpp.runs.method_process import end_processes
 from mtpp.runs.partition_job import PartitionJob, jobs_of
 from mtpp.runs.progress import own_bar
 from mtpp.runs.workers import this_process, workers_at
@@ -113,7 +114,9 @@ def compare_methods(
         RunLog(file or Path(place) / "runs.jsonl", accept_old=accept_old) as log,
         here as workers,
         own_bar(len(unfinished(wanted, log))) as bar,
+        ExitStack() as after,
     ):
+        after.callback(end_processes)
         runs = {run["key"]: run for run in run_jobs(wanted, log, workers, bar.advance)}
     found = [(job, runs[job.key]) for job in wanted]
     best = {job.instance.key: simple(job.instance) for job in wanted}

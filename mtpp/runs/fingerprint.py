@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import pickle
 import secrets
+import sys
 from collections.abc import Iterable
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -21,7 +22,7 @@ import numpy as np
 
 from mtpp.runs.sources import PROJECT, Homes, Module
 
-__all__ = ["code_hash", "sources_of"]
+__all__ = ["code_hash", "module_of", "sources_of"]
 
 #: Name of modules of which functions count one by one.
 _REGISTRY = "registry"
@@ -113,7 +114,7 @@ class _Walk:
         self.visit(function.__kwdefaults__)
         for cell in function.__closure__ or ():
             self.visit(_content(cell))
-        module = self._homes.read(function.__module__) if function.__module__ != "__main__" else None
+        module = self._homes.read(module_of(function)) if module_of(function) != "__main__" else None
         for name in sorted(_names(function.__code__)):
             bound = None if module is None else module.bindings.get(name)
             if bound is not None:
@@ -150,22 +151,22 @@ class _Walk:
             self._object(value)
 
     def _function(self, function: FunctionType) -> None:
-        if self._counts_whole(function.__module__):
-            self.words.append(f"function {function.__module__} {function.__qualname__}")
-            self.modules.add(function.__module__)
+        if self._counts_whole(module_of(function)):
+            self.words.append(f"function {module_of(function)} {function.__qualname__}")
+            self.modules.add(module_of(function))
             self.visit(function.__defaults__)
             for cell in function.__closure__ or ():
                 self.visit(_content(cell))
         elif self._is_foreign(function):
-            self.words.append(f"foreign {function.__module__} {function.__qualname__}")
+            self.words.append(f"foreign {module_of(function)} {function.__qualname__}")
         else:
             self.spell(function)
 
     def _class(self, kind: type) -> None:
-        self.words.append(f"class {kind.__module__} {kind.__qualname__}")
-        if self._counts_whole(kind.__module__):
-            self.modules.add(kind.__module__)
-        elif kind.__module__ == "__main__" or kind.__module__ in self._one_by_one:
+        self.words.append(f"class {module_of(kind)} {kind.__qualname__}")
+        if self._counts_whole(module_of(kind)):
+            self.modules.add(module_of(kind))
+        elif module_of(kind) == "__main__" or module_of(kind) in self._one_by_one:
             for base in kind.__bases__:
                 self.visit(base)
             for name, member in vars(kind).items():
@@ -202,8 +203,14 @@ class _Walk:
 
     def _is_foreign(self, function: FunctionType) -> bool:
         """Whether a function belongs to an installed package that is no part of the question."""
-        known = function.__module__ == "__main__" or function.__module__ in self._one_by_one
-        return not known and self._homes.read(function.__module__) is None
+        known = module_of(function) == "__main__" or module_of(function) in self._one_by_one
+        return not known and self._homes.read(module_of(function)) is None
+
+
+def module_of(thing: Any) -> str:
+    """Module of a function or a class; ``__main__`` if it is of none, as in a notebook."""
+    name = getattr(thing, "__module__", None)
+    return name if isinstance(name, str) and name in sys.modules else "__main__"
 
 
 def _is_registry(module: str) -> bool:

@@ -24,9 +24,9 @@ from instances import InputError, Instance, Partition
 from instances.errors import WordError
 from instances.json_files import check_readable
 from instances.registry import unknown
-from mtpp.runs.fingerprint import code_hash, sources_of
+from mtpp.runs.fingerprint import code_hash, module_of, sources_of
 from mtpp.runs.method_process import Found, ask_here, ask_process
-from mtpp.runs.sources import PROJECT, Homes, home_of, module_of
+from mtpp.runs.sources import PROJECT, Homes, home_of, parse_module
 
 __all__ = ["OwnMethod", "own_method"]
 
@@ -109,7 +109,7 @@ def own_method(given: Any) -> OwnMethod | str:
 
 
 def _is_ours(method: Method[Any, Any]) -> bool:
-    return all(PROJECT.find(function.__module__) is not None for function in _functions(method.run))
+    return all(PROJECT.find(module_of(function)) is not None for function in _functions(method.run))
 
 
 def _functions(run: Any) -> Iterator[Any]:
@@ -120,8 +120,8 @@ def _functions(run: Any) -> Iterator[Any]:
 
 
 def _of_method(method: Method[Instance, Partition]) -> OwnMethod:
-    """What a method of the registry that is not ours does, without what the registry adds."""
-    *_, function = _functions(method.run) if PROJECT.find(method.run.__module__) else (method.run,)
+    """The function behind a registered method that is not ours, without what the registry adds."""
+    *_, function = _functions(method.run) if PROJECT.find(module_of(method.run)) else (method.run,)
     return _of_callable(function, method.name)
 
 
@@ -130,22 +130,22 @@ def _of_callable(given: Callable[..., Any], name: str) -> OwnMethod:
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType) or not isinstance(function, FunctionType):
         return OwnMethod(name, name, sources_of(given), call=given)
-    main = function.__module__ == _MAIN
-    one_by_one = [_MAIN]
+    module = module_of(function)
+    main = module == _MAIN
     path = Path(code.co_filename)
     is_top = "<" not in function.__qualname__ and path.is_file()
-    package = "" if main else sys.modules[function.__module__].__package__ or ""
-    if not is_top or (not main and _found(sys.modules[function.__module__], function.__qualname__) is not given):
-        return OwnMethod(name, name, sources_of(given, one_by_one=[*one_by_one, function.__module__]), call=given)
+    package = "" if main else sys.modules[module].__package__ or ""
+    if not is_top or (not main and _found(sys.modules[module], function.__qualname__) is not given):
+        return OwnMethod(name, name, sources_of(given, one_by_one=[_MAIN, module]), call=given)
     if package:
-        return _of_module(name, function.__module__, function.__qualname__)
+        return _of_module(name, module, function.__qualname__)
     method = _of_file(name, path, function.__qualname__)
     written = _codes(compile(method.text or "", "", "exec", dont_inherit=True))
     if code_hash(code) not in {code_hash(one) for one in written if one.co_name == code.co_name}:
         raise InputError(f"{name}: {path} is not what was imported any more; import it again, or start again.")
     if not main:
         return method
-    now = sources_of(function, one_by_one=one_by_one)  # values that a script has by now
+    now = sources_of(function, one_by_one=[_MAIN])  # values that a script has by now
     return OwnMethod(name, method.function, _both(method.sources, now), None, method.file, method.text, given)
 
 
@@ -177,7 +177,7 @@ def _of_file(name: str, path: Path, function: str) -> OwnMethod:
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; this is no file of Python.") from None
     _check_name(str(path), text, function)
-    module = module_of(path.stem, path.resolve(), text)
+    module = parse_module(path.stem, path.resolve(), text)
     homes = Homes(PROJECT, home_of(path, None), as_loaded=False)
     sources = _both(function, _closure_hash(homes, path, module))
     return OwnMethod(name, function, sources, None, str(path.resolve()), text)

@@ -49,7 +49,7 @@ class Circumstances:
 
 @cache
 def _machine() -> dict[str, Any]:
-    """What stays as it is while a process lives."""
+    """Fields that stay as they are while a process lives."""
     versions = {"python": platform.python_version(), **{name: package_version(name) for name in _PACKAGES}}
     return {
         "commit": _commit(),
@@ -70,12 +70,13 @@ def _commit() -> str | None:
     commit = _git("rev-parse", "HEAD")
     if commit is None or not re.fullmatch("[0-9a-f]{40,64}", commit):
         return None
-    return commit + ("-dirty" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    return commit + ("-dirty" if _git("status", "-s", "-uno") else "")
 
 
 def _git(*words: str) -> str | None:
     try:
-        done = run_program(["git", "--no-optional-locks", *words], seconds=_GIT_SECONDS, folder=str(_ROOT))
+        unlocked = os.environ | {"GIT_OPTIONAL_LOCKS": "0"}  # others may be at work there
+        done = run_program(["git", *words], _GIT_SECONDS, environment=unlocked, folder=str(_ROOT))
     except OSError:
         return None
     return done.text.strip() if done.code == 0 else None

@@ -25,7 +25,7 @@ from types import ModuleType
 from instances import InputError
 from instances.import_guard import SIBLINGS
 
-__all__ = ["PROJECT", "Home", "Homes", "Module", "Name", "home_of", "module_of"]
+__all__ = ["PROJECT", "Home", "Homes", "Module", "Name", "home_of", "parse_module"]
 
 #: An imported name: a module, and what is taken from it, None for itself.
 Name = tuple[str, str | None]
@@ -196,10 +196,10 @@ def _bytes_hash(path: Path, state: tuple[int, int]) -> str:
 
 @lru_cache(4096)
 def _parsed(name: str, path: Path, state: tuple[int, int]) -> Module:
-    return module_of(name, path, path.read_bytes())
+    return parse_module(name, path, path.read_bytes())
 
 
-def module_of(name: str, path: Path, text: bytes | str) -> Module:
+def parse_module(name: str, path: Path, text: bytes | str) -> Module:
     """A module whose file holds this text, without its data.
 
     Raises
@@ -209,8 +209,8 @@ def module_of(name: str, path: Path, text: bytes | str) -> Module:
 
     Examples
     --------
-    >>> one, two = (module_of("m", Path("m.py"), text).digest for text in ("x = 1  # one", "x = 1.0"))
-    >>> one == module_of("m", Path("m.py"), "'About x.'; x = 1").digest, one == two
+    >>> one, two = (parse_module("m", Path("m.py"), text).digest for text in ("x = 1  # one", "x = 1.0"))
+    >>> one == parse_module("m", Path("m.py"), "'About x.'; x = 1").digest, one == two
     (True, False)
     """
     try:

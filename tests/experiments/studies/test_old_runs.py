@@ -16,6 +16,7 @@ from experiments.studies.placeto.jobs import jobs_of as placement_jobs
 from experiments.studies.spp.jobs import BOUND, STAGES, TrainingJob
 from instances import Instance, Platform
 from instances.planning import Cluster, LayerChain, TrainingInstance
+from mtpp.runs import provenance
 from mtpp.runs.engine import run_jobs
 from mtpp.runs.job import Job
 from mtpp.runs.log import Run, RunLog
@@ -30,10 +31,12 @@ OLD = Path(__file__).with_name("old_runs.jsonl")
 
 @pytest.fixture(autouse=True)
 def _version(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    package_version.cache_clear()
+    for known in (package_version, provenance._machine):
+        known.cache_clear()
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.1.0")
     yield
-    package_version.cache_clear()
+    for known in (package_version, provenance._machine):
+        known.cache_clear()
 
 
 def partitioning() -> list[Job]:

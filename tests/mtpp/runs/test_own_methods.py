@@ -79,6 +79,13 @@ def test_a_changed_function_never_answers_from_an_old_file(tmp_path: Path) -> No
     assert compared(lambda i, r, limits=None: first(i, r))["bottleneck"].tolist() == costs[:1]
 
 
+def test_a_function_of_no_module_runs_here() -> None:
+    """As those of cells and texts."""
+    scope: dict[str, Any] = {}
+    exec(compile(SOUND, "cell", "exec"), scope)
+    assert compared([scope["mine"], "random-1"])["error"].isna().all()
+
+
 def test_a_bad_heuristic_costs_its_own_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each fails with one line of its own, and the rest goes on; what it says of its cost counts for nothing."""
     monkeypatch.setattr(method_process, "GRACE", 0.5)
