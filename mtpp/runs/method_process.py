@@ -138,15 +138,20 @@ class _Process:
 
     def end(self) -> None:
         """End the process and all that it has started."""
-        with contextlib.suppress(OSError):
-            if hasattr(os, "killpg"):
-                os.killpg(self._process.pid, signal.SIGKILL)
-            else:
-                self._process.kill()
-        self._process.wait()
+        self._kill()
         for pipe in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
+
+    def _kill(self) -> int:
+        """Kill the process and its group, unless that was done: others may have its number by then."""
+        if self._process.returncode is None:
+            with contextlib.suppress(OSError):
+                if hasattr(os, "killpg"):
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                else:
+                    self._process.kill()
+        return self._process.wait()
 
     def _exchange(self, message: Any, limit: float | None, interrupted: threading.Event, late: str) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -162,7 +167,7 @@ class _Process:
             except queue.Empty:
                 continue
             if not line:
-                raise MethodError(f"its process died (exit code {self._process.wait()})")
+                raise MethodError(f"its process died (exit code {self._kill()})")
             answer = json.loads(line)
             if "still" not in answer:
                 return dict(answer)
