@@ -51,7 +51,7 @@ def paper(
     rows = rows_of(papers, profile, plan)
     if regal is not None and not regal.is_dir():
         raise InputError(f"--regal {regal}: there is no such folder.")
-    study = PaperStudy(rows, None if regal is None else str(regal))
+    study = PaperStudy(rows, None if regal is None else str(regal), profile)
     report = Report(out / "runs", json=printing.json, quiet=printing.quiet)
     for told in study.left_out:
         print(told, file=sys.stderr)

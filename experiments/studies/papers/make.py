@@ -60,7 +60,7 @@ def paper(
         Before any run is made.
     """
     rows = rows_of(papers, profile, plan)
-    study = PaperStudy(rows, None if regal is None else str(regal))
+    study = PaperStudy(rows, None if regal is None else str(regal), profile)
     crew: AbstractContextManager[Workers] = workers_at(scheduler, jobs) if scheduler or jobs > 1 else this_process()
     with crew as workers:
         return make_papers(papers, profile, study, Path(out), workers)[0]

@@ -37,6 +37,8 @@ class PartitionRuns:
         Those of partition.
     regal : str, optional
         Folder of REGAL's test graphs; without it graphs in their style stand in.
+    profile : str, optional
+        Name of the profile of the plan, which the runs keep.
 
     Attributes
     ----------
@@ -52,9 +54,9 @@ class PartitionRuns:
         If a graph or a name is refused.
     """
 
-    def __init__(self, rows: Sequence[Row], regal: str | None) -> None:
+    def __init__(self, rows: Sequence[Row], regal: str | None, profile: str | None = None) -> None:
         self.rows, self.left_out = rows, list[str]()
-        self._regal = regal
+        self._regal, self._profile = regal, profile
         self._keys: dict[str, dict[str, None]] = {}
         jobs: dict[str, PartitionJob] = {}
         for row in rows:
@@ -71,17 +73,17 @@ class PartitionRuns:
 
     def _jobs(self, row: Row) -> Iterator[PartitionJob]:
         questions = _questions(self._suite(row), row.take, row.k)
-        yield from jobs_of(questions, ["simple"])
+        yield from jobs_of(questions, ["simple"], profile=self._profile)
         if row.limit is None:
-            for seed in range(row.seeds):
-                yield from jobs_of(questions, row.methods, SolveOptions(seed=seed))
+            seeds = range(row.seeds)
+            yield from jobs_of(questions, row.methods, seeds=seeds, profile=self._profile)
             return
         solver = next(filter(_is_there, row.solver), None)
         if solver is None:
             self.left_out.append(f"{', '.join(row.methods)}: not run, no solver of {', '.join(row.solver)} is there")
             return
         options = SolveOptions(solver, row.limit, row.gap, row.threads)
-        yield from jobs_of(questions, list(dict.fromkeys((*row.starts, *row.methods))), options)
+        yield from jobs_of(questions, list(dict.fromkeys((*row.starts, *row.methods))), options, profile=self._profile)
 
     def _suite(self, row: Row) -> str:
         if row.graphs == "networks":

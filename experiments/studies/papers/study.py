@@ -81,10 +81,12 @@ class PaperStudy:
 
     rows: Sequence[Row]
     regal: str | None = None  # folder of REGAL's test graphs
+    profile: str | None = None  # its name, which runs of partitioning keep
     left_out: list[str] = field(default_factory=list)  # what is not run, and why
 
     def __post_init__(self) -> None:
-        self.partition = PartitionRuns([row for row in self.rows if row.study == "partition"], self.regal)
+        rows = [row for row in self.rows if row.study == "partition"]
+        self.partition = PartitionRuns(rows, self.regal, self.profile)
         self.left_out += self.partition.left_out
         self._asked = training_questions([row for row in self.rows if row.study == "training"])
         self._budget = next((row.budget for row in self.rows if row.study == "placeto"), "")
