@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,8 +163,12 @@ def table(
 
     settings = solve_options(proof, time_limit)
     names = None if methods is None else parse_names(methods)
-    instances = load_targets(targets, k, platform)
+    left_out: list[str] = []
+    instances = load_targets(targets, k, platform, left_out)
     with running.workers() as workers:
-        return make_tables(
+        code = make_tables(
             instances, names, settings, workers, report, seeds=seeds_of(seeds), budgets=budgets_of(budgets)
         )
+    if left_out:
+        print(f"Graphs that are left out, as told above: {len(left_out)}.", file=sys.stderr)
+    return code
