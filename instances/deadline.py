@@ -127,6 +127,10 @@ class Deadline:
         """Whether work must end now."""
         return self.interrupted.is_set() or CLOCK.now() >= self.end
 
+    def sooner(self, seconds: float) -> Deadline:
+        """A deadline in so many seconds, or this one if that comes first."""
+        return replace(self, end=min(self.end, CLOCK.now() + seconds))
+
     def share(self, part: float) -> Deadline:
         """An earlier deadline: after `part`, from 0 to 1, of the time that is left."""
         return self if self.end == math.inf else replace(self, end=CLOCK.now() + part * self.left)

@@ -16,7 +16,7 @@ from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.registry import Model, find_model
 
-__all__ = ["Candidate", "Turn", "candidates_for", "next_candidate"]
+__all__ = ["Candidate", "Turn", "candidates_for", "next_candidate", "short_methods"]
 
 # How much longer each turn is than the one before; no turn counts less in seconds.
 _GROWTH, _SHORTEST = 2.0, 1e-3
@@ -31,7 +31,7 @@ _TWO, _MOST_BLOCKS = 2, 8
 # superblocks prove nothing that prices do not.
 _MANY_NODES = 250
 # Guessed prices have a part of the time that grows with the square of the nodes, from and up to so many of them.
-_MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.4, 70, 200
+_MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.9, 70, 300
 # Of more, prices of a program do not come to their first bound.
 _MOST_PRICED_NODES = 2_000
 # Time to build a model, for each block and each of its rows [s].
@@ -81,6 +81,12 @@ class Candidate:
         self.over = at_its_end or (early and self.spent > 0 and not self.gain > 0)
         self.spent += max(seconds, _SHORTEST)
         self.turn *= _GROWTH
+
+
+def short_methods(instance: Instance) -> list[str]:
+    """A search, and proofs that may settle a question in less than a second."""
+    proofs = [("ideals", MOST_LISTED), ("pigeonhole", MOST_PAIRED)]
+    return ["local-search", "pinned", *(name for name, most in proofs if instance.graph.n <= most)]
 
 
 def candidates_for(instance: Instance) -> list[Candidate]:

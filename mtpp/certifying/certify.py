@@ -9,7 +9,7 @@ from dataclasses import replace
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.candidates import Turn, candidates_for
+from mtpp.certifying.candidates import Turn, candidates_for, short_methods
 from mtpp.certifying.certification import INSTANT_STEPS, OPENING, Certification, ignore
 from mtpp.certifying.other_k import from_other_k
 from mtpp.certifying.two_processes import can_split, certify_in_two_processes
@@ -93,6 +93,7 @@ def certify(
             certify_in_two_processes(certification)
         else:
             certification.steps(OPENING)
+            certification.short_turns(short_methods(instance))
             if not certification.is_over():
                 certification.turns(candidates_for(instance))
     kept = _best_of_each_bound(answers)

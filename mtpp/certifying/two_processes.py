@@ -21,7 +21,7 @@ from heuristics import HEURISTICS
 from instances import Instance, Partition, Result
 from instances.errors import said
 from instances.system.programs import GRACE, end_programs
-from mtpp.certifying.candidates import Candidate, Turn, candidates_for
+from mtpp.certifying.candidates import Candidate, Turn, candidates_for, short_methods
 from mtpp.certifying.certification import OPENING, Certification
 from mtpp_models import Progress, SolverNotAvailableError
 from mtpp_models.solvers.highs import forget_threads
@@ -59,8 +59,8 @@ def certify_in_two_processes(certification: Certification) -> None:
         candidate for candidate in candidates_for(certification.instance) if candidate.method not in HEURISTICS
     ]
     searches = [Candidate("portfolio", _FIRST)]
-    opening = [step for step in OPENING if step[0] not in HEURISTICS]
-    _Listener(certification).run([(opening, candidates), ([], searches)])
+    short = [method for method in short_methods(certification.instance) if method not in HEURISTICS]
+    _Listener(certification).run([(short, candidates), ([], searches)])
 
 
 class _Question:
@@ -73,13 +73,13 @@ class _Listener:
 
     certification: Certification
 
-    def run(self, plans: Sequence[tuple[Sequence[tuple[str, float]], Sequence[Candidate]]]) -> None:
-        """Run each plan, first steps and then turns, in a process of its own."""
+    def run(self, plans: Sequence[tuple[Sequence[str], Sequence[Candidate]]]) -> None:
+        """Run each plan, short turns of methods and then longer ones, in a process of its own."""
         context, processes = multiprocessing.get_context("fork"), dict[Connection, BaseProcess]()
         try:
-            for steps, candidates in plans:
+            for short, candidates in plans:
                 here, there = context.Pipe()
-                told = (self.certification, steps, candidates, there, (*processes, here), os.getpid())
+                told = (self.certification, short, candidates, there, (*processes, here), os.getpid())
                 process: BaseProcess = context.Process(target=_work, args=told, daemon=True)
                 process.start()
                 processes[here] = process
@@ -142,7 +142,7 @@ class _Listener:
 
 def _work(
     certification: Certification,
-    steps: Sequence[tuple[str, float]],
+    short: Sequence[str],
     candidates: Sequence[Candidate],
     line: Connection,
     others: Sequence[Connection],
@@ -166,7 +166,9 @@ def _work(
     )
     try:
         if os.getppid() == parent:
-            own.steps(steps)
+            if short:
+                own.steps(OPENING)
+                own.short_turns(short)
             own.turns(candidates)
     except (BrokenPipeError, EOFError, KeyboardInterrupt):
         pass  # nobody listens any more

@@ -8,8 +8,11 @@ import pytest
 
 import mtpp.certifying.certify as certifying
 from instances import Instance, Platform
+from instances.architectures import ARCHITECTURES
+from instances.deadline import Deadline
 from instances.random_graphs import regal_style
-from mtpp.certifying.candidates import Candidate
+from mtpp.certifying.candidates import Candidate, Turn, short_methods
+from mtpp.certifying.certification import Certification, ignore
 from mtpp.certifying.certify import certify
 from mtpp_models import Progress, SolveOptions
 
@@ -37,3 +40,33 @@ def test_an_interrupt_is_never_forgotten(method: str, monkeypatch: pytest.Monkey
     assert result.interrupted
     assert result.bound is not None
     assert result.partition is not None
+
+
+def test_short_turns_end_where_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has said all that it can does not come again, and without a limit of time the rounds end, too."""
+    turns: list[Turn] = []
+    instance = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(k=10, bandwidth=1.0))
+    certification = Certification(
+        instance=instance,
+        options=SolveOptions(time_limit=None),
+        deadline=Deadline(),
+        answers=[],
+        good_enough=None,
+        on_progress=ignore,
+        on_fault=ignore,
+        on_step=turns.append,
+    )
+    certification.short_turns(["kahn", "simple"])
+    assert [turn.method for turn in turns] == ["kahn", "simple"]
+    monkeypatch.setattr("mtpp.certifying.certification._MOST_SHORT", 0.3)
+    certification.short_turns(["local-search"])
+    assert {turn.method for turn in turns[2:]} == {"local-search"}
+
+
+def test_easy_questions_need_short_turns_alone() -> None:
+    """A chain with branches is proved by its ideals, before any method has a turn of a second."""
+    turns: list[Turn] = []
+    graph = ARCHITECTURES["bert-base"].build()
+    result = certify(Instance(graph, Platform(4, 25e9)), SolveOptions(time_limit=60.0), on_step=turns.append)
+    assert result.proved
+    assert {turn.method for turn in turns} <= {"simple", "kahn", "local-search", *short_methods(result.instance)}
