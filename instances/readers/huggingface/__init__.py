@@ -1,0 +1,36 @@
+"""Configurations of Hugging Face transformers, ``config.json``, as architectures.
+
+- `configuration`: `decoder_of`, what a configuration means; `fields`, its numbers with the defaults of its type
+- `layer_kinds`, `mixers`: which layers attend to what, and what mixes the tokens of a layer
+- `record`: sizes alone; `network`: the operators of a record
+- `decoders.toml`: what is fixed for each model type; `defaults.json`: defaults of their fields, from transformers
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from instances.architectures.architecture import Architecture
+from instances.json_files import Value
+from instances.readers.huggingface.configuration import decoder_of
+from instances.readers.huggingface.network import record_network
+
+__all__ = ["configured_architecture"]
+
+_TEXT = {"batch": 1, "sequence": 128}
+
+
+def configured_architecture(config: Value, name: str) -> tuple[Architecture, list[str]]:
+    """The architecture that a configuration describes, and what is in doubt.
+
+    Raises
+    ------
+    InputError
+        If the configuration is refused; `decoder_of` says why.
+    """
+    record, warnings = decoder_of(config)
+    count = len(record.layers)
+    summary = f"{record.kind}, {count} layers of {record.hidden}"
+    network = partial(record_network, record=record)
+    return Architecture(name, summary, network, _TEXT, str(Path(config.file)), served=True), warnings

@@ -1,0 +1,212 @@
+"""Configurations of Hugging Face transformers, ``config.json``, as records of decoders."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from instances.json_files import Value
+from instances.readers.huggingface.fields import MOST_LAYERS, Fields
+from instances.readers.huggingface.layer_kinds import kinds_of, sparse_layers
+from instances.readers.huggingface.mixers import mixers_of
+from instances.readers.huggingface.record import Decoder, Experts, FeedForward, Layer, LatentAttention
+
+__all__ = ["decoder_of", "model_types"]
+
+_NORMS = {"norms_if": True, "norms_unless": False}
+#: Fields of parts that are no decoder, or no part of its forward pass, in words.
+_LEFT_OUT = {
+    "vision_config": "a vision tower",
+    "audio_config": "an audio tower",
+    "num_nextn_predict_layers": "layers that draft further tokens",
+}
+
+
+@cache
+def model_types() -> dict[str, dict[str, Any]]:
+    """The words of each model type."""
+    table = tomllib.loads(files(__package__).joinpath("decoders.toml").read_text(encoding="utf-8"))
+
+    def words(name: str) -> dict[str, Any]:
+        own = dict(table[name])
+        like = own.pop("like", None)
+        return {**(words(like) if like else {}), **own}
+
+    return {name: words(name) for name in table}
+
+
+@cache
+def _defaults() -> dict[str, dict[str, Any]]:
+    """Defaults and aliases of the fields of each model type, as transformers has them."""
+    text = files(__package__).joinpath("defaults.json").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Any]] = json.loads(text)
+    return found
+
+
+def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
+    """The record of the decoder that a configuration describes, and what is in doubt.
+
+    Raises
+    ------
+    InputError
+        If the model type is unknown, or a field is missing, absurd or contradicts another.
+    """
+    warnings = []
+    members = config.open_members(("model_type",))
+    kind = members["model_type"].text()
+    if kind not in model_types() and "text_config" in members:
+        outer, members = members, members["text_config"].open_members(())
+        if "model_type" not in members:
+            members["text_config"] = outer["text_config"]
+        inner = members["model_type"].text() if "model_type" in members else f"{kind}_text"
+        warnings.append(f"only the decoder of its text_config counts, a {inner}.")
+        members = {**members, **{name: outer[name] for name in ("tie_word_embeddings",) if name in outer}}
+        kind = inner
+    if "auto_map" in members and kind not in model_types():
+        members["auto_map"].fail(f"the model type '{kind}' is code of its own, which is never run; {_REMEDY}")
+    if kind not in model_types():
+        near = get_close_matches(kind, model_types(), n=3)
+        hint = f"near names are {', '.join(near)}; " if near else ""
+        members.get("model_type", config).fail(f"the model type '{kind}' is not known; {hint}{_REMEDY}")
+    if "auto_map" in members:
+        warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
+    own = _defaults()[kind]
+    fields = Fields(members, own["defaults"], own["aliases"], model_types()[kind], config)
+    for name, part in _LEFT_OUT.items():
+        if members.get(name, config).data and name in members:
+            warnings.append(f"{part} ({name}) is left out.")
+    return _decoder(kind, fields), warnings
+
+
+_REMEDY = "in Python, give the module itself: mtpp.load(module, args=(example,))."
+
+
+def _decoder(kind: str, fields: Fields) -> Decoder:
+    hidden = fields.whole("hidden_size")
+    count = fields.whole("num_hidden_layers", most=MOST_LAYERS)
+    kinds, sparse = kinds_of(fields, count), _sparse(fields, count)
+    norms = _norms(fields)
+    vectors = fields.word("vectors") or 0
+    seen: dict[tuple[str, bool, bool], Layer] = {}
+    layers = []
+    for i in range(count):
+        key = kinds[i], sparse[i], i == count - 1
+        if key not in seen:
+            own = fields.words.get("dense_norms", norms) if not sparse[i] else norms
+            feed = None if fields.word("mixer") in ("mamba", "mamba2") and not fields.has("intermediate_size") else 0
+            seen[key] = Layer(
+                mixers=mixers_of(fields, hidden, kinds[i], key[2]),
+                feed=_feed_forward(fields, hidden, sparse[i]) if feed == 0 and norms != 1 or _parallel(fields) else None,
+                norms=own,
+                vectors=vectors,
+            )
+        layers.append(seen[key])
+    norm = fields.words.get("norm", "rms")
+    if fields.word("norm_if") and not fields.truth(fields.words["norm_if"]):
+        norm = "none"
+    paths = {name: fields.words[name] for name in ("stack", "before", "after") if name in fields.words}
+    positions = fields.word("positions")
+    final = fields.words.get("final_norm", True)
+    return Decoder(
+        kind=kind,
+        hidden=hidden,
+        vocabulary=fields.whole("vocab_size"),
+        tied=fields.truth("tie_word_embeddings"),
+        norm=norm,
+        layers=tuple(layers),
+        embedding=fields.whole_or(fields.word("embedding"), hidden) if fields.word("embedding") else hidden,
+        positions=0 if positions is None or positions < 0 else fields.whole("max_position_embeddings") + positions,
+        embedding_norm=bool(fields.word("embedding_norm")),
+        final_norm=final if isinstance(final, bool) else fields.truth(final),
+        head_bias=fields.says("head_bias"),
+        **{name: path if isinstance(path, str) else tuple(path) for name, path in paths.items()},
+    )
+
+
+def _parallel(fields: Fields) -> bool:
+    """Whether a layer with one norm has a feed-forward network, beside its attention."""
+    return not fields.word("mixer")
+
+
+def _sparse(fields: Fields, layers: int) -> list[bool]:
+    name = fields.word("experts")
+    if not name or not fields.has(name) or fields.value(name).data == 0:
+        return [False] * layers
+    if fields.word("sparse") == "jamba" and fields.whole(name) == 1:
+        return [False] * layers
+    return sparse_layers(fields, layers)
+
+
+def _norms(fields: Fields) -> int:
+    norms = fields.words.get("norms", 2)
+    if norms == "falcon":
+        if fields.truth("new_decoder_architecture"):
+            return fields.whole_or("num_ln_in_parallel_attn", 2)
+        return 1 if fields.truth("parallel_attn") else 2
+    for condition in fields.words.get("norms_if", {}):
+        norms += 2 * fields.truth(condition)
+    for condition, count in fields.words.get("norms_unless", {}).items():
+        norms = count if fields.truth(condition) else norms
+    return int(norms)
+
+
+def _feed_forward(fields: Fields, hidden: int, sparse: bool) -> FeedForward:
+    gated = fields.words.get("gated", True)
+    if sparse:
+        return FeedForward(0, gated, fields.says("feed_bias"), experts=_experts(fields))
+    inner = _inner(fields, hidden)
+    vectors = inner if fields.word("feed_vectors") else 0
+    return FeedForward(inner, gated, fields.says("feed_bias"), vectors)
+
+
+def _inner(fields: Fields, hidden: int) -> int:
+    name, times = fields.words.get("inner", "intermediate_size"), fields.word("inner_times")
+    if name == "lfm2":
+        return _lfm2_inner(fields)
+    for own in name.split("|"):
+        if own and fields.has(own):
+            return fields.whole(own)
+    if name and not times:
+        return fields.whole(name.split("|")[-1])
+    return hidden * (fields.whole(times) if isinstance(times, str) else int(times or 4))
+
+
+def _lfm2_inner(fields: Fields) -> int:
+    inner = fields.whole("block_ff_dim" if "block_ff_dim" in fields.given else "intermediate_size")
+    if not fields.truth("block_auto_adjust_ff_dim"):
+        return inner
+    inner = 2 * inner // 3
+    if fields.has("block_ffn_dim_multiplier"):
+        inner = int(fields.value("block_ffn_dim_multiplier").number() * inner)
+        multiple = fields.whole("block_multiple_of")
+        inner = multiple * -(-inner // multiple)
+    return inner
+
+
+def _experts(fields: Fields) -> Experts:
+    words: Mapping[str, Any] = fields.words
+    count, inner = fields.whole(words["experts"]), fields.whole(words["expert_inner"])
+    chosen = fields.whole(words.get("chosen", "num_experts_per_tok"))
+    if chosen > count:
+        fields.value(words.get("chosen", "num_experts_per_tok")).fail(
+            f"{chosen} experts are chosen of {count}; give at most that."
+        )
+    shared = words.get("shared", 0)
+    times = shared if isinstance(shared, int) else fields.whole_or(shared, 0, least=0)
+    wide = times * inner
+    if "shared_inner" in words:
+        wide = fields.whole_or(words["shared_inner"], 0, least=0)
+    return Experts(
+        count=count,
+        chosen=chosen,
+        inner=inner,
+        shared=wide,
+        shared_gate=bool(words.get("shared_gate")),
+        bias=bool(words.get("expert_bias")),
+        router_vectors=count if words.get("router_bias") else 0,
+    )

@@ -1,0 +1,227 @@
+"""Which layers of a configuration attend to all tokens, to a window, or to none; and which have experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from instances.readers.huggingface.fields import Fields
+
+__all__ = ["CHUNKED", "FULL", "LINEAR", "SLIDING", "kinds_of", "sparse_layers"]
+
+FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+#: What mixes tokens without attention: a state space, linear attention or a convolution.
+LINEAR = "linear_attention"
+
+_WORDS = {
+    **dict.fromkeys(("full_attention", "attention", "global"), FULL),
+    **dict.fromkeys(("sliding_attention", "local"), SLIDING),
+    "chunked_attention": CHUNKED,
+    **dict.fromkeys(("linear_attention", "mamba", "conv", "recurrent"), LINEAR),
+}
+
+
+def kinds_of(fields: Fields, layers: int) -> list[str]:
+    """The kind of each layer: what `layer_types` says, else the rule of the model type.
+
+    Raises
+    ------
+    InputError
+        If there are not as many kinds as layers, or one is unknown.
+    """
+    given = fields.value("layer_types")
+    if given.data is not None and "layer_types" in fields.defaults:
+        items = given.items()
+        if len(items) != layers:
+            given.fail(f"there are {len(items)} kinds of layers for {layers} layers; give one a layer.")
+        for item in items:
+            if item.text() not in _WORDS:
+                item.fail(f"the kind of layer '{item.data}' is not known; known are {', '.join(_WORDS)}.")
+        return [_WORDS[item.data] for item in items]
+    rule, _, word = str(fields.word("kinds") or "full").partition(" ")
+    return _RULES[rule](fields, layers, word)
+
+
+def sparse_layers(fields: Fields, layers: int) -> list[bool]:
+    """Whether each layer has experts."""
+    given = fields.value("mlp_layer_types")
+    if given.data is not None and "mlp_layer_types" in fields.defaults:
+        kinds = given.texts()
+        if len(kinds) != layers:
+            given.fail(f"there are {len(kinds)} kinds of layers for {layers} layers; give one a layer.")
+        return [kind != "dense" for kind in kinds]
+    rule, _, word = str(fields.word("sparse") or "all").partition(" ")
+    return _SPARSE[rule](fields, layers, word)
+
+
+def _number(fields: Fields, word: str, least: int = 0) -> int:
+    """A number, a field, or a field with its default as ``FIELD|DEFAULT``."""
+    if word.isdigit():
+        return int(word)
+    name, _, default = word.partition("|")
+    return fields.whole_or(name, int(default or 0), least)
+
+
+def _windowed(fields: Fields) -> bool:
+    """Whether the configuration has a window at all."""
+    condition = fields.word("window_if")
+    return (not condition or fields.truth(condition)) and bool(fields.value(fields.word("window") or "sliding_window").data)
+
+
+def _full(fields: Fields, layers: int, word: str) -> list[str]:
+    return [FULL] * layers
+
+
+def _all(fields: Fields, layers: int, word: str) -> list[str]:
+    return [SLIDING if _windowed(fields) else FULL] * layers
+
+
+def _period(fields: Fields, layers: int, word: str) -> list[str]:
+    """One layer of every so many attends to all tokens, the last of them."""
+    period = _number(fields, word) if fields.has("sliding_window") else 0
+    return [SLIDING if period == 0 or (i + 1) % period else FULL for i in range(layers)]
+
+
+def _first(fields: Fields, layers: int, word: str) -> list[str]:
+    period = _number(fields, word)
+    return [SLIDING if i % period else FULL for i in range(layers)]
+
+
+def _after(fields: Fields, layers: int, word: str) -> list[str]:
+    first = fields.whole("max_window_layers", 0) if _windowed(fields) else layers
+    return [SLIDING if i >= first else FULL for i in range(layers)]
+
+
+def _qwen2_moe(fields: Fields, layers: int, word: str) -> list[str]:
+    last = fields.whole("max_window_layers", 0) if _windowed(fields) else 0
+    return [SLIDING if (i + 1) % 2 and i < last else FULL for i in range(layers)]
+
+
+def _no_rope(fields: Fields, layers: int, word: str) -> list[str]:
+    """Layers without rotary positions: they attend to all tokens, or, in SmolLM, to a window."""
+    given, chunked = fields.value("no_rope_layers"), fields.word("window") == "attention_chunk_size"
+    if given.data:
+        rotary = [bool(number) for number in given.whole_numbers()]
+        if len(rotary) != layers:
+            given.fail(f"there are {len(rotary)} numbers for {layers} layers; give one a layer.")
+    else:
+        interval = fields.whole("no_rope_layer_interval")
+        rotary = [bool((i + 1) % interval) for i in range(layers)]
+    if chunked:
+        return [CHUNKED if own else FULL for own in rotary]
+    windowed = fields.truth("use_sliding_window") and fields.has("sliding_window")
+    return [SLIDING if windowed and not own else FULL for own in rotary]
+
+
+def _gpt_neo(fields: Fields, layers: int, word: str) -> list[str]:
+    kinds: list[str] = []
+    for item in fields.value("attention_types").items() if fields.has("attention_types") else ():
+        pair = item.items()
+        if len(pair) != 2 or not 0 <= pair[1].whole() <= layers:
+            item.fail("give kinds and how often they follow each other, such as [[\"global\", \"local\"], 12].")
+        kinds += pair[0].texts() * pair[1].whole()
+    kinds = kinds or ["global", "local"] * 12
+    if len(kinds) != layers or not set(kinds) <= set(_WORDS):
+        fields.value("attention_types").fail(f"there are {len(kinds)} kinds of layers for {layers} layers.")
+    return [FULL] * layers  # its window only hides scores: all are computed, and all tokens kept
+
+
+def _cohere2_moe(fields: Fields, layers: int, word: str) -> list[str]:
+    dense = min(layers, _number(fields, "first_k_dense_replace|0"))
+    first, rest = (fields.whole(name) for name in ("prefix_dense_sliding_window_pattern", "sliding_window_pattern"))
+    return [
+        SLIDING if (place + 1) % period else FULL
+        for count, period in ((dense, first), (layers - dense, rest))
+        for place in range(count)
+    ]
+
+
+def _flint(fields: Fields, layers: int, word: str) -> list[str]:
+    return [FULL if i < 2 or i % 4 == 1 or i == layers - 1 else SLIDING for i in range(layers)]
+
+
+def _linear(fields: Fields, layers: int, word: str) -> list[str]:
+    period = _number(fields, word, 1)
+    return [LINEAR if (i + 1) % period else FULL for i in range(layers)]
+
+
+def _jamba(fields: Fields, layers: int, word: str) -> list[str]:
+    period, offset = fields.whole("attn_layer_period"), fields.whole("attn_layer_offset", 0)
+    return [FULL if i % period == offset else LINEAR for i in range(layers)]
+
+
+def _listed(name: str) -> Callable[[Fields, int, str], list[str]]:
+    def rule(fields: Fields, layers: int, word: str) -> list[str]:
+        """Layers of attention by their numbers; all of them, or none, where there is no list."""
+        if not fields.has(name):
+            return [FULL if name == "full_attn_idxs" else LINEAR] * layers
+        chosen = set(fields.value(name).whole_numbers())
+        return [FULL if i in chosen else LINEAR for i in range(layers)]
+
+    return rule
+
+
+_RULES: dict[str, Callable[[Fields, int, str], list[str]]] = {
+    "full": _full,
+    "all": _all,
+    "period": _period,
+    "first": _first,
+    "after": _after,
+    "qwen2_moe": _qwen2_moe,
+    "no_rope": _no_rope,
+    "gpt_neo": _gpt_neo,
+    "cohere2_moe": _cohere2_moe,
+    "flint": _flint,
+    "linear": _linear,
+    "jamba": _jamba,
+    "lfm2": _listed("full_attn_idxs"),
+    "bamba": _listed("attn_layer_indices"),
+    "granitemoehybrid": lambda fields, layers, word: [LINEAR] * layers,
+}
+
+
+def _first_dense(fields: Fields, layers: int, word: str) -> list[bool]:
+    dense = _number(fields, word)
+    return [i >= dense for i in range(layers)]
+
+
+def _step(fields: Fields, layers: int, word: str) -> list[bool]:
+    step = fields.whole_or("decoder_sparse_step", 1)
+    only = fields.value("mlp_only_layers")
+    dense = set(only.whole_numbers()) if only.data is not None else ({0, 1} if fields.word("kinds") == "flint" else set())
+    return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
+
+
+def _moe_layers(fields: Fields, layers: int, word: str) -> list[bool]:
+    if fields.has("moe_layers"):
+        chosen = set(fields.value("moe_layers").whole_numbers())
+        return [i in chosen for i in range(layers)]
+    step = fields.whole("interleave_moe_layer_step")
+    return [(i + 1) % step == 0 for i in range(layers)]
+
+
+def _ernie(fields: Fields, layers: int, word: str) -> list[bool]:
+    start, interval = fields.whole("moe_layer_start_index", 0), fields.whole("moe_layer_interval")
+    end = fields.whole("moe_layer_end_index", -1)
+    end = layers - 1 if end == -1 else end
+    return [(i + 1) % interval == 0 and start <= i <= end for i in range(layers)]
+
+
+def _axk1(fields: Fields, layers: int, word: str) -> list[bool]:
+    first, step = fields.whole_or("first_k_dense_replace", 1, 0), fields.whole_or("moe_layer_freq", 1)
+    return [i >= first and i % step == 0 for i in range(layers)]
+
+
+def _every(fields: Fields, layers: int, word: str) -> list[bool]:
+    period, offset = fields.whole("expert_layer_period"), fields.whole("expert_layer_offset", 0)
+    return [i % period == offset for i in range(layers)]
+
+
+_SPARSE: dict[str, Callable[[Fields, int, str], list[bool]]] = {
+    "all": lambda fields, layers, word: [True] * layers,
+    "first": _first_dense,
+    "step": _step,
+    "moe_layers": _moe_layers,
+    "ernie": _ernie,
+    "axk1": _axk1,
+    "jamba": _every,
+}

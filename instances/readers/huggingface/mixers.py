@@ -1,0 +1,203 @@
+"""What mixes the tokens of a layer, read from a configuration."""
+
+from __future__ import annotations
+
+import math
+
+from instances.readers.huggingface.fields import Fields
+from instances.readers.huggingface.layer_kinds import CHUNKED, LINEAR, SLIDING
+from instances.readers.huggingface.record import Attention, LatentAttention, Linear, Recurrence
+
+__all__ = ["mixers_of"]
+
+_WINDOWED = (SLIDING, CHUNKED)
+
+
+def mixers_of(fields: Fields, hidden: int, kind: str, last: bool) -> tuple[Attention | LatentAttention | Recurrence, ...]:
+    """What mixes the tokens of a layer of this kind; `last` says whether it is the last layer."""
+    mixer = fields.word("mixer")
+    if fields.word("both"):
+        return _RECURRENCES[mixer](fields, hidden), _attention(fields, hidden, kind, last)
+    if mixer and (kind == LINEAR or not fields.word("kinds")):
+        return (_RECURRENCES[mixer](fields, hidden),)
+    if kind == LINEAR:
+        fields.value("layer_types").fail(f"a layer is one of '{kind}', which this model type has not.")
+    if fields.word("latent"):
+        return (_latent(fields, hidden),)
+    return (_attention(fields, hidden, kind, last),)
+
+
+def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
+    heads = fields.whole("num_attention_heads")
+    width = _head_width(fields, hidden, heads)
+    key_heads = _key_heads(fields, heads)
+    if heads % key_heads:
+        fields.value("num_key_value_heads").fail(
+            f"{key_heads} heads of keys do not divide {heads} heads of queries; give a divisor."
+        )
+    window = None
+    if kind in _WINDOWED:
+        name = fields.word("window") or "sliding_window"
+        window = fields.whole(name)
+    scale = 2 if fields.word("norm") == "layer" else 1
+    each, _, condition = str(fields.word("query_norm") or "").partition(" if ")
+    norms = {"head": (width, width), "full": (heads * width, key_heads * width)}.get(each)
+    norms = norms or ((heads * width, key_heads * width) if each == "heads" else (0, 0))
+    if condition and not fields.truth(condition):
+        norms = (0, 0)
+    if each == "heads":
+        scale = 1
+    vectors = heads if fields.word("sinks") else 0
+    if fields.word("vectors_hidden"):
+        vectors += hidden
+    return Attention(
+        heads=heads,
+        key_heads=key_heads,
+        width=width,
+        value_width=width,
+        window=window,
+        bias=fields.says("bias"),
+        output_bias=fields.says("output_bias") or bool(last and fields.word("last_output_bias")),
+        norms=(norms[0] * scale, norms[1] * scale),
+        gate=bool(fields.word("gate")),
+        gate_bias=fields.word("gate") == "query" and fields.says("bias"),
+        vectors=vectors,
+    )
+
+
+def _head_width(fields: Fields, hidden: int, heads: int) -> int:
+    name = fields.words.get("head_width", "head_dim")
+    if name and fields.has(name):
+        return fields.whole(name)
+    if hidden % heads:
+        fields.value("num_attention_heads").fail(f"{heads} heads do not divide the hidden width {hidden}; give a divisor.")
+    return hidden // heads
+
+
+def _key_heads(fields: Fields, heads: int) -> int:
+    rule = fields.words.get("key_heads", "num_key_value_heads")
+    if rule == "multi_query":
+        return 1 if fields.truth("multi_query") else heads
+    if rule == "falcon":
+        if fields.truth("new_decoder_architecture"):
+            return fields.whole_or("num_kv_heads", heads)
+        return 1 if fields.truth("multi_query") else heads
+    return fields.whole_or(rule, heads) if rule else heads
+
+
+def _latent(fields: Fields, hidden: int) -> LatentAttention:
+    heads = fields.whole("num_attention_heads")
+    return LatentAttention(
+        heads=heads,
+        rank=fields.whole("kv_lora_rank"),
+        rotary=fields.whole("qk_rope_head_dim"),
+        plain=fields.whole("qk_nope_head_dim"),
+        value_width=fields.whole_or("v_head_dim", max(1, hidden // heads)),
+        query_rank=fields.whole("q_lora_rank") if fields.has("q_lora_rank") else None,
+        bias=fields.says("bias"),
+    )
+
+
+def _mamba(fields: Fields, hidden: int) -> Recurrence:
+    """A selective state space (Gu and Dao, 2023)."""
+    inner, state = fields.whole("expand") * hidden, fields.whole("state_size")
+    given = fields.value("time_step_rank").data
+    rank = math.ceil(hidden / 16) if given in (None, "auto") else fields.whole("time_step_rank")
+    bias = fields.truth("use_bias")
+    return _selective(hidden, inner, state, rank, fields.whole("conv_kernel"), bias, fields.truth("use_conv_bias"), 0)
+
+
+def _jamba(fields: Fields, hidden: int) -> Recurrence:
+    inner, state = fields.whole("mamba_expand") * hidden, fields.whole("mamba_d_state")
+    given = fields.value("mamba_dt_rank").data
+    rank = math.ceil(hidden / 16) if given in (None, "auto") else fields.whole("mamba_dt_rank")
+    bias, conv_bias = fields.truth("mamba_proj_bias"), fields.truth("mamba_conv_bias")
+    return _selective(hidden, inner, state, rank, fields.whole("mamba_d_conv"), bias, conv_bias, rank + 2 * state)
+
+
+def _selective(
+    hidden: int, inner: int, state: int, rank: int, kernel: int, bias: bool, conv_bias: bool, norms: int
+) -> Recurrence:
+    return Recurrence(
+        kind="mamba",
+        before=(Linear(hidden, inner, bias), Linear(hidden, inner, bias)),
+        channels=inner,
+        kernel=kernel,
+        conv_bias=conv_bias,
+        inner=(Linear(inner, rank + 2 * state), Linear(rank, inner, True)),
+        after=Linear(inner, hidden, bias),
+        multiply_adds=3 * inner * state,
+        state=inner * (state + kernel),
+        vectors=inner * state + inner + norms,
+    )
+
+
+def _mamba2(fields: Fields, hidden: int) -> Recurrence:
+    """State space duality (Dao and Gu, 2024)."""
+    own = "mamba_" if fields.has("mamba_n_heads") else ""
+    heads = fields.whole("mamba_n_heads" if own else "num_heads")
+    state, groups = (
+        fields.whole(name) for name in (("mamba_d_state", "mamba_n_groups") if own else ("state_size", "n_groups"))
+    )
+    inner = fields.whole("mamba_expand" if own else "expand") * hidden
+    if fields.has("mamba_d_ssm"):
+        inner = fields.whole("mamba_d_ssm")
+    name = "mamba_d_head" if own else "head_dim"
+    width = inner // heads if fields.value(name).data in (None, "auto") else fields.whole(name)
+    if heads * width != inner:
+        fields.value(name).fail(f"{heads} heads of {width} do not make the width {inner}; give {inner // heads}.")
+    kernel = fields.whole("mamba_d_conv" if own else "conv_kernel")
+    bias = fields.truth("mamba_proj_bias" if own else "use_bias")
+    channels = inner + 2 * groups * state
+    norm = inner if not fields.word("both") or fields.truth("mamba_rms_norm") else 0
+    return Recurrence(
+        kind="mamba2",
+        before=(Linear(hidden, channels, bias), Linear(hidden, inner + heads, bias)),
+        channels=channels,
+        kernel=kernel,
+        conv_bias=fields.truth("mamba_conv_bias" if own else "use_conv_bias"),
+        inner=(),
+        after=Linear(inner, hidden, bias or fields.truth("projectors_bias")),
+        multiply_adds=2 * inner * state,
+        state=inner * state + channels * kernel,
+        vectors=3 * heads + norm,
+    )
+
+
+def _delta(fields: Fields, hidden: int) -> Recurrence:
+    """Gated delta rule (Yang et al., 2024)."""
+    keys, values = (fields.whole(f"linear_num_{name}_heads") for name in ("key", "value"))
+    key_width, value_width = (fields.whole(f"linear_{name}_head_dim") for name in ("key", "value"))
+    made, channels = values * value_width, 2 * keys * key_width + values * value_width
+    kernel = fields.whole("linear_conv_kernel_dim")
+    return Recurrence(
+        kind="delta_rule",
+        before=(Linear(hidden, channels), Linear(hidden, made), Linear(hidden, 2 * values)),
+        channels=channels,
+        kernel=kernel,
+        conv_bias=False,
+        inner=(),
+        after=Linear(made, hidden),
+        multiply_adds=3 * made * key_width,
+        state=made * key_width + channels * kernel,
+        vectors=2 * values + value_width,
+    )
+
+
+def _short(fields: Fields, hidden: int) -> Recurrence:
+    """A short convolution between two gates."""
+    kernel, bias = fields.whole("conv_L_cache"), fields.truth("conv_bias")
+    return Recurrence(
+        kind="convolution",
+        before=(Linear(hidden, hidden, bias), Linear(hidden, 2 * hidden, bias)),
+        channels=hidden,
+        kernel=kernel,
+        conv_bias=bias,
+        inner=(),
+        after=Linear(hidden, hidden, bias),
+        multiply_adds=0,
+        state=hidden * kernel,
+    )
+
+
+_RECURRENCES = {"mamba": _mamba, "jamba": _jamba, "mamba2": _mamba2, "delta": _delta, "short": _short}

@@ -1,0 +1,127 @@
+"""The record of a decoder: what its configuration means, in sizes alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Attention", "Decoder", "Experts", "FeedForward", "LatentAttention", "Layer", "Linear", "Recurrence"]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention whose keys and values are kept for each token."""
+
+    heads: int  # of the queries
+    key_heads: int  # of keys and values, each for several heads of the queries
+    width: int  # of a query and a key
+    value_width: int
+    window: int | None = None  # tokens that are attended to, the newest included; None for all
+    bias: bool = False  # of queries, keys and values
+    output_bias: bool = False
+    norms: tuple[int, int] = (0, 0)  # parameters of the norms of queries and of keys
+    gate: bool = False  # whether the output is multiplied with a product of the layer's input
+    gate_bias: bool = False
+    vectors: int = 0  # other parameters, such as sinks
+
+    @property
+    def token_elements(self) -> int:
+        """Elements that the cache keeps of a token."""
+        return self.key_heads * (self.width + self.value_width)
+
+
+@dataclass(frozen=True)
+class LatentAttention:
+    """Attention that keeps a latent vector of each token, from which keys and values are made again in each step."""
+
+    heads: int
+    rank: int  # width of the latent vector
+    rotary: int  # width of the part of a key that all heads share
+    plain: int  # width of the rest of a key
+    value_width: int
+    query_rank: int | None  # None: queries are made of the layer's input
+    bias: bool = False
+    vectors: int = 0
+
+    @property
+    def token_elements(self) -> int:
+        """Elements that the cache keeps of a token."""
+        return self.rank + self.rotary
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A matrix with its bias."""
+
+    inputs: int
+    outputs: int
+    bias: bool = False
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """A layer whose state does not grow with the context: state spaces, linear attention, short convolutions."""
+
+    kind: str  # name of its operator
+    before: tuple[Linear, ...]  # products with the layer's input
+    channels: int  # of the causal convolution; 0 without one
+    kernel: int  # its length
+    conv_bias: bool
+    inner: tuple[Linear, ...]  # products with what the convolution gives
+    after: Linear
+    multiply_adds: int  # of the recurrence for a token
+    state: int  # elements that are kept of a sequence, those of the convolution included
+    vectors: int = 0  # other parameters
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Experts of a feed-forward network, of which a router chooses some for each token."""
+
+    count: int
+    chosen: int
+    inner: int
+    shared: int = 0  # inner width of the expert that all tokens take; 0 without one
+    shared_gate: bool = False
+    bias: bool = False  # of each expert
+    router_vectors: int = 0  # parameters of the router besides its matrix
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """Feed-forward network: dense, or with experts."""
+
+    inner: int
+    gated: bool
+    bias: bool = False
+    vectors: int = 0
+    experts: Experts | None = None
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer: what mixes tokens, then a feed-forward network, either of which may be missing."""
+
+    mixers: tuple[Attention | LatentAttention | Recurrence, ...]
+    feed: FeedForward | None
+    norms: int  # of the layer's width, with parameters
+    vectors: int = 0
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A decoder of a configuration."""
+
+    kind: str  # model type
+    hidden: int
+    vocabulary: int
+    tied: bool  # whether the head is the table of words
+    norm: str  # rms, layer, plain (a scale alone) or none
+    layers: tuple[Layer, ...]
+    embedding: int  # width of the table of words; a matrix makes it `hidden`
+    positions: int = 0  # rows of the learned table of positions
+    embedding_norm: bool = False
+    final_norm: bool = True
+    head_bias: bool = False
+    stack: str = "model.layers"  # path of the layers
+    before: tuple[str, ...] = ("model.embed_tokens",)  # modules before them
+    after: tuple[str, ...] = ("model.norm", "lm_head")  # modules after them

@@ -1,0 +1,277 @@
+"""Counts of random small models of transformers, by torch: parameters, cache, matrix operations.
+
+`python -m tests.helpers.transformers_counts [TYPE…] [--seeds 20]` compares them with those of the reader of
+configurations, for all model types that it knows, and prints a line for each type.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+__all__ = ["Counts", "counted", "random_configuration", "read"]
+
+BATCH, PROMPT = 2, 11
+#: Whose operations torch counts otherwise: its scans by chunks, and experts that all see all tokens.
+MODELLED = (
+    *("mamba", "falcon_mamba", "mamba2", "jamba", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "bamba"),
+    *("falcon_h1", "granitemoehybrid", "llama4_text"),
+)
+#: Without a cache of keys and values, or with one that repeats the keys that heads share.
+OTHER_CACHE = ("openai-gpt", "falcon", "mamba", "falcon_mamba", "mamba2")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What is compared."""
+
+    parameters: int
+    layers: tuple[int, ...]  # parameters of each layer
+    cache: int  # elements after the prompt
+    prefill: int  # matrix operations over the prompt, all scores computed
+    decode: int  # of one more token
+
+    def differences(self, other: Counts, kind: str) -> list[str]:
+        """What differs, but for what transformers does otherwise."""
+        names = ["parameters", "layers"]
+        names += [] if kind in OTHER_CACHE else ["cache"]
+        names += [] if kind in MODELLED else ["prefill"] if kind == "openai-gpt" else ["prefill", "decode"]
+        return [
+            f"{name} {getattr(self, name)} {getattr(other, name)}"
+            for name in names
+            if getattr(self, name) != getattr(other, name)
+        ]
+
+
+def random_configuration(kind: str, random: Random) -> Any:
+    """A configuration of this type with small random sizes, as an object of transformers."""
+    from transformers import CONFIG_MAPPING
+
+    known = set(CONFIG_MAPPING[kind]().to_dict()) | set(CONFIG_MAPPING[kind].attribute_map)
+    own = {name: value for name, value in _sizes(kind, random).items() if name in known}
+    return CONFIG_MAPPING[kind](**own)
+
+
+def _sizes(kind: str, random: Random) -> dict[str, Any]:
+    heads = random.choice((4, 8))
+    width = random.choice((16, 24, 32))
+    hidden = heads * width
+    layers = random.choice((2, 3, 5))
+    experts = random.choice((4, 6))
+    inner = random.choice((48, 96, 136))
+    kinds = [random.choice(("full_attention", "sliding_attention")) for _ in range(layers)]
+    truth = lambda: random.random() < 0.5  # noqa: E731
+    free = 16 if kind in ("glm", "glm4") else random.choice((8, 16, 24))
+    sizes: dict[str, Any] = {
+        "vocab_size": random.choice((97, 128)),
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": random.choice((1, 2, heads)),
+        "num_kv_heads": random.choice((1, 2, heads)),
+        "head_dim": free,
+        "intermediate_size": inner,
+        "moe_intermediate_size": random.choice((24, 40)),
+        "intermediate_size_mlp": random.choice((56, 72)),
+        "shared_expert_intermediate_size": random.choice((32, 56)),
+        "shared_intermediate_size": random.choice((0, 32, 56)),
+        "max_position_embeddings": 64,
+        "rotary_dim": 8,
+        "ffn_dim": inner,
+        "dff": inner,
+        "n_inner": random.choice((None, inner)),
+        "ffn_hidden_size": random.choice((None, inner)),
+        "expansion_ratio": random.choice((2, 3)),
+        "intermediate_multiple_size": random.choice((2, 3)),
+        "tie_word_embeddings": truth(),
+        "sliding_window": random.choice((4, 7, 30)),
+        "attention_chunk_size": 32,
+        "use_sliding_window": truth(),
+        "max_window_layers": 1,
+        "first_k_dense_replace": random.choice((0, 1, 2)),
+        "num_dense_layers": random.choice((0, 1, 2)),
+        "mlp_only_layers": random.choice(([], [1])),
+        "decoder_sparse_step": random.choice((1, 2)),
+        "kv_lora_rank": random.choice((16, 24)),
+        "q_lora_rank": random.choice((None, 20, 32)) if kind.startswith(("deepseek", "youtu")) else 20,
+        "qk_nope_head_dim": random.choice((8, 12)),
+        "qk_rope_head_dim": 8,
+        "v_head_dim": random.choice((12, 20)),
+        "n_group": 1,
+        "topk_group": 1,
+        "moe_layer_start_index": random.choice((0, 1)),
+        "moe_layer_end_index": -1,
+        "word_embed_proj_dim": random.choice((hidden, 24)),
+        "gate_logit_softcapping": None,
+    }
+    for name in ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"):
+        sizes[name] = experts
+    for name in ("num_experts_per_tok", "moe_topk", "moe_k"):
+        sizes[name] = random.choice((1, 2, 3))
+    for name in ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts"):
+        sizes[name] = random.choice((1, 2))
+    for name in (
+        *("attention_bias", "mlp_bias", "use_bias", "bias", "qkv_bias", "use_qkv_bias", "use_qk_norm", "qk_layernorm"),
+        *("attention_out_bias", "use_parallel_residual", "multi_query", "parallel_attn", "new_decoder_architecture"),
+        *("enable_bias", "layer_norm_elementwise_affine", "lm_head_bias", "use_post_norm"),
+    ):
+        sizes[name] = truth()
+    if kind in ("granitemoe", "granitemoeshared"):
+        sizes["attention_bias"] = False
+    if kind in ("gemma3_text", "gemma2", "gpt_oss", "olmo3", "ministral", "afmoe", "mellum") and truth():
+        sizes["layer_types"] = kinds
+    if kind == "gpt_neo":
+        sizes |= {"attention_types": [[["global"], layers]], "num_layers": layers}
+    if kind in ("helium", "hunyuan_v1_dense"):
+        sizes["head_dim"] = width
+    if kind in ("deepseek_v3", "deepseek_v2", "glm4_moe_lite", "axk1", "youtu", "minicpm3"):
+        sizes["head_dim"] = sizes["qk_rope_head_dim"]
+        sizes["num_key_value_heads"] = heads
+    if kind == "internlm3":
+        sizes["mlp_bias"] = sizes["bias"] = sizes["qkv_bias"] = sizes["attention_bias"]
+    if kind == "phimoe":
+        sizes["num_experts_per_tok"] = 2
+    if kind.startswith("qwen3_5") or kind == "qwen3_next":
+        sizes["layer_types"] = ["full_attention"] + ["linear_attention"] * (layers - 1)
+    if kind == "falcon" and not sizes["new_decoder_architecture"]:
+        sizes["num_kv_heads"] = None
+    if kind in ("phi3", "openai-gpt"):
+        sizes["pad_token_id"] = 0
+    return sizes | _recurrent_sizes(random, hidden, heads, layers, kind)
+
+
+def _recurrent_sizes(random: Random, hidden: int, heads: int, layers: int, kind: str) -> dict[str, Any]:
+    """Of state spaces, linear attention and convolutions."""
+    inner = 2 * hidden
+    sizes: dict[str, Any] = {
+        "state_size": random.choice((8, 16)),
+        "mamba_d_state": random.choice((8, 16)),
+        "mamba_n_heads": heads,
+        "mamba_d_head": inner // heads,
+        "mamba_n_groups": random.choice((1, 2)),
+        "mamba_d_ssm": inner,
+        "n_groups": random.choice((1, 2)),
+        "mamba_dt_rank": random.choice((4, 7)),
+        "time_step_rank": random.choice((4, 7)),
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": random.choice((2, 4)),
+        "linear_key_head_dim": 8,
+        "linear_value_head_dim": random.choice((8, 12)),
+        "conv_L_cache": 3,
+        "use_mamba_kernels": False,
+        "attn_layer_period": 2,
+        "attn_layer_offset": 1,
+        "attn_layer_indices": [1],
+        "full_attn_idxs": [1],
+        "block_multiple_of": 8,
+    }
+    if kind == "mamba2":
+        sizes |= {"num_heads": heads, "head_dim": inner // heads}
+    if kind in ("mamba", "falcon_mamba"):
+        sizes["intermediate_size"] = inner
+    if kind == "granitemoehybrid":
+        sizes["layer_types"] = ["mamba"] * (layers - 1) + ["attention"]
+    return sizes
+
+
+def counted(config: Any, *, flops: bool) -> Counts:
+    """Counts of the model that transformers builds, by torch."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    layers = next(
+        module
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.ModuleList) and name.count(".") <= 2 and len(module) == config.num_hidden_layers
+    )
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    own = tuple(sum(parameter.numel() for parameter in layer.parameters()) for layer in layers)
+    if not flops:
+        return Counts(parameters, own, 0, 0, 0)
+    torch.manual_seed(0)
+    config._attn_implementation = config._experts_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+
+    def run(tokens: Any, **more: Any) -> tuple[int, Any]:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            output = model(tokens, use_cache=True, **more)
+        found = counter.get_flop_counts()
+        tables = sum(sum(count.values()) for name, count in found.items() if name.endswith("rotary_emb"))
+        return counter.get_total_flops() - tables, output
+
+    prefill, output = run(torch.randint(3, 90, (BATCH, PROMPT)))
+    cache = getattr(output, "past_key_values", None)
+    elements = 0 if cache is None else sum(_elements(layer) for layer in cache.layers)
+    decode, _ = run(torch.randint(3, 90, (BATCH, 1)), past_key_values=cache) if cache is not None else (0, None)
+    return Counts(parameters, own, elements, prefill, decode)
+
+
+def _elements(layer: Any) -> int:
+    import torch
+
+    names = ("keys", "values", "conv_states", "recurrent_states")
+    found = [getattr(layer, name, None) for name in names]
+    flat = [item for own in found for item in (own.values() if isinstance(own, dict) else [own])]
+    return sum(tensor.numel() for tensor in flat if isinstance(tensor, torch.Tensor))
+
+
+def read(text: str) -> Counts:
+    """The same counts by the reader of configurations."""
+    from instances.json_files import parse_json
+    from instances.readers.huggingface import configured_architecture
+
+    architecture, _ = configured_architecture(parse_json(text, "config.json"), "model")
+    forward = architecture.build(batch=BATCH, sequence=PROMPT, element_bytes=1)
+    held = architecture.build(batch=BATCH, phase="prefill", context=PROMPT, element_bytes=1)
+    decode = architecture.build(batch=BATCH, phase="decode", context=PROMPT + 1, element_bytes=1)
+    per_layer: dict[str, float] = {}
+    merged = architecture.build(level="layer", batch=BATCH, sequence=PROMPT, element_bytes=1)
+    for name, size in zip(merged.names, merged.param_bytes.tolist(), strict=True):
+        if name.rpartition(".")[2].isdigit():
+            per_layer[name] = size
+    return Counts(
+        parameters=forward.attributes["parameter_count"],
+        layers=tuple(int(size) for size in per_layer.values()),
+        cache=int(held.state_bytes.sum()),
+        prefill=2 * forward.attributes["multiply_adds"],
+        decode=2 * decode.attributes["multiply_adds"],
+    )
+
+
+def _compare(kind: str, seeds: int) -> None:
+    wrong: list[str] = []
+    failed = ""
+    for seed in range(seeds):
+        try:
+            config = random_configuration(kind, Random(f"{kind} {seed}"))
+            text = json.dumps(json.loads(config.to_json_string()))
+            expected = counted(config, flops=True)
+        except Exception as error:  # noqa: BLE001
+            failed = f"{type(error).__name__}: {error}"[:150]
+            continue
+        try:
+            found = read(text)
+        except Exception as error:  # noqa: BLE001
+            wrong.append(f"{type(error).__name__}: {error}"[:250])
+            continue
+        if differences := expected.differences(found, kind):
+            wrong.append("; ".join(differences)[:330])
+    print(f"{kind:22} {len(wrong)} of {seeds} differ. {wrong[:1]} {('FAILED ' + failed) if failed else ''}", flush=True)
+
+
+if __name__ == "__main__":
+    from instances.readers.huggingface.configuration import model_types
+
+    names = [word for word in sys.argv[1:] if not word.startswith("--") and not word.isdigit()]
+    seeds = int(sys.argv[sys.argv.index("--seeds") + 1]) if "--seeds" in sys.argv else 20
+    for kind in names or model_types():
+        _compare(kind, seeds)
