@@ -19,6 +19,7 @@ from instances.json_files import read_text
 from instances.readers.costgraph import read_costgraph, recognises_costgraph
 from instances.readers.dot import read_dot, recognises_dot
 from instances.readers.doubts import with_doubts
+from instances.readers.huggingface.files import configuration_file, read_configuration, recognises_configuration
 from instances.readers.msr import read_msr, recognises_msr
 from instances.readers.onnx import read_onnx, recognises_onnx
 from instances.readers.pipedream import read_pipedream, recognises_pipedream
@@ -95,6 +96,13 @@ READERS = Registry(
             recognises_pipedream,
             options=("training", "input_work"),
         ),
+        Reader(
+            "huggingface",
+            "config.json of Hugging Face transformers, or its folder, priced by a roofline model",
+            read_configuration,
+            recognises_configuration,
+            options=("dims", "level", "training", "device"),
+        ),
         Reader("json", "mtpp-graph/1, the format of this project", read_graph, lambda text: text.lstrip()[:1] in "{["),
     ),
     "mtpp.readers",
@@ -125,9 +133,9 @@ def load_graph(
     dims : mapping of str to int or str, optional
         Dimensions of the architecture or network, such as batch and sequence; the phase of a decoder is a word.
     level : {"operator", "layer"}
-        What a node of an architecture is.
+        What a node of an architecture is, or of a configuration.
     training : bool
-        Whether the backward pass of an architecture, or of a PipeDream profile, counts too.
+        Whether the backward pass of an architecture or a configuration, or of a PipeDream profile, counts too.
     reader : str, optional
         Name of the file's format in `READERS`; by default it is recognised by content.
     communication : {"size", "cost"}
@@ -181,7 +189,13 @@ def load_graph(
         )
     chosen = chosen or _recognise(spec)
     asked = {
-        **{"dims": dims, "level": level != LEVELS[0], "training": training, "device": device, "cost": cost},
+        **{
+            "dims": dims,
+            "level": None if level == LEVELS[0] else level,
+            "training": training,
+            "device": device,
+            "cost": cost,
+        },
         **{"input_work": input_work, "time_unit": time_unit},
     }
     given = {name: value for name, value in asked.items() if value or value == ""}
@@ -194,7 +208,7 @@ def load_graph(
                 takers = ["architectures", *takers]
             raise InputError(f"{spec}: '{chosen.name}' files take no {shown}; leave it out ({', '.join(takers)} do).")
     for dim, size in (dims or {}).items():
-        if isinstance(size, str):
+        if isinstance(size, str) and chosen.read is not read_configuration:
             raise InputError(f"{spec}: dimension {dim} is {size}; give a whole number.")
     if communication == "size":
         graph = chosen.read(spec, **given)
@@ -222,6 +236,8 @@ def _unit_remedy(reader: Reader) -> str:
 def _recognise(path: str | Path) -> Reader:
     """The binary format of the suffix or the first bytes, else the first that takes the text."""
     file = Path(path)
+    if file.is_dir() and configuration_file(file) is not None:
+        return READERS["huggingface"]
     if file.is_file():
         with file.open("rb") as stream:
             head = stream.read(_BINARY_HEAD)

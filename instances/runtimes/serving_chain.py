@@ -36,7 +36,8 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
     Returns
     -------
     ServingInstance
-        The activations are those of the graph's own dimensions.
+        The activations are those of the graph's own dimensions. The attribute ``caches`` of the graph says which layers
+        hold a window of tokens at most, and which bytes do not grow with the context; those count as weights.
 
     Raises
     ------
@@ -53,9 +54,16 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
     held, unit = np.unique(stack.unit, return_inverse=True)
     merged, _ = merge_graph(graph, unit)
     names = ("before", *(f"{stack.stem}.{i}" for i in range(stack.layers)), "after")
+    names = tuple(names[u] for u in held)
+    caches = graph.attributes.get("caches", {})
+    window = np.array([caches.get(name, {}).get("window", np.inf) for name in names])
+    constant = np.array([float(caches.get(name, {}).get("constant", 0)) for name in names])
+    tokens = np.minimum(context, window)
+    token_bytes = np.divide(merged.state_bytes - constant, tokens, out=np.zeros(len(names)), where=tokens > 0)
     chain = replace(
         merged,
-        names=tuple(names[u] for u in held),
+        names=names,
+        param_bytes=merged.param_bytes + constant,
         name=graph.name,
         source=graph.source,
         attributes={"dims": dims},
@@ -65,8 +73,8 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
     np.maximum.at(need, unit, touched_bytes(graph))
     return ServingInstance(
         instance=Instance(chain, platform, constraints=runtime.rules(chain), need=need, by_need=True),
-        token_bytes=merged.state_bytes / context,
-        window=np.full(chain.n, np.inf),
+        token_bytes=token_bytes,
+        window=window,
         context=context,
         batch=batch,
     )

@@ -159,6 +159,7 @@ def _chain(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: Pl
     from instances.planning.bert import bert_chain
     from instances.planning.from_graph import collapse
     from instances.planning.plan_files import load_chain
+    from instances.readers.huggingface.files import find_architecture
 
     reading = {"input_work": words["input_work"], "time_unit": words["time_unit"], "device": device_of(words)}
     read = [name for name in words_of(ChainWords) if words.get(name) is not None]
@@ -171,7 +172,8 @@ def _chain(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: Pl
         raise InputError(f"A chain is {kinds}, no {type(chain).__name__}.")
     text, dims = fspath(chain), words["dims"]
     simulated = text == _SIMULATION
-    if dims and (simulated or (Path(text).is_file() and Path(text).suffix != ".onnx")):
+    plain = Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None
+    if dims and (simulated or plain):
         first = "=".join(map(str, next(iter(dims.items()))))
         raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
     if not simulated:
@@ -200,9 +202,10 @@ def _dims(chain: str, words: PlanningWords) -> dict[str, Any]:
 
 def _known_dims(chain: object) -> dict[str, Any]:
     """Dimensions of an architecture with their defaults; none of anything else."""
-    from instances.architectures import ARCHITECTURES
+    from instances.readers.huggingface.files import find_architecture
 
-    return dict(ARCHITECTURES[chain].dims) if isinstance(chain, str) and chain in ARCHITECTURES else {}
+    architecture = find_architecture(chain)
+    return {} if architecture is None else dict(architecture.dims)
 
 
 def _or(value: float | None, default: float) -> float:

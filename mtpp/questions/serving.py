@@ -60,7 +60,7 @@ def serving_instance(graph: GraphLike, k: int | str, memory: Quantity, words: Se
     InputError
         If a word or the graph is refused.
     """
-    from instances.architectures import ARCHITECTURES
+    from instances.readers.huggingface.files import find_architecture
     from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
 
     count, *more = counts_of(k)
@@ -69,7 +69,7 @@ def serving_instance(graph: GraphLike, k: int | str, memory: Quantity, words: Se
     runtime = layer_runtime(words["runtime"])
     find(ORDERS, words["first"], "order")
     reading = pick(DecoderWords, words)
-    network = ARCHITECTURES.get(graph) if isinstance(graph, str) else None
+    network = find_architecture(graph)
     if network is not None and network.served:
         reading["dims"] = {"phase": "decode", **(words["dims"] or {})}
     loaded = read_graph(graph, checked(ReadingWords, reading))

@@ -1,6 +1,7 @@
-"""Defaults and aliases of configurations, taken from an installed transformers: `python -m tests.helpers.model_defaults`.
+"""Defaults and aliases of configurations, taken from an installed transformers.
 
-It writes `instances/readers/huggingface/defaults.json` anew, for the model types of `decoders.toml`.
+`python -m tests.helpers.model_defaults` writes `instances/readers/huggingface/defaults.json` anew, for the model types
+of `decoders.toml`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,23 @@ from instances.readers.huggingface.configuration import model_types
 __all__ = ["defaults_of"]
 
 
+_EARLIER = (
+    *("model_type", "auto_map", "torch_dtype", "rope_scaling", "rope_theta", "rope_parameters", "quantization_config"),
+    *("sliding_window_pattern", "first_k_dense_replace", "task_specific_params", "layer_types", "n_ctx", "head_dim"),
+    *(
+        "full_attention_interval",
+        "moe_layer_freq",
+        "ep_size",
+        "rotary_dim",
+        "rotary",
+        "use_bfloat16",
+        "model_max_length",
+    ),
+    *("use_mrope", "pretraining_tp", "tie_word_embeddings", "eos_token_id", "bos_token_id", "pad_token_id"),
+    *("num_logits_to_keep", "attention_types", "n_layers", "sep_token_id", "gradient_checkpointing", "use_cache"),
+)
+
+
 def defaults_of(kind: str) -> dict[str, Any]:
     """Defaults and aliases of a model type's configuration."""
     from transformers import CONFIG_MAPPING, PreTrainedConfig
@@ -28,7 +46,15 @@ def defaults_of(kind: str) -> dict[str, Any]:
         if field.name not in base and _plain(field.default)
     }
     defaults.setdefault("tie_word_embeddings", True)
-    return {"defaults": defaults, "aliases": dict(own.attribute_map)}
+    others = [field.name for field in dataclasses.fields(own) if field.name not in {*base, *defaults}]
+    return {"defaults": defaults, "aliases": dict(own.attribute_map), "others": others}
+
+
+def common_fields() -> list[str]:
+    """Fields that all configurations may have, also those of earlier versions."""
+    from transformers import PreTrainedConfig
+
+    return sorted({*(field.name for field in dataclasses.fields(PreTrainedConfig)), *_EARLIER})
 
 
 def _plain(value: object) -> bool:
@@ -36,7 +62,7 @@ def _plain(value: object) -> bool:
 
 
 if __name__ == "__main__":
-    found = {kind: defaults_of(kind) for kind in sorted(model_types())}
+    found = {"": {"others": common_fields()}} | {kind: defaults_of(kind) for kind in sorted(model_types())}
     lines = ",\n".join(f" {json.dumps(kind)}: {json.dumps(own)}" for kind, own in found.items())
     folder = Path(next(iter(package.__path__)))
     (folder / "defaults.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")

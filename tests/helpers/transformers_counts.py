@@ -255,12 +255,12 @@ def _compare(kind: str, seeds: int) -> None:
             config = random_configuration(kind, Random(f"{kind} {seed}"))
             text = json.dumps(json.loads(config.to_json_string()))
             expected = counted(config, flops=True)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             failed = f"{type(error).__name__}: {error}"[:150]
             continue
         try:
             found = read(text)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             wrong.append(f"{type(error).__name__}: {error}"[:250])
             continue
         if differences := expected.differences(found, kind):

@@ -98,7 +98,10 @@ def test_blocks_run(
 
 
 def _write_model(folder: Path) -> None:
-    """The model of the pages, if ONNX is installed."""
+    """The models of the pages; the ONNX model if ONNX is installed."""
+    (folder / "model").mkdir()
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4, "intermediate_size": 96}
+    (folder / "model" / "config.json").write_text(json.dumps({"model_type": "llama", **sizes}), encoding="utf-8")
     if _has_onnx():
         from onnx_models import model, save
 

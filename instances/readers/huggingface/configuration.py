@@ -14,11 +14,11 @@ from instances.json_files import Value
 from instances.readers.huggingface.fields import MOST_LAYERS, Fields
 from instances.readers.huggingface.layer_kinds import kinds_of, sparse_layers
 from instances.readers.huggingface.mixers import mixers_of
-from instances.readers.huggingface.record import Decoder, Experts, FeedForward, Layer, LatentAttention
+from instances.readers.huggingface.record import Decoder, Experts, FeedForward, Layer
 
 __all__ = ["decoder_of", "model_types"]
 
-_NORMS = {"norms_if": True, "norms_unless": False}
+_SHOWN = 5
 #: Fields of parts that are no decoder, or no part of its forward pass, in words.
 _LEFT_OUT = {
     "vision_config": "a vision tower",
@@ -56,13 +56,11 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     InputError
         If the model type is unknown, or a field is missing, absurd or contradicts another.
     """
-    warnings = []
-    members = config.open_members(("model_type",))
+    warnings: list[str] = []
+    outer = members = config.open_members(("model_type",))
     kind = members["model_type"].text()
     if kind not in model_types() and "text_config" in members:
-        outer, members = members, members["text_config"].open_members(())
-        if "model_type" not in members:
-            members["text_config"] = outer["text_config"]
+        members = members["text_config"].open_members(())
         inner = members["model_type"].text() if "model_type" in members else f"{kind}_text"
         warnings.append(f"only the decoder of its text_config counts, a {inner}.")
         members = {**members, **{name: outer[name] for name in ("tie_word_embeddings",) if name in outer}}
@@ -78,59 +76,71 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     own = _defaults()[kind]
     fields = Fields(members, own["defaults"], own["aliases"], model_types()[kind], config)
     for name, part in _LEFT_OUT.items():
-        if members.get(name, config).data and name in members:
+        if any(name in given and given[name].data for given in (outer, members)):
             warnings.append(f"{part} ({name}) is left out.")
+    if "quantization_config" in members and members["quantization_config"].data:
+        warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
+    if unknown := _unknown(members, own):
+        shown = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
+        warnings.append(f"fields that a {kind} does not have are left out: {shown}.")
     return _decoder(kind, fields), warnings
+
+
+def _unknown(members: Mapping[str, Value], own: Mapping[str, Any]) -> list[str]:
+    """Fields that may change sizes, and that the model type does not have."""
+    known = {*own["defaults"], *own["others"], *own["aliases"], *own["aliases"].values(), *_LEFT_OUT}
+    known |= set(_defaults()[""]["others"])
+    return [
+        name
+        for name, value in members.items()
+        if name not in known and (value.data is True or isinstance(value.data, list | dict) or type(value.data) is int)
+    ]
 
 
 _REMEDY = "in Python, give the module itself: mtpp.load(module, args=(example,))."
 
 
 def _decoder(kind: str, fields: Fields) -> Decoder:
+    words = fields.words
     hidden = fields.whole("hidden_size")
-    count = fields.whole("num_hidden_layers", most=MOST_LAYERS)
-    kinds, sparse = kinds_of(fields, count), _sparse(fields, count)
-    norms = _norms(fields)
-    vectors = fields.word("vectors") or 0
-    seen: dict[tuple[str, bool, bool], Layer] = {}
-    layers = []
-    for i in range(count):
-        key = kinds[i], sparse[i], i == count - 1
-        if key not in seen:
-            own = fields.words.get("dense_norms", norms) if not sparse[i] else norms
-            feed = None if fields.word("mixer") in ("mamba", "mamba2") and not fields.has("intermediate_size") else 0
-            seen[key] = Layer(
-                mixers=mixers_of(fields, hidden, kinds[i], key[2]),
-                feed=_feed_forward(fields, hidden, sparse[i]) if feed == 0 and norms != 1 or _parallel(fields) else None,
-                norms=own,
-                vectors=vectors,
-            )
-        layers.append(seen[key])
-    norm = fields.words.get("norm", "rms")
-    if fields.word("norm_if") and not fields.truth(fields.words["norm_if"]):
+    norm = words.get("norm", "rms")
+    if "norm_if" in words and not fields.truth(words["norm_if"]):
         norm = "none"
-    paths = {name: fields.words[name] for name in ("stack", "before", "after") if name in fields.words}
-    positions = fields.word("positions")
-    final = fields.words.get("final_norm", True)
+    final, rows = words.get("final_norm", True), words.get("positions", False)
     return Decoder(
         kind=kind,
         hidden=hidden,
         vocabulary=fields.whole("vocab_size"),
         tied=fields.truth("tie_word_embeddings"),
         norm=norm,
-        layers=tuple(layers),
-        embedding=fields.whole_or(fields.word("embedding"), hidden) if fields.word("embedding") else hidden,
-        positions=0 if positions is None or positions < 0 else fields.whole("max_position_embeddings") + positions,
-        embedding_norm=bool(fields.word("embedding_norm")),
+        layers=_layers(fields, hidden),
+        embedding=fields.whole_or(words["embedding"], hidden) if "embedding" in words else hidden,
+        positions=0 if rows is False else fields.whole("max_position_embeddings") + rows,
+        embedding_norm=bool(words.get("embedding_norm")),
         final_norm=final if isinstance(final, bool) else fields.truth(final),
         head_bias=fields.says("head_bias"),
-        **{name: path if isinstance(path, str) else tuple(path) for name, path in paths.items()},
+        stack=words.get("stack", "model.layers"),
+        before=tuple(words.get("before", ("model.embed_tokens",))),
+        after=tuple(words.get("after", ("model.norm", "lm_head"))),
     )
 
 
-def _parallel(fields: Fields) -> bool:
-    """Whether a layer with one norm has a feed-forward network, beside its attention."""
-    return not fields.word("mixer")
+def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:
+    """The layers, of which those of one kind are made once."""
+    count = fields.whole("num_hidden_layers", most=MOST_LAYERS)
+    kinds, sparse, norms = kinds_of(fields, count), _sparse(fields, count), _norms(fields)
+
+    @cache
+    def layer(kind: str, has_experts: bool, last: bool) -> Layer:
+        bare = fields.word("mixer") and norms == 1  # a state space, which has no feed-forward network beside it
+        return Layer(
+            mixers=mixers_of(fields, hidden, kind, last),
+            feed=None if bare else _feed_forward(fields, hidden, has_experts),
+            norms=norms if has_experts else fields.words.get("dense_norms", norms),
+            vectors=fields.word("vectors") or 0,
+        )
+
+    return tuple(layer(kinds[i], sparse[i], i == count - 1) for i in range(count))
 
 
 def _sparse(fields: Fields, layers: int) -> list[bool]:

@@ -64,7 +64,9 @@ def _number(fields: Fields, word: str, least: int = 0) -> int:
 def _windowed(fields: Fields) -> bool:
     """Whether the configuration has a window at all."""
     condition = fields.word("window_if")
-    return (not condition or fields.truth(condition)) and bool(fields.value(fields.word("window") or "sliding_window").data)
+    return (not condition or fields.truth(condition)) and bool(
+        fields.value(fields.word("window") or "sliding_window").data
+    )
 
 
 def _full(fields: Fields, layers: int, word: str) -> list[str]:
@@ -117,7 +119,7 @@ def _gpt_neo(fields: Fields, layers: int, word: str) -> list[str]:
     for item in fields.value("attention_types").items() if fields.has("attention_types") else ():
         pair = item.items()
         if len(pair) != 2 or not 0 <= pair[1].whole() <= layers:
-            item.fail("give kinds and how often they follow each other, such as [[\"global\", \"local\"], 12].")
+            item.fail('give kinds and how often they follow each other, such as [["global", "local"], 12].')
         kinds += pair[0].texts() * pair[1].whole()
     kinds = kinds or ["global", "local"] * 12
     if len(kinds) != layers or not set(kinds) <= set(_WORDS):
@@ -187,7 +189,9 @@ def _first_dense(fields: Fields, layers: int, word: str) -> list[bool]:
 def _step(fields: Fields, layers: int, word: str) -> list[bool]:
     step = fields.whole_or("decoder_sparse_step", 1)
     only = fields.value("mlp_only_layers")
-    dense = set(only.whole_numbers()) if only.data is not None else ({0, 1} if fields.word("kinds") == "flint" else set())
+    dense = (
+        set(only.whole_numbers()) if only.data is not None else ({0, 1} if fields.word("kinds") == "flint" else set())
+    )
     return [i not in dense and (i + 1) % step == 0 for i in range(layers)]
 
 

@@ -13,7 +13,9 @@ __all__ = ["mixers_of"]
 _WINDOWED = (SLIDING, CHUNKED)
 
 
-def mixers_of(fields: Fields, hidden: int, kind: str, last: bool) -> tuple[Attention | LatentAttention | Recurrence, ...]:
+def mixers_of(
+    fields: Fields, hidden: int, kind: str, last: bool
+) -> tuple[Attention | LatentAttention | Recurrence, ...]:
     """What mixes the tokens of a layer of this kind; `last` says whether it is the last layer."""
     mixer = fields.word("mixer")
     if fields.word("both"):
@@ -70,7 +72,9 @@ def _head_width(fields: Fields, hidden: int, heads: int) -> int:
     if name and fields.has(name):
         return fields.whole(name)
     if hidden % heads:
-        fields.value("num_attention_heads").fail(f"{heads} heads do not divide the hidden width {hidden}; give a divisor.")
+        fields.value("num_attention_heads").fail(
+            f"{heads} heads do not divide the hidden width {hidden}; give a divisor."
+        )
     return hidden // heads
 
 
@@ -134,7 +138,7 @@ def _selective(
 
 def _mamba2(fields: Fields, hidden: int) -> Recurrence:
     """State space duality (Dao and Gu, 2024)."""
-    own = "mamba_" if fields.has("mamba_n_heads") else ""
+    own = "mamba_" if "mamba_n_heads" in fields.defaults else ""
     heads = fields.whole("mamba_n_heads" if own else "num_heads")
     state, groups = (
         fields.whole(name) for name in (("mamba_d_state", "mamba_n_groups") if own else ("state_size", "n_groups"))

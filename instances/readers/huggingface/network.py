@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from instances.architectures.attention import last_token, tokens
 from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
-from instances.architectures.serving import Cache
+from instances.architectures.serving import Cache, Dim
 from instances.errors import InputError
 from instances.readers.huggingface.record import (
     Attention,
@@ -18,7 +20,7 @@ from instances.readers.huggingface.record import (
     Recurrence,
 )
 
-__all__ = ["held_tokens", "record_network"]
+__all__ = ["held_tokens", "other_caches", "record_network"]
 
 _SOFTMAX_FLOPS, _ROTARY_FLOPS = 5, 3
 
@@ -27,6 +29,25 @@ def held_tokens(mixer: Attention | LatentAttention, context: int) -> int:
     """Tokens of a sequence that the cache of a layer holds between two steps."""
     window = mixer.window if isinstance(mixer, Attention) else None
     return context if window is None else min(context, window - 1)
+
+
+def other_caches(record: Decoder, dims: Mapping[str, Dim]) -> dict[str, dict[str, int]]:
+    """Layers whose cache does not grow with the context, or not for ever, by their names.
+
+    ``window`` are the tokens that it holds at most, ``constant`` the bytes of it that do not depend on the context.
+    """
+    width = int(dims["kv_bytes"]) * int(dims["batch"])
+    found = {}
+    for number, layer in enumerate(record.layers):
+        own = {}
+        for mixer in layer.mixers:
+            if isinstance(mixer, Recurrence):
+                own["constant"] = mixer.state * width
+            elif isinstance(mixer, Attention) and mixer.window is not None:
+                own["window"] = mixer.window - 1
+        if own:
+            found[f"{record.stack}.{number}"] = own
+    return found
 
 
 def record_network(
@@ -189,9 +210,7 @@ def _latent(net: NetworkBuilder, x: Tensor, own: LatentAttention, cache: Cache |
         with net.scope("keys_values"):
             inputs = [latent, net.parameter("weight", own.rank, made)]
             if cache is not None:
-                inputs.append(
-                    net.state("latents", batch, seen, own.token_elements, element_bytes=cache.element_bytes)
-                )
+                inputs.append(net.state("latents", batch, seen, own.token_elements, element_bytes=cache.element_bytes))
             expanded = net.operator(
                 "matmul", inputs, [(batch, seen, made)], multiply_adds=batch * seen * own.rank * made
             )[0]
@@ -202,7 +221,7 @@ def _latent(net: NetworkBuilder, x: Tensor, own: LatentAttention, cache: Cache |
 
 
 def _recurrence(net: NetworkBuilder, x: Tensor, own: Recurrence, cache: Cache | None) -> Tensor:
-    batch, sequence, hidden = x.shape
+    batch, sequence, _ = x.shape
     with net.scope(own.kind):
         made = [_linear(net, x, linear, f"before_{i}") for i, linear in enumerate(own.before)]
         mixed = made[0]

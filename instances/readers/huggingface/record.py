@@ -118,10 +118,10 @@ class Decoder:
     norm: str  # rms, layer, plain (a scale alone) or none
     layers: tuple[Layer, ...]
     embedding: int  # width of the table of words; a matrix makes it `hidden`
-    positions: int = 0  # rows of the learned table of positions
-    embedding_norm: bool = False
-    final_norm: bool = True
-    head_bias: bool = False
-    stack: str = "model.layers"  # path of the layers
-    before: tuple[str, ...] = ("model.embed_tokens",)  # modules before them
-    after: tuple[str, ...] = ("model.norm", "lm_head")  # modules after them
+    positions: int  # rows of the learned table of positions
+    embedding_norm: bool
+    final_norm: bool
+    head_bias: bool
+    stack: str  # path of the layers
+    before: tuple[str, ...]  # modules before them
+    after: tuple[str, ...]  # modules after them

@@ -67,9 +67,9 @@ def test_a_bad_request_is_refused(spec: str, options: dict[str, Any], message: s
         (
             PIPEDREAM,
             {"dims": {"batch": 2}},
-            r"'pipedream' files take no dims \(batch\); leave it out \(architectures, onnx do\)",
+            r"'pipedream' files take no dims \(batch\); leave it out \(architectures, onnx, huggingface do\)",
         ),
-        (PIPEDREAM, {"level": "layer"}, r"take no level; leave it out \(architectures do\)"),
+        (PIPEDREAM, {"level": "layer"}, r"take no level; leave it out \(architectures, huggingface do\)"),
         (json.dumps(MSR), {"training": True}, "'msr' files take no training"),
         (PIPEDREAM, {"reader": "json"}, "not valid JSON at line 1"),
         ("hello", {"reader": "pipedream"}, "line 1: expected 'id"),

@@ -45,6 +45,11 @@ JSON = {
         ],
         "edges": [{"sourceId": u, "destId": u + 1, "communicationCost": 9.0} for u in range(2)],
     },
+    "huggingface": {
+        **{"model_type": "qwen2_moe", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2},
+        **{"num_key_value_heads": 1, "num_experts": 4, "num_experts_per_tok": 2, "mlp_only_layers": [1]},
+        **{"layer_types": ["full_attention", "sliding_attention"], "use_sliding_window": True, "sliding_window": 3},
+    },
 }
 TEXT = {
     "pipedream": """\

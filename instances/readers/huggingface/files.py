@@ -1,0 +1,127 @@
+"""Files of Hugging Face models: ``config.json`` or its folder, with the headers of weights beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from instances.architectures import ARCHITECTURES
+from instances.architectures.architecture import Architecture
+from instances.architectures.serving import Dim
+from instances.devices.roofline import DEFAULT_DEVICE, Device
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.json_files import Value, check_readable, parse_json, read_text
+from instances.readers.huggingface import configured_architecture
+from instances.readers.huggingface.configuration import decoder_of
+from instances.readers.huggingface.network import other_caches
+from instances.readers.huggingface.weights import with_true_bytes
+
+__all__ = ["CONFIGURATION", "configuration_file", "find_architecture", "read_configuration", "recognises_configuration"]
+
+CONFIGURATION = "config.json"
+#: Bytes of a configuration; the largest have 200,000.
+_MOST = 4 * 2**20
+#: Parameters of a model; the largest have some 10^12.
+_MOST_PARAMETERS = 10**15
+#: Fields of which every configuration has one.
+_MARKS = ("model_type", "text_config", "architectures", "auto_map")
+
+_INFINITE = re.compile(r"(?<=[\[\s,:])Infinity(?=[\s,\]}])")
+
+
+def configuration_file(spec: object) -> Path | None:
+    """The configuration that a path names, or that is in the folder that it names; None if there is none."""
+    if not isinstance(spec, str | os.PathLike):
+        return None
+    path = Path(spec)
+    if path.is_dir():
+        path = path / CONFIGURATION
+    try:
+        if path.suffix != ".json" or not path.is_file() or path.stat().st_size > _MOST:
+            return None
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError):
+        return None
+    return path if recognises_configuration(text) else None
+
+
+def recognises_configuration(text: str) -> bool:
+    """Whether a text is the configuration of a model."""
+    if len(text) > _MOST or not any(f'"{mark}"' in text for mark in _MARKS):
+        return False
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "format" not in found and any(mark in found for mark in _MARKS)
+
+
+def read_configuration(
+    path: str | Path,
+    *,
+    dims: dict[str, Dim] | None = None,
+    level: str = "operator",
+    training: bool = False,
+    device: Device | None = None,
+) -> ComputationGraph:
+    """The graph of the decoder that a configuration describes.
+
+    Parameters
+    ----------
+    path : str or path
+        ``config.json``, or its folder. Where ``*.safetensors`` or ``*.gguf`` lie beside it, their headers say the
+        bytes of the parameters; no weight is read.
+    dims : mapping, optional
+        As of served architectures: batch, sequence, element_bytes, phase, context and kv_bytes.
+    level, training, device
+        As for `Architecture.build`.
+
+    Raises
+    ------
+    InputError
+        If the configuration is refused, or the weights beside it are those of another model.
+    """
+    file = Path(path) / CONFIGURATION if Path(path).is_dir() else Path(path)
+    config = _read(file)
+    architecture, warnings = configured_architecture(config, _name(file))
+    try:
+        sizes: dict[str, Any] = architecture.checked(dims or {})
+        graph = architecture.build(level=level, training=training, device=device or DEFAULT_DEVICE, **sizes)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    count = int(graph.attributes["parameter_count"])
+    if count > _MOST_PARAMETERS:
+        raise InputError(f"{file}: the model would have {count:.3g} parameters; check its sizes.")
+    record, _ = decoder_of(config)
+    if "phase" in graph.attributes["dims"]:
+        caches = other_caches(record, graph.attributes["dims"])
+        graph = replace(graph, attributes={**graph.attributes, "caches": caches})
+    if not training:
+        graph, more = with_true_bytes(graph, record, file.parent)
+        warnings += more
+    if warnings:
+        graph = replace(graph, attributes={**graph.attributes, "warnings": warnings})
+    return graph
+
+
+def _name(file: Path) -> str:
+    return (file.resolve().parent.name if file.name == CONFIGURATION else file.stem) or file.stem
+
+
+def _read(file: Path) -> Value:
+    """The content of a configuration; limits of times in it may be infinite, which JSON has no word for."""
+    check_readable(file, _MOST)
+    return parse_json(_INFINITE.sub("1e999", read_text(file)), str(file))
+
+
+def find_architecture(spec: object) -> Architecture | None:
+    """The architecture of this name, or that of the configuration with this path; None for anything else."""
+    if isinstance(spec, str) and spec in ARCHITECTURES:
+        return ARCHITECTURES[spec]
+    file = configuration_file(spec)
+    return None if file is None else configured_architecture(_read(file), _name(file))[0]

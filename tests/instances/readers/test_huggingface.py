@@ -1,0 +1,306 @@
+"""Configurations of Hugging Face transformers: sizes by hand, refusals, weights beside them."""
+
+import json
+import struct
+import warnings
+
+import numpy as np
+import pytest
+
+from instances import InputError, InputWarning, Platform
+from instances.readers import load_graph
+from instances.readers.huggingface.configuration import model_types
+from instances.runtimes import RUNTIMES
+from instances.runtimes.serving_chain import serving_chain
+
+LLAMA = {
+    **{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2},
+    **{"num_key_value_heads": 1, "intermediate_size": 12, "vocab_size": 10, "tie_word_embeddings": False},
+}
+GEMMA = LLAMA | {
+    **{"model_type": "gemma3_text", "head_dim": 4, "sliding_window": 2, "tie_word_embeddings": True},
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+
+
+def written(folder, config):
+    path = folder / "config.json"
+    path.write_text(config if isinstance(config, str) else json.dumps(config), encoding="utf-8")
+    return path
+
+
+def flops(path, **dims):
+    return 2 * load_graph(path, dims=dims).attributes["multiply_adds"]
+
+
+def test_a_llama_by_hand(tmp_path):
+    path = written(tmp_path, LLAMA)
+    graph = load_graph(path, dims={"sequence": 3, "element_bytes": 1})
+    assert graph.attributes["parameter_count"] == 1160
+    assert graph.param_bytes.sum() == 1160
+    assert flops(path, sequence=3) == 6816
+    assert flops(path, phase="decode", context=3) == 2272
+    held = load_graph(path, dims={"phase": "decode", "context": 5, "kv_bytes": 1}).state_bytes
+    assert held.sum() == 2 * 5 * 8
+
+
+def test_a_window_and_tied_weights_by_hand(tmp_path):
+    path = written(tmp_path, GEMMA)
+    assert load_graph(path).attributes["parameter_count"] == 1128
+    assert flops(path, sequence=3) == 6816
+    assert flops(path, phase="decode", context=3) == 2240
+    graph = load_graph(path, dims={"phase": "prefill", "context": 3, "kv_bytes": 1})
+    held = [sum(graph.state_bytes[v] for v in range(graph.n) if f"layers.{i}." in graph.names[v]) for i in (0, 1)]
+    assert held == [8, 24]
+    assert [parameter.name for parameter in graph.parameters] == ["model.embed_tokens.weight"]
+
+
+def test_the_cache_of_a_serving_question_stops_at_the_window(tmp_path):
+    graph = load_graph(written(tmp_path, GEMMA), dims={"phase": "decode", "context": 9, "kv_bytes": 1, "batch": 3})
+    chain = serving_chain(graph, Platform(2, 1.0, 1e6, fit=True), RUNTIMES["vllm"])
+    assert chain.window.tolist() == [np.inf, 1, np.inf, np.inf]
+    assert chain.token_bytes.tolist() == [0, 24, 24, 0]
+
+
+def test_states_that_do_not_grow_count_as_weights(tmp_path):
+    config = {"model_type": "mamba", "hidden_size": 4, "state_size": 2, "num_hidden_layers": 2, "vocab_size": 5}
+    graph = load_graph(written(tmp_path, config), dims={"phase": "decode", "context": 100, "kv_bytes": 1, "batch": 2})
+    chain = serving_chain(graph, Platform(2, 1.0, 1e6, fit=True), RUNTIMES["vllm"])
+    state = 2 * 8 * (2 + 4)
+    assert graph.state_bytes.sum() == 2 * state
+    assert not chain.token_bytes.any()
+    assert chain.instance.graph.param_bytes.sum() == graph.param_bytes.sum() + 2 * state
+
+
+def test_a_folder_is_its_configuration(tmp_path):
+    written(tmp_path, LLAMA)
+    assert load_graph(tmp_path).names == load_graph(tmp_path / "config.json").names
+    assert load_graph(tmp_path, level="layer").names == (
+        *("tokens", "model.embed_tokens", "model.layers.0", "model.layers.1", "model.norm", "lm_head"),
+    )
+
+
+def test_published_sizes(tmp_path):
+    """Parameters that the publications and the files of these models state."""
+    known = {
+        "llama": ({"num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256}, 8_030_261_248),
+        "gpt2": ({}, 124_439_808),
+        "mixtral": ({"num_key_value_heads": 8}, 46_702_792_704),
+        "deepseek_v3": ({}, 671_026_404_352),
+        "qwen3_next": ({}, 79_674_391_296),
+    }
+    for kind, (more, count) in known.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InputWarning)
+            graph = load_graph(written(tmp_path, {"model_type": kind} | more))
+        assert graph.attributes["parameter_count"] == count, kind
+
+
+@pytest.mark.parametrize("kind", list(model_types()))
+def test_each_model_type_has_defaults_that_make_a_graph(tmp_path, kind):
+    more = {"num_hidden_layers": 2, "attention_types": [[["global", "local"], 1]], "num_layers": 2, "moe_layers": [1]}
+    sizes = {
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "num_experts": 4,
+        "sliding_window": 5,
+        "hidden_size": 64,
+    }
+    sizes |= {"layers_block_type": ["mamba", "attention"], "head_dim": 32, "num_heads": 4, "mamba_n_heads": 4}
+    sizes |= {"num_experts_per_tok": 2, "moe_topk": 2, "moe_k": 2, "mamba_d_head": 32, "mamba_d_ssm": 128}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)
+        graph = load_graph(
+            written(tmp_path, {"model_type": kind} | more | sizes), dims={"phase": "decode", "context": 9}
+        )
+    assert graph.attributes["parameter_count"] == sum(
+        (graph.param_bytes.sum() / 4, *(parameter.bytes / 4 for parameter in graph.parameters))
+    )
+
+
+BAD = {
+    "heads do not divide": (LLAMA | {"num_attention_heads": 3}, "num_attention_heads: 3 heads do not divide"),
+    "heads of keys": (LLAMA | {"num_key_value_heads": 3}, "num_key_value_heads: 3 heads of keys do not divide 2"),
+    "layers": (LLAMA | {"num_hidden_layers": 10**9}, "num_hidden_layers: the number is 1000000000; it must be from 1"),
+    "digits": (LLAMA | {"hidden_size": 10**40}, "hidden_size: the whole number is too large"),
+    "parameters": (LLAMA | {"hidden_size": 2**28, "intermediate_size": 2**28}, "parameters; check its sizes"),
+    "text": (LLAMA | {"hidden_size": "8"}, "hidden_size: expected a whole number"),
+    "null": (LLAMA | {"hidden_size": None}, "hidden_size: it is missing; add this field"),
+    "infinite": (json.dumps(LLAMA).replace('"hidden_size": 8', '"hidden_size": Infinity'), "expected a whole number"),
+    "nan": (json.dumps(LLAMA).replace('"hidden_size": 8', '"hidden_size": NaN'), "NaN is not a JSON number"),
+    "twice": (json.dumps(LLAMA).replace("}", ', "vocab_size": 3}'), "field 'vocab_size' is given twice"),
+    "unknown": ({"model_type": "lama"}, "the model type 'lama' is not known; near names are llama"),
+    "without type": ({"architectures": ["A"]}, "missing field 'model_type'"),
+    "own code": ({"model_type": "mine", "auto_map": {"AutoModel": "a.B"}}, "is code of its own, which is never run"),
+    "inner text": ({"model_type": "llava", "text_config": [1]}, "text_config: expected an object"),
+    "experts": ({"model_type": "mixtral", "num_experts_per_tok": 9}, "9 experts are chosen of 8"),
+    "kinds": (GEMMA | {"layer_types": ["full_attention"]}, "there are 1 kinds of layers for 2 layers"),
+    "kind": (GEMMA | {"layer_types": ["full_attention", "x"]}, r"layer_types\[1\]: the kind of layer 'x' is not known"),
+    "no window": (GEMMA | {"sliding_window": None}, "sliding_window: it is missing"),
+    "mamba": ({"model_type": "mamba2", "num_heads": 3}, "3 heads of 64 do not make the width 8192"),
+    "attention types": ({"model_type": "gpt_neo", "attention_types": [[["local"], 10**12]]}, "how often they follow"),
+}
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_bad_configurations_are_refused_in_a_line(tmp_path, name):
+    config, message = BAD[name]
+    path = written(tmp_path, config)
+    with pytest.raises(InputError, match=message) as caught:
+        load_graph(path)
+    assert str(path) in str(caught.value)
+
+
+def test_doubts_are_warnings(tmp_path):
+    config = LLAMA | {"auto_map": {"A": "b.C"}, "num_experts": 4, "quantization_config": {"bits": 4}}
+    outer = {"model_type": "llava", "text_config": config, "vision_config": {"hidden_size": 3}}
+    with pytest.warns(InputWarning) as told:
+        load_graph(written(tmp_path, outer))
+    text = " ".join(str(one.message) for one in told)
+    for part in (
+        "only the decoder of its text_config counts",
+        "a vision tower",
+        "never run",
+        "quantised",
+        "num_experts",
+    ):
+        assert part in text
+
+
+def test_an_infinite_limit_of_time_is_no_fault(tmp_path):
+    config = '{"model_type": "mamba2", "num_hidden_layers": 1, "time_step_limit": [0.0, Infinity]}'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert load_graph(written(tmp_path, config)).attributes["parameter_count"] > 0
+
+
+def stored(tensors):
+    """A safetensors file of (type, shape, bytes) by name, without its weights' values."""
+    header, at = {}, 0
+    for name, (kind, shape, size) in tensors.items():
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(at)
+
+
+def shapes_of_llama():
+    layer = {
+        **{"self_attn.q_proj": [8, 8], "self_attn.k_proj": [4, 8], "self_attn.v_proj": [4, 8]},
+        **{"self_attn.o_proj": [8, 8], "mlp.gate_proj": [12, 8], "mlp.up_proj": [12, 8], "mlp.down_proj": [8, 12]},
+        **{"input_layernorm": [8], "post_attention_layernorm": [8]},
+    }
+    found = {f"model.layers.{i}.{name}.weight": shape for i in (0, 1) for name, shape in layer.items()}
+    return found | {"model.embed_tokens.weight": [10, 8], "model.norm.weight": [8], "lm_head.weight": [10, 8]}
+
+
+def test_headers_say_the_true_bytes(tmp_path):
+    path = written(tmp_path, LLAMA)
+    tensors = {name: ("BF16", shape, 2 * int(np.prod(shape))) for name, shape in shapes_of_llama().items()}
+    tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = ("F32", [2], 8)
+    (tmp_path / "model.safetensors").write_bytes(stored(tensors))
+    graph = load_graph(path)
+    assert graph.param_bytes.sum() == pytest.approx(2 * 1160)
+    assert "bytes of parameters as in" in graph.source
+
+
+def test_quantised_layers_have_the_bytes_of_their_tensors(tmp_path):
+    path = written(tmp_path, LLAMA)
+    tensors = {name: ("F32", shape, 4 * int(np.prod(shape))) for name, shape in shapes_of_llama().items()}
+    tensors["model.layers.1.mlp.down_proj.weight"] = ("I32", [8, 2], 64)
+    (tmp_path / "model.safetensors").write_bytes(stored(tensors))
+    sizes = dict(zip((graph := load_graph(path, level="layer")).names, graph.param_bytes.tolist(), strict=True))
+    assert sizes["model.layers.0"] == pytest.approx(4 * 496)
+    assert sizes["model.layers.1"] == pytest.approx(4 * 496 - 4 * 96 + 64)
+
+
+def test_weights_of_another_model_are_refused(tmp_path):
+    path = written(tmp_path, LLAMA | {"intermediate_size": 13})
+    tensors = {name: ("F32", shape, 4 * int(np.prod(shape))) for name, shape in shapes_of_llama().items()}
+    (tmp_path / "model.safetensors").write_bytes(stored(tensors))
+    with pytest.raises(InputError, match="layer 0 have 496 elements, and the configuration asks for 520"):
+        load_graph(path)
+    del tensors["model.layers.1.mlp.down_proj.weight"]
+    (tmp_path / "model.safetensors").write_bytes(
+        stored({name: own for name, own in tensors.items() if ".1." not in name})
+    )
+    with pytest.raises(InputError, match="there is no tensor of layer 1 of 2"):
+        load_graph(path)
+
+
+def test_a_missing_part_of_the_weights_is_told(tmp_path):
+    path = written(tmp_path, LLAMA)
+    (tmp_path / "model-1.safetensors").write_bytes(stored({"a": ("F32", [1], 4)}))
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.warns(InputWarning, match=r"of 2 files of weights model-2\.safetensors is missing"):
+        assert load_graph(path).param_bytes.sum() == 4 * 1160
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"12345678",
+        struct.pack("<Q", 2**60) + b"{}",
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 2) + b"{x",
+        stored({"a": ("F32", [3], 8)}),
+        stored({"a": ("F32", [-1], 8)}),
+        stored({"a": ("odd", [2], 8)}),
+        stored({"a": ("F32", [2], 8)})[:-1],
+    ],
+)
+def test_damaged_headers_are_refused(tmp_path, content):
+    path = written(tmp_path, LLAMA)
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match=r"model\.safetensors: "):
+        load_graph(path)
+
+
+def gguf(tensors):
+    """A GGUF file of (type, shape) by name, with a text and a list before them; its weights are a hole."""
+
+    def text(word):
+        return struct.pack("<Q", len(word)) + word.encode()
+
+    values = text("general.name") + struct.pack("<I", 8) + text("tiny")
+    values += text("tokens") + struct.pack("<IIQ", 9, 8, 2) + text("a") + text("b")
+    found = b"".join(
+        text(name)
+        + struct.pack("<I", len(shape))
+        + struct.pack(f"<{len(shape)}Q", *shape)
+        + struct.pack("<IQ", kind, 0)
+        for name, (kind, shape) in tensors.items()
+    )
+    return struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), 2) + values + found + bytes(4096)
+
+
+def test_gguf_headers_say_the_true_bytes(tmp_path):
+    names = {
+        **{
+            "q_proj": "attn_q",
+            "k_proj": "attn_k",
+            "v_proj": "attn_v",
+            "o_proj": "attn_output",
+            "gate_proj": "ffn_gate",
+        },
+        **{"up_proj": "ffn_up", "down_proj": "ffn_down", "input_layernorm": "attn_norm"},
+        "post_attention_layernorm": "ffn_norm",
+    }
+    ends = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight"}
+    ends["lm_head.weight"] = "output.weight"
+    tensors = {}
+    for name, shape in shapes_of_llama().items():
+        parts = name.split(".")
+        own = ends.get(name) or f"blk.{parts[2]}.{names[parts[-2]]}.weight"
+        tensors[own] = (8, shape) if "blk" in own and len(shape) > 1 else (0, shape)
+    path = written(tmp_path, LLAMA)
+    (tmp_path / "model.gguf").write_bytes(gguf(tensors))
+    sizes = dict(zip((graph := load_graph(path, level="layer")).names, graph.param_bytes.tolist(), strict=True))
+    blocks = sum(-(-int(np.prod(shape)) // 32) for _, shape in tensors.values() if len(shape) > 1 and shape[0] != 10)
+    assert sizes["model.layers.0"] == pytest.approx(34 * blocks / 2 + 4 * 16)
+    assert sizes["lm_head"] == pytest.approx(4 * 80)
+    (tmp_path / "model.gguf").write_bytes(gguf(tensors)[:200])
+    with pytest.raises(InputError, match=r"model\.gguf: "):
+        load_graph(path)
