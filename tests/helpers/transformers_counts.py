@@ -26,7 +26,7 @@ OTHER_CACHE = ("openai-gpt", "falcon", "mamba", "falcon_mamba", "mamba2")
 
 @dataclass(frozen=True)
 class Counts:
-    """What is compared."""
+    """Counts that are compared."""
 
     parameters: int
     layers: tuple[int, ...]  # parameters of each layer
@@ -35,7 +35,7 @@ class Counts:
     decode: int  # of one more token
 
     def differences(self, other: Counts, kind: str) -> list[str]:
-        """What differs, but for what transformers does otherwise."""
+        """Differences, but for what transformers does otherwise."""
         names = ["parameters", "layers"]
         names += [] if kind in OTHER_CACHE else ["cache"]
         names += [] if kind in MODELLED else ["prefill"] if kind == "openai-gpt" else ["prefill", "decode"]

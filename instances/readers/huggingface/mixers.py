@@ -1,4 +1,4 @@
-"""What mixes the tokens of a layer, read from a configuration."""
+"""Attention, state spaces and the like of a layer, read from a configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WINDOWED = (SLIDING, CHUNKED)
 def mixers_of(
     fields: Fields, hidden: int, kind: str, last: bool
 ) -> tuple[Attention | LatentAttention | Recurrence, ...]:
-    """What mixes the tokens of a layer of this kind; `last` says whether it is the last layer."""
+    """The mixers of the tokens of a layer of this kind; `last` says whether it is the last layer."""
     mixer = fields.word("mixer")
     if fields.word("both"):
         return _RECURRENCES[mixer](fields, hidden), _attention(fields, hidden, kind, last)
