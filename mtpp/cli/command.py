@@ -53,7 +53,11 @@ def _options(taker: Callable[..., Any]) -> Iterator[inspect.Parameter]:
         if record is None:
             yield _in_text(parameter)
         elif is_typeddict(record):
-            yield from (_option(name, *known) for name, known in words_of(record).items() if name not in left_out)
+            yield from (
+                _option(name, hint, word)
+                for name, (hint, word) in words_of(record).items()
+                if name not in left_out and not word.only_python
+            )
         else:
             yield from (option for option in _options(record) if option.name not in left_out)
 

@@ -12,9 +12,9 @@ from instances.errors import InputError, WordError, said, word
 from instances.graph.graph import ComputationGraph
 from mtpp.questions.clusters import load_cluster, network_of
 from mtpp.questions.platforms import DeviceMemoryWords
-from mtpp.questions.reading import ChainWords, device_of
+from mtpp.questions.reading import ChainWords, device_of, is_module, read_module
 from mtpp.questions.solving import SEARCH, SeedWords
-from mtpp.questions.words import Word, words_of
+from mtpp.questions.words import Word, chosen
 from mtpp.text.parsing import Quantity, parse_bytes
 
 if TYPE_CHECKING:
@@ -162,11 +162,13 @@ def _chain(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: Pl
     from instances.readers.huggingface.files import find_architecture
 
     reading = {"input_work": words["input_work"], "time_unit": words["time_unit"], "device": device_of(words)}
-    read = [name for name in words_of(ChainWords) if words.get(name) is not None]
+    read = chosen(ChainWords, words)
     if isinstance(chain, LayerChain | ComputationGraph):
         if read:
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
         return chain if isinstance(chain, LayerChain) else collapse(chain)
+    if is_module(chain):
+        return collapse(read_module(chain, words))
     if not isinstance(chain, str | PathLike):
         kinds = "a file, an architecture, a graph or a mtpp.LayerChain"
         raise InputError(f"A chain is {kinds}, no {type(chain).__name__}.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from inspect import isroutine
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
-from instances.devices.roofline import Device
-from instances.errors import InputError
+from instances.devices.roofline import DEFAULT_DEVICE, Device
+from instances.errors import InputError, word
 from instances.graph.graph import ComputationGraph
 from instances.readers import load_graph
 from mtpp.questions.words import Word, chosen, takes_words
@@ -16,9 +17,22 @@ from mtpp.text.parsing import Quantity, parse_bandwidth, parse_flops
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["ChainWords", "DecoderWords", "DeviceWords", "ReadingWords", "StepWords", "device_of", "load", "read_graph"]
+__all__ = [
+    "ChainWords",
+    "DecoderWords",
+    "DeviceWords",
+    "ReadingWords",
+    "StepWords",
+    "device_of",
+    "is_module",
+    "load",
+    "read_graph",
+    "read_module",
+]
 
 _DEVICE = "The device"
+#: Words of PyTorch modules alone.
+_OF_MODULES = ("args", "kwargs", "observe")
 
 
 class _SourceWords(TypedDict, total=False):
@@ -34,6 +48,12 @@ class _SourceWords(TypedDict, total=False):
         ),
     ]
     time_unit: Annotated[str | None, Word("Of the times of a Piper or DOT file.  [default: s]", metavar="s|ms|us")]
+    args: Annotated[Sequence[Any] | None, Word("Example inputs of a PyTorch module.", only_python=True)]
+    kwargs: Annotated[Mapping[str, Any] | None, Word("The same, by name.", only_python=True)]
+    observe: Annotated[
+        bool,
+        Word("A module runs once on its example, to see sizes that depend on values.", False, only_python=True),
+    ]
 
 
 class DeviceWords(TypedDict, total=False):
@@ -105,9 +125,15 @@ def load(
 
     Parameters
     ----------
-    graph : str, path, ComputationGraph or networkx.DiGraph
-        An architecture (``mtpp list architectures``), a file, or a graph. Nodes of a digraph have the attributes work,
+    graph : str, path, ComputationGraph, networkx.DiGraph, torch.nn.Module or torch.export.ExportedProgram
+        An architecture (``mtpp list architectures``), a file, a graph, or a module with examples of its inputs; a
+        function that builds the module needs no memory for its weights. Nodes of a digraph have the attributes work,
         output_bytes, param_bytes and name.
+    args, kwargs : sequence, mapping
+        Inputs of a module, of which the shapes count.
+    observe : bool
+        Whether a module is run once on them, to see sizes that depend on values of tensors; ``dims={"u0": 64}`` gives
+        them by name.
     **words
         Of architectures and files: dims, level, training, reader, communication, cost, input_work and time_unit as for
         `instances.load_graph`; peak_flops and memory_bandwidth, as 312e12 or "312TFLOP/s", of the device that turns
@@ -135,9 +161,12 @@ def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
     """As `load`, with words that are checked."""
     if isinstance(graph, str | PathLike):
         given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
-        for name in ("peak_flops", "memory_bandwidth"):
+        for name in ("peak_flops", "memory_bandwidth", *_OF_MODULES):
             given.pop(name, None)
+        _refuse(words, _OF_MODULES, f"{fspath(graph)}: only PyTorch modules take examples")
         return load_graph(fspath(graph), **given, device=device_of(words))
+    if is_module(graph):
+        return read_module(graph, words)
     if names := chosen(ReadingWords, words):
         raise InputError(f"Only architectures and files are read; leave out {', '.join(names)}.")
     if isinstance(graph, ComputationGraph):
@@ -145,6 +174,46 @@ def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
     if hasattr(graph, "columns"):
         raise InputError("This is a frame; give mtpp.ComputationGraph.from_frames(nodes, edges).")
     return ComputationGraph.from_networkx(graph)  # type: ignore[arg-type]
+
+
+def is_module(graph: object) -> bool:
+    """Whether an object is a PyTorch module, an exported program, or a function that builds a module."""
+    kinds = {kind.__module__.partition(".")[0] for kind in type(graph).__mro__}
+    return not isinstance(graph, ComputationGraph) and ("torch" in kinds or isroutine(graph) or isinstance(graph, type))
+
+
+def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
+    """The graph of a module or an exported program.
+
+    Raises
+    ------
+    InputError
+        If examples are missing or superfluous, or it cannot be exported.
+    """
+    from instances.readers.pytorch.export import from_exported_program, trace
+
+    given: Any = words
+    name = str(getattr(graph, "__name__", type(graph).__name__)).replace("<lambda>", "module")
+    allowed = (*_OF_MODULES, "dims", "peak_flops", "memory_bandwidth")
+    _refuse(given, [word for word in chosen(ReadingWords, given) if word not in allowed], f"{name}: it is no file")
+    device, sizes = device_of(words) or DEFAULT_DEVICE, given.get("dims")
+    for size, value in (sizes or {}).items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InputError(f"{word('dims')}: {size} is {value!r}; give a whole number.")
+    if type(graph).__name__ == "ExportedProgram":
+        _refuse(given, _OF_MODULES, f"{name}: a program has its shapes")
+        return from_exported_program(graph, device, name, sizes)
+    args, kwargs = given.get("args"), given.get("kwargs")
+    if args is None and not kwargs:
+        raise InputError(f"{name}: the shapes of its inputs are missing; give args=(example,).")
+    if isinstance(args, str | Mapping) or (args is not None and not isinstance(args, Sequence)):
+        raise InputError(f"{word('args')}: give the inputs in a tuple, as in args=(example,).")
+    return trace(graph, args or (), kwargs, device, name, sizes, bool(given.get("observe")))
+
+
+def _refuse(words: Mapping[str, Any], names: Sequence[str], why: str) -> None:
+    if given := [name for name in names if words.get(name)]:
+        raise InputError(f"{why}; leave out {', '.join(given)}.")
 
 
 def device_of(words: DeviceWords) -> Device | None:

@@ -58,6 +58,7 @@ class Word:
     panel: str = "The question"  # of that help
     least: float = -math.inf
     most: float = math.inf
+    only_python: bool = False  # no option of the command line, as its values are objects
 
 
 @cache

@@ -17,6 +17,9 @@ from instances.errors import InputError
 
 __all__ = ["Dataflow", "Output", "Weight", "bytes_of", "label", "tensors_of"]
 
+#: Comparisons of sizes, which only guard what was exported.
+_CHECKS = frozenset({operator.eq, operator.ge, operator.gt, operator.le, operator.lt, operator.ne})
+
 
 @dataclass(frozen=True, eq=False)
 class Weight:
@@ -79,7 +82,7 @@ class Dataflow:
                 self.origin[node] = weight_of.get(node.name)
             elif node.op == "output":
                 returned = {origin for source in node.all_input_nodes for origin in self._origins(source)}
-            elif node.op == "call_function" and value is not None:
+            elif node.op == "call_function" and value is not None and node.target not in _CHECKS:
                 self.origin[node] = self._view(node, value) if _is_view(node) else self._operator(node, value)
                 created += [output for output in self._origins(node) if isinstance(output, Output)]
         self.outputs = [output for output in dict.fromkeys(created) if output.readers or output in returned]

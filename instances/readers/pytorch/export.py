@@ -7,6 +7,7 @@ products, convolutions and attention; all other operators are counted by the byt
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import tempfile
@@ -14,7 +15,7 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,8 @@ def trace(
     kwargs: Mapping[str, Any] | None = None,
     device: Device = DEFAULT_DEVICE,
     name: str = "module",
+    sizes: Mapping[str, int] | None = None,
+    observe: bool = False,
 ) -> ComputationGraph:
     """Graph of a PyTorch module, as `from_exported_program` makes it.
 
@@ -105,13 +108,23 @@ def trace(
         What the operators run on.
     name : str
         What the network is called.
+    sizes : mapping, optional
+        Values of sizes that depend on values of tensors, by their names.
+    observe : bool
+        Whether the program is run once on the example inputs, to see those that are not given.
 
     Raises
     ------
     InputError
         If torch is not installed or cannot export the module.
     """
-    return from_exported_program(export(module, args, kwargs), device, name)
+    program = export(module, args, kwargs)
+    seen: dict[str, int] = {}
+    if observe:
+        from instances.readers.pytorch.sizes import observed_sizes, open_sizes
+
+        seen = observed_sizes(program, args, kwargs or {}) if open_sizes(program) else {}
+    return from_exported_program(program, device, name, seen | dict(sizes or {}))
 
 
 def export(
@@ -151,7 +164,10 @@ def export(
 
 
 def from_exported_program(
-    program: ExportedProgram, device: Device = DEFAULT_DEVICE, name: str = "module"
+    program: ExportedProgram,
+    device: Device = DEFAULT_DEVICE,
+    name: str = "module",
+    sizes: Mapping[str, int] | None = None,
 ) -> ComputationGraph:
     """Graph of an exported program.
 
@@ -166,6 +182,8 @@ def from_exported_program(
         What the operators run on.
     name : str
         What the network is called.
+    sizes : mapping, optional
+        Values of sizes that depend on values of tensors, by their names.
 
     Returns
     -------
@@ -181,8 +199,10 @@ def from_exported_program(
     _torch()
     from instances.readers.pytorch.costs import bytes_moved, flops_of, is_unknown
     from instances.readers.pytorch.dataflow import Dataflow, label
+    from instances.readers.pytorch.sizes import fix_sizes
 
     program = decompose(program)
+    fix_sizes(program, sizes or {})
     flow = Dataflow(program)
     flops = [flops_of(node, program.graph_module) for node in flow.operators]
     work = [device.time(count, bytes_moved(node, flow)) for node, count in zip(flow.operators, flops, strict=True)]
@@ -211,6 +231,7 @@ def from_exported_program(
         name=name,
         source=f"torch.export, {device.peak_flops:g} flop/s, {device.memory_bandwidth:g} bytes/s",
         attributes={
+            **({"sizes": dict(sizes)} if sizes else {}),
             "flops": sum(flops),
             "parameter_count": sum(weight.elements for weight in flow.weights if weight.readers),
             **{key: value for key, value in notes.items() if value},
@@ -243,17 +264,38 @@ def _export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
         with quiet():
             program = torch.export.export(module, args, kwargs, strict=False)
     except Exception as error:
-        raise InputError(f"{type(module).__name__} cannot be exported: {first_line(error)}") from error
+        raise InputError(f"{type(module).__name__} cannot be exported: {_with_remedy(error)}") from error
     return decompose(program)
+
+
+#: Words in messages of torch.export, and what to do.
+_REMEDIES = {
+    "data-dependent": "write branches on values of tensors with torch.where or torch.cond, and loops with fixed bounds",
+    "dynamic control flow": "write branches on values of tensors with torch.where or torch.cond",
+    "takes": "give args and kwargs as forward takes them",
+    "missing a required argument": "give args and kwargs as forward takes them",
+    "state_dict": "let forward change no parameters; export the module in eval mode",
+    "meta": "give the module itself, with its weights, instead of a function that builds it",
+    ".numpy()": "leave numpy out of forward",
+    ".item()": "leave .item() and int() of tensors out of forward",
+}
+
+
+def _with_remedy(error: Exception) -> str:
+    """Kind of an error, the first line of its message, and what to do."""
+    line, whole = first_line(error), str(error)
+    remedy = next((remedy for part, remedy in _REMEDIES.items() if part in whole), "try it in eval mode")
+    return f"{line.rstrip('.;')}; {remedy}."
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence warnings and logs; errors are reported by exceptions alone."""
+    """Silence warnings, logs and what torch prints; errors are reported by exceptions alone."""
     before = logging.root.manager.disable
     logging.disable()
+    nowhere = io.StringIO()
     try:
-        with warnings.catch_warnings(action="ignore"):
+        with warnings.catch_warnings(action="ignore"), redirect_stdout(nowhere), redirect_stderr(nowhere):
             yield
     finally:
         logging.disable(before)

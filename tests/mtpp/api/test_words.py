@@ -41,6 +41,9 @@ def test_python_and_the_command_line_have_the_same_words(verb: str) -> None:
     options = {option.name: option for option in get_command(app).commands[verb].params}  # type: ignore[attr-defined]
     for name, (_, word) in words_of(VERBS[verb]).items():
         assert parameters[name].default == word.default
+        if word.only_python:
+            assert name not in options
+            continue
         assert option_of(name) in options[name].opts
         assert options[name].default == word.default
 

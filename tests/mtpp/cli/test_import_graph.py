@@ -70,7 +70,10 @@ def test_what_could_not_be_priced_is_named(folder: Path, capsys: pytest.CaptureF
             "path.json --dim batch=2",
             "mtpp: path.json: 'json' files take no dims (batch); leave it out (architectures, onnx, huggingface do).",
         ),
-        ("path.json --level layer", "mtpp: path.json: 'json' files take no level; leave it out (architectures, huggingface do)."),
+        (
+            "path.json --level layer",
+            "mtpp: path.json: 'json' files take no level; leave it out (architectures, huggingface do).",
+        ),
         ("path.json --peak-flops 1e12", "mtpp: path.json: 'json' files take no device"),
         ("path.json --cost measured", "mtpp: path.json: 'json' files take no cost"),
         ("gnmt --cost measured", "mtpp: gnmt: an architecture cannot be measured; give an ONNX model."),

@@ -1,0 +1,124 @@
+"""Sizes of an exported program that depend on values, such as the tokens of an expert: given, or seen on one input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import Interpreter, Node
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from instances.errors import InputError, word
+
+__all__ = ["fix_sizes", "observed_sizes", "open_sizes"]
+
+_SHOWN = 8
+
+
+def open_sizes(program: ExportedProgram) -> list[str]:
+    """Names of the sizes without a value, in the order of the program."""
+    found: dict[str, None] = {}
+    for node in program.graph.nodes:
+        for tensor in _tensors(node):
+            for size in tensor.shape:
+                if not isinstance(size, int):
+                    found |= dict.fromkeys(sorted(map(str, size.node.expr.free_symbols)))
+    return list(found)
+
+
+def fix_sizes(program: ExportedProgram, sizes: Mapping[str, int]) -> None:
+    """Give all sizes of a program their values; the shapes of its nodes change.
+
+    Raises
+    ------
+    InputError
+        If a size has no value, one is not known, or a shape becomes negative.
+    """
+    names = open_sizes(program)
+    if unknown := [name for name in sizes if name not in names]:
+        raise InputError(
+            f"{word('dims')}: the program has no open size {unknown[0]}; it has {_shown(names) or 'none'}."
+        )
+    if missing := [name for name in names if name not in sizes]:
+        raise InputError(
+            f"{len(missing)} sizes have no value: {_shown(missing)}; export the module with fixed shapes or, in "
+            "Python, give observe=True, to see them on example inputs, or each as in "
+            f"dims={{'{missing[0]}': 64}}."
+        )
+    if names:
+        for node in program.graph.nodes:
+            if "val" in node.meta:
+                node.meta["val"] = tree_map_only(torch.Tensor, lambda tensor: _fixed(tensor, sizes), node.meta["val"])
+
+
+def observed_sizes(program: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:
+    """The sizes that a run of the program on these inputs has; this computes all of it once.
+
+    Raises
+    ------
+    InputError
+        If the run fails, as without weights.
+    """
+    held = {**program.state_dict, **program.constants}
+    given = iter(tree_leaves((tuple(args), dict(kwargs))))
+    inputs = [
+        next(given) if spec.kind is InputKind.USER_INPUT else held[str(spec.target)]
+        for spec in program.graph_signature.input_specs
+    ]
+    observer = _Observer(program.graph_module)
+    try:
+        with torch.no_grad():
+            observer.run(*inputs)
+    except Exception as error:
+        problem = str(error).strip().splitlines()
+        raise InputError(
+            f"The program cannot be run to see its sizes ({problem[0] if problem else type(error).__name__}); give a "
+            f"module with weights, not on the meta device, or each size in {word('dims')}."
+        ) from error
+    return observer.sizes
+
+
+class _Observer(Interpreter):
+    """Notes the value of each size that alone is a dimension of a tensor."""
+
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        super().__init__(module)
+        self.sizes: dict[str, int] = {}
+
+    def run_node(self, n: Node) -> Any:
+        """Run a node as usual, and compare its shapes with those that were exported."""
+        result = super().run_node(n)
+        real = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        for tensor, own in zip(_tensors(n), real, strict=False):
+            for size, seen in zip(tensor.shape, own.shape, strict=False):
+                if not isinstance(size, int) and size.node.expr.is_Symbol:
+                    self.sizes.setdefault(str(size.node.expr), int(seen))
+        return result
+
+
+def _tensors(node: Node) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+
+
+def _fixed(tensor: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
+    if all(isinstance(size, int) for size in tensor.shape):
+        return tensor
+    shape = [_value(size, sizes) for size in tensor.shape]
+    return torch.empty(shape, dtype=tensor.dtype, device="meta")
+
+
+def _value(size: Any, sizes: Mapping[str, int]) -> int:
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    value = int(expression.subs({symbol: sizes[str(symbol)] for symbol in expression.free_symbols}))
+    if value < 0:
+        raise InputError(f"{word('dims')}: the size {expression} would be {value}; give other numbers.")
+    return value
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
