@@ -97,7 +97,7 @@ def _of_partition(partition: Partition) -> LayerCut:
 def _of_plan(plan: Plan) -> LayerCut:
     chain = plan.instance.chain
     ends = [name.split(_RANGE) for name in chain.names]
-    stem, numbers = numbered([*(e[0] for e in ends), *(e[-1] for e in ends)], chain.name)
+    stem, numbers = numbered([*(e[0] for e in ends), *(e[-1] for e in ends)], chain.name, 2 * chain.forward.tolist())
     layers = 1 + max(number for number in numbers if number is not None)
     begin, end = _units(numbers, layers)
     stages: list[int | None] = [None] * (layers + 2)

@@ -52,7 +52,7 @@ class LayerStack:
         InputError
             If its nodes have no numbered layers, those of several stacks, or layers that are not in a row.
         """
-        stem, numbers = numbered(graph.names, graph.name)
+        stem, numbers = numbered(graph.names, graph.name, graph.work.tolist())
         unit = np.array([0 if number is None else number + 1 for number in numbers], dtype=np.int64)
         layers, named = int(unit.max()), unit > 0
         start, readers = graph.successors
@@ -94,17 +94,20 @@ class LayerStack:
         )
 
 
-def numbered(names: Sequence[str], network: str) -> tuple[str, list[int | None]]:
+def numbered(names: Sequence[str], network: str, work: Sequence[float]) -> tuple[str, list[int | None]]:
     """Find the common stem of the layers' names, and the number of the layer that each name is in; None for no layer.
+
+    Of several stacks of layers, such as those of an encoder and a decoder, the one with more than half of the work
+    counts, and the layers of others are none.
 
     Raises
     ------
     InputError
-        If there are fewer than two layers, several stacks of them, or numbers are missing.
+        If there are fewer than two layers, several stacks without such a one, or numbers are missing.
 
     Examples
     --------
-    >>> numbered(["embed", "model.layers.0.mlp", "model.layers.1.mlp", "head"], "tiny")
+    >>> numbered(["embed", "model.layers.0.mlp", "model.layers.1.mlp", "head"], "tiny", [1, 1, 1, 1])
     ('model.layers', [None, 0, 1, None])
     """
     found = [_NUMBER.search(name) for name in names]
@@ -119,10 +122,15 @@ def numbered(names: Sequence[str], network: str) -> tuple[str, list[int | None]]
             f"{network}: its names tell of no layers, such as decoder.0 and decoder.1; give a graph whose nodes are "
             "called after their layers."
         )
-    if len(stacks) > 1:
+    loads = {stack: sum(own for own, other in zip(work, stems, strict=True) if other == stack) for stack in stacks}
+    stem = max(stacks, key=lambda stack: loads[stack])
+    held = stacks[stem]
+    if len(stacks) > 1 and 2 * loads[stem] <= sum(work):
         shown = ", ".join(map(_plain, list(stacks)[:3])) + (", …" if len(stacks) > 3 else "")
-        raise InputError(f"{network} has {len(stacks)} stacks of layers ({shown}); runtimes number the layers of one.")
-    ((stem, held),) = stacks.items()
+        raise InputError(
+            f"{network} has {len(stacks)} stacks of layers ({shown}), none of them with half of the work; runtimes "
+            "number the layers of one."
+        )
     if held != set(range(len(held))):
         missing = min(set(range(len(held))) - held)
         raise InputError(f"{network}: there is a layer {_plain(stem)}.{max(held)}, but none {_plain(stem)}.{missing}.")

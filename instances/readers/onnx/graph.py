@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from onnx import NodeProto
+
 from instances.devices.roofline import Device
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import SharedParameter
 from instances.readers.onnx.live_nodes import LiveNode, Scope
 from instances.readers.onnx.model_file import drop_weights, load_model, set_dims
+from instances.readers.onnx.module_paths import module_path
 from instances.readers.onnx.operators import is_view
 from instances.readers.onnx.pricing import Price, price
 from instances.readers.onnx.profiling import measure
@@ -102,12 +105,16 @@ def _weight(scope: Scope, name: str) -> TensorType:
 
 
 def node_names(scope: Scope) -> tuple[str, ...]:
-    """The names of the nodes where they have one of their own."""
+    """The names of the nodes where they have one of their own, behind the paths of their modules if those are told."""
     count = Counter(live.node.name for live in scope.live)
-    return tuple(
-        node.name if node.name and count[node.name] == 1 else f"{node.op_type} {', '.join(filter(None, node.output))}"
-        for node in (live.node for live in scope.live)
-    )
+
+    def name(node: NodeProto) -> str:
+        own = node.name if count[node.name] == 1 else ""
+        own = own or f"{node.op_type} {', '.join(filter(None, node.output))}"
+        path = module_path(node)
+        return f"{path}.{own}" if path else own
+
+    return tuple(name(live.node) for live in scope.live)
 
 
 def _totals(prices: list[Price]) -> dict[str, object]:

@@ -15,8 +15,9 @@ import onnx.inliner
 from numpy.typing import NDArray
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
-from instances.errors import InputError, said
+from instances.errors import InputError
 from instances.json_files import check_readable
+from instances.readers.onnx.suggestions import no_value
 
 __all__ = [
     "all_graphs",
@@ -193,8 +194,7 @@ def set_dims(model: ModelProto, dims: Mapping[str, int], path: str | Path) -> No
     for name, size in dims.items():
         for dim in places[name]:
             dim.dim_value = size
-    for value in inputs:
-        _require_shape(value, places, path)
+    _require_shapes(inputs, places, path)
     for graph in all_graphs(model.graph):
         if old:  # shapes further on may hold the old number
             graph.ClearField("value_info")
@@ -223,19 +223,18 @@ def _places(inputs: list[ValueInfoProto]) -> dict[str, list[TensorProto]]:
     return places
 
 
-def _require_shape(value: ValueInfoProto, places: Mapping[str, object], path: str | Path) -> None:
-    if not value.type.HasField("tensor_type"):
-        raise InputError(f"{path}: input '{value.name}' is no tensor; only tensors have a size.")
-    if not value.type.tensor_type.HasField("shape"):
-        raise InputError(f"{path}: input '{value.name}' has no shape; export the model with one.")
-    for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-        if not dim.HasField("dim_value") or dim.dim_value < 0:
-            name = dim.dim_param or f"{value.name}:{axis}"
-            example = said("dims", f"{name}=1")
-            raise InputError(
-                f"{path}: dimension '{name}' of input '{value.name}' has no value; give for example {example} "
-                f"(the model has {', '.join(places)})."
-            )
+def _require_shapes(inputs: list[ValueInfoProto], places: Mapping[str, object], path: str | Path) -> None:
+    missing: dict[str, str] = {}
+    for value in inputs:
+        if not value.type.HasField("tensor_type"):
+            raise InputError(f"{path}: input '{value.name}' is no tensor; only tensors have a size.")
+        if not value.type.tensor_type.HasField("shape"):
+            raise InputError(f"{path}: input '{value.name}' has no shape; export the model with one.")
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if not dim.HasField("dim_value") or dim.dim_value < 0:
+                missing.setdefault(dim.dim_param or f"{value.name}:{axis}", value.name)
+    if missing:
+        raise InputError(f"{path}: {no_value(missing)} (the model has {', '.join(places)}).")
 
 
 def _follow_batch(graph: GraphProto, old: int, new: int) -> None:

@@ -57,7 +57,7 @@ def test_an_open_shape_is_an_error_and_never_zero_operations(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("dims", "message"),
     [
-        ({}, r"dimension 'batch' of input 'x' has no value; give for example dims='batch=1' \(the model has batch,"),
+        ({}, r"dimensions 'batch', 'x:1' have no value; give for example dims='batch=1' dims='x:1=1' \(the model has"),
         ({"batch": 2}, "dimension 'x:1' of input 'x' has no value; give for example dims='x:1=1'"),
         ({"batch": 2, "height": 3}, "there is no dimension 'height'; it has batch, x:1, x:2"),
         ({"batch": 0, "x:1": 3}, "dimension batch is 0; give a whole number from 1"),

@@ -171,6 +171,19 @@ def test_layers_by_paths() -> None:
     assert (stack.stem, stack.unit.tolist()) == ("model.layers", [0, 0, 1, 1, 2, 3, 3])
 
 
+def test_the_stack_with_most_of_the_work_counts() -> None:
+    """The encoder before it is no layer; of two lists in turns, the other one lies in its layers."""
+    names = ("encoder.0", "encoder.1", "decoder.0", "decoder.1")
+    edges = [(0, 1), (1, 2), (2, 3), (1, 3)]
+    graph = ComputationGraph.from_edges(edges, work=[1.0, 1.0, 2.0, 2.0], names=names)
+    stack = LayerStack.of(graph)
+    assert (stack.stem, stack.unit.tolist()) == ("decoder", [0, 0, 1, 2])
+    names = ("attention.0", "experts.0", "attention.1", "experts.1", "head")
+    path = [(0, 1), (1, 2), (2, 3), (3, 4)]
+    stack = LayerStack.of(ComputationGraph.from_edges(path, work=[1.0, 9.0, 1.0, 9.0, 1.0], names=names))
+    assert (stack.stem, stack.unit.tolist()) == ("experts", [0, 1, 1, 2, 3])
+
+
 @pytest.mark.parametrize(
     ("names", "edges", "words"),
     [
