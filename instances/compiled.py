@@ -13,7 +13,7 @@ import hashlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
@@ -21,10 +21,12 @@ from typing import Any, Literal, TypeVar, overload
 import llvmlite.binding
 import numba
 from numba.core import event
+from numba.core.caching import UserProvidedCacheLocator
 from numba.misc.appdirs import AppDirs
 
 from instances.deadline import CLOCK
 from instances.system.file_lock import file_lock
+from instances.system.private_folder import make_private, private_folder
 
 __all__ = ["compiled", "has_code", "is_warm", "kernel_sources", "kernels", "mark_warm", "user_cache", "warmed_alone"]
 
@@ -42,6 +44,9 @@ _ALONE, _SHARED = "by warm-up alone", "by others too"
 
 #: Whoever stores code holds this file beside it.
 _LOCK = "lock"
+
+#: Name of the temporary folder for those who can write nowhere else.
+_PRIVATE = "mtpp"
 
 _LOG = logging.getLogger(__name__)
 
@@ -94,13 +99,25 @@ def compiled(
 def _decorated(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
     for folder in _folders():
         try:
+            if folder.parent == private_folder(_PRIVATE):
+                make_private(folder.parent)
             with _cache_in(folder):
                 kernel = numba.njit(cache=True, **options)(function)
                 _store_one_by_one(kernel, folder)
                 return kernel
-        except RuntimeError:  # the folder cannot be written
+        except (RuntimeError, OSError):  # the folder can neither be written nor has all code
             continue
     return numba.njit(**options)(function)
+
+
+class ReadingLocator(UserProvidedCacheLocator):
+    """The folder of `_cache_in`, where machine code can be read; numba's own asks for one that can be written."""
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder, unless it has the code of all kernels."""
+        folder = Path(self.get_cache_path())
+        if not (_is_complete(folder.parent) and folder.is_dir()):
+            super().ensure_cache_path()
 
 
 def _store_one_by_one(kernel: Any, folder: Path) -> None:
@@ -112,7 +129,7 @@ def _store_one_by_one(kernel: Any, folder: Path) -> None:
     save = kernel._cache.save_overload
 
     def save_alone(*code: Any) -> None:
-        with file_lock(folder / _LOCK, wait=True):
+        with suppress(PermissionError), file_lock(folder / _LOCK, wait=True):
             save(*code)
 
     kernel._cache.save_overload = save_alone
@@ -125,7 +142,7 @@ def kernels() -> list[Any]:
 
 def is_warm() -> Path | None:
     """Folder with the machine code of all kernels; None if some must be compiled, as `mark_warm` was not called."""
-    return next((folder for folder in _folders() if _stamp_of(folder)[:1] == [_made_for()]), None)
+    return next(filter(_is_complete, _folders()), None)
 
 
 def warmed_alone() -> bool:
@@ -153,6 +170,10 @@ def mark_warm(alone: bool = False) -> Path | None:
     return None
 
 
+def _is_complete(folder: Path) -> bool:
+    return _stamp_of(folder)[:1] == [_made_for()]
+
+
 def _stamp_of(folder: Path) -> list[str]:
     """Lines of a folder's stamp: what its machine code was compiled for; empty if the code is not complete."""
     try:
@@ -161,6 +182,7 @@ def _stamp_of(folder: Path) -> list[str]:
         return []
 
 
+@cache
 def _made_for() -> str:
     """Conditions under which stored machine code is valid: versions of numba, the processor, times of the sources."""
     written, _ = _first_look()
@@ -192,7 +214,7 @@ def _written(files: Iterable[Path]) -> dict[Path, tuple[int, int]]:
 
 
 def _folders() -> list[Path]:
-    """Folders for machine code, best one first.
+    """Folders for machine code, best one first: those with all of it, then the sources', the user's, a temporary one.
 
     Empty if numba is switched off, or the sources are out of sight, as in an archive, or changed since the first
     look: then the code in memory may be of two generations.
@@ -201,8 +223,9 @@ def _folders() -> list[Path]:
     if _settings.DISABLE_JIT or not written or _written(written) != written:
         return []
     own, users = _ROOT / "instances" / "__pycache__", user_cache("numba")
-    places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [own, users]
-    return [Path(place) / f"kernels-{key}" for place in places]
+    places = [_settings.CACHE_DIR] if _settings.CACHE_DIR else [own, users, private_folder(_PRIVATE)]
+    folders = [Path(place) / f"kernels-{key}" for place in places if place is not None]
+    return sorted(folders, key=lambda folder: not _is_complete(folder))
 
 
 def user_cache(package: str) -> Path:
@@ -215,7 +238,7 @@ def _cache_in(folder: Path) -> Iterator[None]:
     """Let numba cache what is decorated meanwhile in this folder or nowhere; afterwards its settings are as before."""
     with _settings_lock:
         before = _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES
-        _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = str(folder), "UserProvidedCacheLocator"
+        _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = str(folder), f"{__name__}.ReadingLocator"
         try:
             yield
         finally:
@@ -240,6 +263,9 @@ class _Tell(event.Listener):
     def on_start(self, event: event.Event) -> None:
         if not self.told and event.data["dispatcher"].py_func.__module__.startswith(_PACKAGES):
             self.told = True
+            if getattr(event.data["dispatcher"], "_cache", None).__class__.__name__ == "NullCache":
+                _LOG.warning("compiling at each call, as no folder can be written; set NUMBA_CACHE_DIR to one that can")
+                return
             _LOG.info("compiling, once after each update (about half a minute); mtpp warm-up does it ahead")
 
     def on_end(self, event: event.Event) -> None:

@@ -145,7 +145,8 @@ def project(tmp_path: Path) -> Path:
         (root / package).mkdir(parents=True)
         (root / package / "__init__.py").touch()
     (root / "instances" / "system").mkdir()
-    for name in ("compiled.py", "deadline.py", "errors.py", "system/__init__.py", "system/file_lock.py"):
+    system = ("system/__init__.py", "system/file_lock.py", "system/private_folder.py")
+    for name in ("compiled.py", "deadline.py", "errors.py", *system):
         shutil.copy(ROOT / "instances" / name, root / "instances" / name)
     (root / "mtpp_models" / "callee.py").write_text(CALLEE)
     (root / "mtpp_models" / "caller.py").write_text(CALLER)
@@ -155,7 +156,8 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, script: str = f"from mtpp_models.caller import outer; {SHOW}", **variables: str) -> str:
     """Run a script in a process of its own; return what it prints."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
-    environment |= {"PYTHONPATH": str(project), "XDG_CACHE_HOME": str(project / "users"), **variables}
+    environment |= {"PYTHONPATH": str(project), "XDG_CACHE_HOME": str(project / "users"), "XDG_RUNTIME_DIR": ""}
+    environment |= {"TMPDIR": str(project), **variables}
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -217,14 +219,32 @@ def test_a_users_folder_comes_first(project: Path) -> None:
 
 
 def test_sources_that_cannot_be_written_beside(project: Path) -> None:
-    """Then the user's folder of caches holds the code; without one, every process compiles."""
+    """Then the user's folder of caches holds the code; without one a private temporary folder, else it is said."""
     (project / "instances" / "__pycache__").write_text("a file stands where the folder should be")
     assert run(project) == "4 0 1"
     assert run(project) == "4 1 0"
     assert len(code(project / "users" / "numba")) == 1
     shutil.rmtree(project / "users")
     (project / "users").touch()
-    assert [run(project), run(project)] == ["4 0 1", "4 0 1"]
+    assert [run(project), run(project)] == ["4 0 1", "4 1 0"]
+    private = project / f"mtpp-{os.getuid()}"
+    assert private.stat().st_mode & 0o777 == 0o700
+    private.chmod(0o755)  # others may have put something there
+    told = "import logging, sys; logging.basicConfig(stream=sys.stdout, format='%(levelname)s %(message)s')\n"
+    script = f"{told}from mtpp_models.caller import outer; {SHOW}"
+    said = "WARNING compiling at each call, as no folder can be written; set NUMBA_CACHE_DIR to one that can"
+    assert [run(project, script).splitlines() for _ in (1, 2)] == [[said, "4 0 1"]] * 2
+
+
+def test_complete_code_is_read_where_nothing_can_be_written(project: Path) -> None:
+    """No file is asked of the folder; what it lacks is compiled."""
+    run(project, f"{CALL}; import instances.compiled as c; c.mark_warm()")
+    denied = (
+        "import os, tempfile\ndef deny(*words, **more):\n    raise PermissionError(13, 'denied')\n"
+        "tempfile.TemporaryFile = os.replace = os.mkdir = os.makedirs = deny\n"
+    )
+    assert run(project, f"{denied}from mtpp_models.caller import outer; {SHOW}") == "4 1 0"
+    assert run(project, f"{denied}from mtpp_models.caller import outer; print(outer(1.5))") == "5.0"
 
 
 def test_compiling_and_loading_take_no_time_and_are_told_once(project: Path) -> None:
