@@ -33,7 +33,7 @@ __all__ = ["compiled", "has_code", "is_warm", "kernel_sources", "kernels", "mark
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _ROOT = Path(__file__).resolve().parent.parent
-_PACKAGES = ("instances", "heuristics", "mtpp_models")
+_PACKAGES = ("instances", "heuristics", "mtpp_models", "mtpp/verification")
 
 #: A file with one of them has a kernel, or a tuple that kernels may take.
 _MARKS = (b"import compiled", b"NamedTuple")
@@ -245,6 +245,10 @@ def _cache_in(folder: Path) -> Iterator[None]:
             _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = before
 
 
+def _is_ours(function: Callable[..., Any]) -> bool:
+    return function.__module__.replace(".", "/").startswith(_PACKAGES)
+
+
 class _Halt(event.Listener):
     """Listener that halts `CLOCK` while numba compiles or loads."""
 
@@ -261,7 +265,7 @@ class _Tell(event.Listener):
     told = False
 
     def on_start(self, event: event.Event) -> None:
-        if not self.told and event.data["dispatcher"].py_func.__module__.startswith(_PACKAGES):
+        if not self.told and _is_ours(event.data["dispatcher"].py_func):
             self.told = True
             if getattr(event.data["dispatcher"], "_cache", None).__class__.__name__ == "NullCache":
                 _LOG.warning("compiling at each call, as no folder can be written; set NUMBA_CACHE_DIR to one that can")

@@ -133,8 +133,10 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
     """Member of a witness, mapped to the nodes of the original instance."""
-    if key == "nodes":
-        return reduction.anchor[value].tolist()
+    if key in ("nodes", "apart"):
+        return reduction.anchor[np.array(value, dtype=np.int64)].tolist()
+    if key == "tree":
+        return [entry if entry < 0 else int(reduction.anchor[entry]) for entry in value]
     if key == "prices":
         prices = np.zeros(reduction.original.graph.n)
         prices[reduction.anchor] = value

@@ -7,7 +7,7 @@ certificates when they hold their question. `Envelope` is what all three have.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -55,6 +55,8 @@ _RECHECKS = {
         "place-cp": "trusted",
     },
 }
+# Bounds by prices, and the member without which they are trusted.
+_BY_PRICES, _TREE = ("priced", "priced-quick"), "tree"
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
 _OF_SOLVERS = re.compile(
@@ -63,18 +65,21 @@ _OF_SOLVERS = re.compile(
 
 #: Parameters that a bound may have, in partitioning and in placement.
 _OPTIONS = ("time_limit", "gap", "threads", "seed")
-_PARAMETERS = ("nodes", "prices", "from_k", "value", "proof", "model", "by", *_OPTIONS)
+_PARAMETERS = ("nodes", "prices", "tree", "multipliers", "apart", "from_k", "value", "proof", "model", "by", *_OPTIONS)
 _PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
 _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
 
 
-def recheck(method: str, problem: str = PARTITIONING) -> str | None:
-    """Kind of check for bounds of a method: "formula", "minimum cuts", "ideals", "heads and tails", or "trusted".
+def recheck(method: str, problem: str = PARTITIONING, witness: Collection[str] = ()) -> str | None:
+    """Kind of check: "formula", "minimum cuts", "price tree", "ideals", "heads and tails", or "trusted".
 
-    The problem is `PARTITIONING`, `PLANNING` or `PLACEMENT`; None where it has no such method.
+    It is that of bounds of a method whose witness has the members named. The problem is `PARTITIONING`, `PLANNING` or
+    `PLACEMENT`; None where it has no such method.
     """
     if problem == PARTITIONING and _OF_SOLVERS.fullmatch(method):
         return "trusted"
+    if problem == PARTITIONING and method in _BY_PRICES and _TREE in witness:
+        return "price tree"
     return _RECHECKS[problem].get(method)
 
 
@@ -153,12 +158,12 @@ def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
     fields = value.members(_CLAIM)
     fields["optimal"].truth()
     method, solver = fields["method"].text(), _optional_text(fields["solver"])
-    kind = recheck(method, problem)
+    fields["parameters"].members((), (*_PARAMETERS, *_PARAMETERS_OF_TIMES))
+    kind = recheck(method, problem, fields["parameters"].data)
     if kind is None:
         fields["method"].fail(f"there is no method {method!r} (mtpp list models).")
     if solver is not None and solver not in SOLVER_NAMES:
         fields["solver"].fail(f"there is no solver {solver!r}; known are {', '.join(SOLVER_NAMES)}.")
-    fields["parameters"].members((), (*_PARAMETERS, *_PARAMETERS_OF_TIMES))
     fields["seconds"].number()
     return Claim(
         place=value.path,

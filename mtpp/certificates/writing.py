@@ -142,7 +142,7 @@ def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dic
         "solver": solver or None,
         "version": version or None,
         "seconds": answer.spent,
-        "recheck": recheck(answer.bound.method, problem) or "trusted",
+        "recheck": recheck(answer.bound.method, problem, answer.bound.witness) or "trusted",
     }
 
 

@@ -13,9 +13,10 @@ from instances.partitioning.constraints import Constraints
 from mtpp.verification.clock import Clock
 from mtpp.verification.faults import ROUNDING
 from mtpp.verification.fractions import as_float
-from mtpp.verification.partitioning.cuts import block_bound
+from mtpp.verification.partitioning.cuts import CutBound, block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import TooManyIdealsError, some_chain_is_below
+from mtpp.verification.partitioning.price_trees import read_tree, tree_bound
 from mtpp.verification.verdict import Check, compare
 
 __all__ = ["CHECKERS", "Checker", "Task"]
@@ -106,10 +107,14 @@ def _nodes(task: Task, claim: Claim) -> tuple[list[int], str]:
 
 def _cuts(task: Task, claim: Claim, pins: Iterable[tuple[int, ...]]) -> Check:
     """Hold the claim against the cheapest block that holds one of the sets."""
-    value = Fraction(claim.value)
-    least, lost, count = block_bound(task.exact, value, pins, task.clock)
-    how = f"re-proved by {count} minimum cut{'s' if count > 1 else ''}"
-    if least < value <= least + lost:  # beyond the digits of the cut, which is no fault of the claim
+    found = block_bound(task.exact, Fraction(claim.value), pins, task.clock)
+    return _compared(claim, found, f"re-proved by {found.cuts} minimum cut{'s' if found.cuts > 1 else ''}")
+
+
+def _compared(claim: Claim, found: CutBound, how: str) -> Check:
+    """Hold the claim against what cuts prove; what is beyond their digits is no fault of the claim."""
+    value, (least, lost, _) = Fraction(claim.value), found
+    if least < value <= least + lost:
         return Check(claim, least, f"{how}, to {as_float(least)!r}")
     return compare(claim, least, how)
 
@@ -165,15 +170,20 @@ def _other_k(task: Task, claim: Claim) -> Check:
 
 
 def _priced(task: Task, claim: Claim) -> Check:
-    """Check that the prices are valid; their bound is trusted."""
-    prices = claim.parameters.open_members(("prices",))["prices"].numbers()
+    """Prove the bound of valid prices by the tree of the claim; without one it is trusted."""
+    members = claim.parameters.open_members(("prices",))
+    prices = members["prices"].numbers()
     fault = "" if any(prices) else "parameters.prices are all 0"
     if len(prices) != len(task.group):
         fault = f"parameters.prices has {len(prices)} prices for {len(task.group)} nodes"
     for v, price in enumerate(prices):
         if price < 0:
             fault = f"parameters.prices[{v}] is {price}; no price is below 0"
-    return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
+    if fault or "tree" not in members:
+        return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
+    tree = read_tree(claim.parameters, len(task.group))
+    found = tree_bound(task.exact, task.group, prices, tree, Fraction(claim.value), task.clock)
+    return _compared(claim, found, f"re-proved by prices and a tree of {len(tree.multipliers)} leaves")
 
 
 def _stated(_task: Task, claim: Claim) -> Check:

@@ -17,6 +17,7 @@ from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray
 from mtpp_models.bounds.priced.block_relaxation import BlockQuestion, Flows, constant_of, linear_costs
 from mtpp_models.bounds.priced.branching import Gains
+from mtpp_models.bounds.priced.price_tree import MOST_LEAVES, PriceProof
 from mtpp_models.bounds.priced.tree_kernels import CHILDREN, Leaves, explore
 from mtpp_models.cuts.block_cuts import UNIT, BlockCuts
 from mtpp_models.cuts.conflicts import conflicts
@@ -127,6 +128,14 @@ class BlockTree:
         """Time of the overflow of an (n,) set of nodes, as the tree computes it."""
         work = self._question.work[:, block].sum(axis=1)
         return max(0, int(work[-1] - work[0]) + constant_of(self._question.constant[-1], block)) / UNIT * self._goal
+
+    def proof(self) -> PriceProof | None:
+        """The leaves of a search that came to its end; None if some were forgotten, or they are too many to tell."""
+        if self._open or self._lost or self._done > MOST_LEAVES:
+            return None
+        rows = slice(len(self._leaves.decided) - self._done, None)
+        decided, multiplier = self._leaves.decided[rows].copy(), self._leaves.multiplier[rows].copy()
+        return PriceProof(self._instance, self._question, decided, multiplier)
 
     def _begin(self) -> None:
         """Start the tree again with one leaf, in which nothing is decided."""

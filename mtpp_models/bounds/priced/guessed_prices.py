@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
 
@@ -48,7 +50,7 @@ _FIRST = 1e-3
 
 
 def priced_quick(start: Partition, controls: Controls) -> Result:
-    """Prove what guessed prices are worth; the bound's witness holds the prices, unless it is *simple*.
+    """Prove what guessed prices are worth; the bound's witness holds prices and tree, unless it is *simple*.
 
     Without a time limit, the same start gives the same bound.
     """
@@ -85,8 +87,11 @@ class QuickPrices:
             go_on(self._best(2), _AGAIN)
         go_on(self._best(len(_PARTS)), 1.0)
         value = max(floor, best.value)
-        closed = value >= most * (1 - PROOF_TOLERANCE) or not deadline.passed
-        witness = {} if best.proved is None else {"prices": best.proved.tolist(), "seed": controls.options.seed}
+        closed = value >= most * (1 - PROOF_TOLERANCE) or all(climb.is_over for climb in self._climbs)
+        witness: dict[str, Any] = {}
+        if best.proved is not None:
+            witness = {"prices": best.proved.tolist(), "seed": controls.options.seed}
+            witness |= price_witness(best.proof, watch.passed)
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
     def _best(self, count: int) -> list[_Climb]:
@@ -116,13 +121,19 @@ class _Climb:
     prices: FloatArray  # (n,); they fall with each block that is worth too much
     value: float = 0.0  # the last goal that was proved
     proved: FloatArray | None = None  # the prices that it was proved with
+    proof: PriceProof | None = None  # and the tree
     step: float = _STEP  # how far the next goal lies above the bound
     failures: int = 0  # in a row, by blocks that prices did not get rid of
     tree: BlockTree | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether blocks have stopped too many goals in a row."""
+        return self.failures >= _FAILURES
+
     def goals(self, value: float, most: float, deadline: Deadline) -> Iterator[float]:
         """Yield each goal that is proved, above `value` and up to `most`, as long as they rise and there is time."""
-        while value < most and self.failures < _FAILURES and not deadline.passed and deadline.left > _SHORTEST:
+        while value < most and not self.is_over and not deadline.passed and deadline.left > _SHORTEST:
             goal = min(most, max(value * (1 + self.step), _FIRST * most))
             share, watch = deadline.share(_FOR_A_GOAL), Stopwatch()
             if self._prove(goal, share):
@@ -143,7 +154,8 @@ class _Climb:
             done, block = self.tree.explore(deadline)
             if done or block is None:
                 self.failures = 0
-                self.proved = self.prices if done else self.proved
+                if done:
+                    self.proved, self.proof = self.prices, self.tree.proof()
                 return done
             self.prices = np.where(block, _KEPT * self.prices, self.prices)
             self.tree.reprice(self.prices)

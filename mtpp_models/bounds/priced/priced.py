@@ -20,6 +20,7 @@ and prices, and for the next turn.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from instances import Bound, Partition, Result
 from instances.deadline import Deadline, Stopwatch
@@ -27,6 +28,7 @@ from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.bounds.priced.price_search import PriceSearch
+from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
 from mtpp_models.cuts.max_flow import BoolArray
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
@@ -66,7 +68,7 @@ _SPARE = 0.004
 def priced(start: Partition, controls: Controls) -> Result:
     """Search for good prices and prove their bound; a better start gives better prices.
 
-    The bound's witness holds the prices, unless it is *simple*. Without a time limit, the same seed gives the same
+    The bound's witness holds the prices and the tree, unless it is *simple*. Without a time limit, the same seed gives the same
     bound.
     """
     return Prices()(start, controls)
@@ -88,10 +90,14 @@ class Prices:
             return Result(PRICED, instance, start, Bound(floor, PRICED))
         if self._climb is None or self._question != instance.key:
             self._question, self._climb = instance.key, _Climb(start, floor, controls)
+        watch = Stopwatch()
         at_its_end = self._climb.go_on(start, controls)
         value, proved = self._climb.value, self._climb.proved
         closed = at_its_end or value >= most * (1 - PROOF_TOLERANCE)
-        witness = {} if proved is None else {"prices": proved.tolist(), "seed": controls.options.seed}
+        witness: dict[str, Any] = {}
+        if proved is not None:
+            witness = {"prices": proved.tolist(), "seed": controls.options.seed}
+            witness |= price_witness(self._climb.proof, watch.passed)
         return Result(PRICED, instance, start, Bound(value, PRICED, closed, witness))
 
 
@@ -102,6 +108,7 @@ class _Climb:
         self.value = floor
         self._known = 0.0  # others have proved it
         self.proved: FloatArray | None = None  # the prices that it was proved with
+        self.proof: PriceProof | None = None  # and the tree
         self._search = PriceSearch(start, controls.options.seed)
         self._least = floor or _NEGLIGIBLE * start.bottleneck
         self._ceiling = start.bottleneck  # where the best prices are worth k blocks; no goal is above
@@ -190,7 +197,8 @@ class _Climb:
         while len(blocks) < _BLOCKS:
             done, block = tree.explore(deadline)
             if block is None:
-                self.proved = tree.prices if done else self.proved
+                if done:
+                    self.proved, self.proof = tree.prices, tree.proof()
                 return (goal if done else None), blocks
             cost = (1 - _ROUNDING) * (search.cost(block) + tree.overflow(block))
             blocks.append(block)

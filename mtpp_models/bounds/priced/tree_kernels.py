@@ -79,7 +79,6 @@ def explore(
         least, multiplier, cost = bound_of(
             state, question, flows, before, behind, leaves.multiplier[row], few, many, patient
         )
-        multiplier = max(multiplier, _LEAST * UNIT)
         if leaves.last[row] != 0:
             v = abs(leaves.last[row]) - 1
             note(gains, v, IN if leaves.last[row] > 0 else OUT, float(least - leaves.least[row]))
@@ -90,6 +89,7 @@ def explore(
             leaves.multiplier[size - done] = multiplier
             depth = row
             continue
+        multiplier = max(multiplier, _LEAST * UNIT)
         # The sets are those of the last case, with overflow if there is any.
         constant = constant_of(question.constant[-1], many)
         cost += constant - constant_of(question.constant[-1], state == IN)
