@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -45,7 +46,7 @@ def verify(
     graph : GraphLike, optional
         The graph that the certificate has to be of.
     ideals : bool
-        Also run the program over ideals again.
+        Has no effect any more, as ideals are always looked at; it will go.
     rerun : bool
         Also let the solvers and programs of this machine prove again what is trusted.
     time_limit : float
@@ -106,18 +107,18 @@ def verified(file: Path, own: ComputationGraph | None, spec: str, words: VerifyW
     limit = words["time_limit"]
     if not 0 < limit < float("inf"):
         raise WordError("time_limit", limit, "it must be positive and finite.")
-    options = {"own": own, "spec": spec, "ideals": words["ideals"], "rerun": words["rerun"], "time_limit": limit}
+    if words["ideals"]:
+        warnings.warn(f"{word('ideals')} is always done now and will go; leave it out.", FutureWarning, stacklevel=2)
+    options = {"own": own, "spec": spec, "rerun": words["rerun"], "time_limit": limit}
     return run_bounded(_verdict, file, seconds=2 * limit + _PATIENCE, **options)
 
 
-def _verdict(
-    file: Path, *, own: ComputationGraph | None, spec: str, ideals: bool, rerun: bool, time_limit: float
-) -> Verdict:
+def _verdict(file: Path, *, own: ComputationGraph | None, spec: str, rerun: bool, time_limit: float) -> Verdict:
     from mtpp.verification.clock import OutOfTimeError
     from mtpp.verification.verify import verify as check
 
     try:
-        verdict = check(read_json(file), ideals=ideals, time_limit=time_limit)
+        verdict = check(read_json(file), time_limit=time_limit)
     except OutOfTimeError:
         raise NotBoundedError(f"its cost was not known within {time_limit:g} s") from None
     if own is not None and (fault := _difference(verdict, own)):

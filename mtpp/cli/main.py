@@ -177,11 +177,11 @@ def _words_as_options() -> Iterator[None]:
 
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
-    """Print each `InputWarning` once, on stderr."""
+    """Print each `InputWarning`, and what will go, once, on stderr."""
     told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if not issubclass(category, InputWarning):
+        if not issubclass(category, InputWarning | FutureWarning):
             others(message, category, *place, **more)
         elif str(message) not in told:
             told.add(str(message))

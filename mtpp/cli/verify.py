@@ -49,7 +49,7 @@ def verify(
     proved again, or confirmed by --rerun; 4 it rests on trusted bounds; 1 a number is false, or nothing came out in
     time; 2 the file is no certificate, or lacks its question.
 
-    Example: mtpp verify certificate.json --ideals --graph model.onnx
+    Example: mtpp verify certificate.json --graph model.onnx
     """
     from instances.system.bounded_call import NotBoundedError
     from mtpp.api.verification import verified

@@ -58,7 +58,7 @@ class VerifyWords(ReadingWords, total=False):
     """Words of `mtpp.verify`."""
 
     ideals: Annotated[
-        bool, Word("Also run the program over ideals again, in plain and slow code.", False, panel=_CHECK)
+        bool, Word("Has no effect any more: ideals are always looked at. It will go.", False, panel=_CHECK)
     ]
     rerun: Annotated[
         bool,

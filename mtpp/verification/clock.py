@@ -13,8 +13,6 @@ class Limits:
     """Limits of a check, set by the caller, never by the file."""
 
     seconds: float
-    ideals: bool  # whether to run the program over ideals
-    pairs: int  # most pairs of ideals to look at
 
 
 class OutOfTimeError(Exception):

@@ -14,7 +14,6 @@ from instances.partitioning.stated_serving import SERVING_FORMAT
 from instances.placement.stated import ORDERED_FORMAT
 from mtpp.verification.clock import Limits
 from mtpp.verification.partitioning.certificate import verify_partition
-from mtpp.verification.partitioning.ideals import PAIRS
 from mtpp.verification.placement.certificate import verify_placement
 from mtpp.verification.planning.plan import verify_plan
 from mtpp.verification.planning.timeline import verify_timeline
@@ -34,20 +33,16 @@ VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
 }
 
 
-def verify(document: Value, *, ideals: bool = False, time_limit: float = 60.0, pairs: int = PAIRS) -> Verdict:
+def verify(document: Value, *, time_limit: float = 60.0) -> Verdict:
     """Check everything in a certificate, a plan, a placement or a serving front that can be checked.
 
     Parameters
     ----------
     document : Value
         Of `read_json`.
-    ideals : bool
-        Run a plain program over ideals again, which may take minutes.
     time_limit : float
         Seconds for all bounds together, those that are not proved again by then are trusted; and for the cost of a plan
         or a placement.
-    pairs : int
-        Most pairs of ideals to look at.
 
     Raises
     ------
@@ -57,4 +52,4 @@ def verify(document: Value, *, ideals: bool = False, time_limit: float = 60.0, p
     OutOfTimeError
         If the time ends before the cost of a plan or a placement is known.
     """
-    return VERIFIERS[document.check_format(*VERIFIERS)](document, Limits(time_limit, ideals, pairs))
+    return VERIFIERS[document.check_format(*VERIFIERS)](document, Limits(time_limit))

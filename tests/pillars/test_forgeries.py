@@ -40,7 +40,7 @@ def test_nothing_false_is_proved(forged: Document, tmp_path: Path) -> None:
     """Brute force in rational numbers is the judge of all that is left without fault."""
     write(tmp_path, forged)
     try:
-        verdict = verify(read_json(tmp_path / "c.json"), ideals=True, time_limit=2.0)
+        verdict = verify(read_json(tmp_path / "c.json"), time_limit=2.0)
     except InputError:
         return
     if verdict.faults:
@@ -203,7 +203,7 @@ def test_named_forgeries(forge: Forgery, codes: set[int], tmp_path: Path, capsys
     """1 is false, 2 is refused, 4 is trusted: nobody who reads the code is deceived."""
     forged = copy.deepcopy(PLAIN)
     forge(forged)
-    assert main(["verify", write(tmp_path, forged), "--ideals", "--time-limit", "2"]) in codes
+    assert main(["verify", write(tmp_path, forged), "--time-limit", "2"]) in codes
     assert "Traceback" not in capsys.readouterr().err
 
 
@@ -211,7 +211,7 @@ def test_a_false_trusted_bound_is_never_called_proved(tmp_path: Path) -> None:
     """Its ratio stands apart, and the exit code says so."""
     forged = copy.deepcopy(PLAIN)
     carried_without_proof(forged)
-    verdict = check(forged, tmp_path, ideals=False)
+    verdict = check(forged, tmp_path)
     assert verdict.stated_ratio == 1
     assert verdict.proved_ratio is not None
     assert verdict.proved_ratio > Fraction(101, 100)

@@ -52,6 +52,6 @@ def test_a_planted_fault_is_caught(name: str, tmp_path: Path) -> None:
     if used.returncode != 0:  # bound and partition of the faulty copy contradict each other
         assert "FalseCertificateError" in used.stderr or "SolverFaultError" in used.stderr
         return
-    checked = run(tmp_path, "-m", "mtpp", "verify", "c.json", "--ideals")
+    checked = run(tmp_path, "-m", "mtpp", "verify", "c.json")
     assert checked.returncode == 1, checked.stdout + checked.stderr
     assert fault.words in checked.stderr

@@ -51,7 +51,6 @@ def verify_partition(document: Value, limits: Limits) -> Verdict:
         one_block=_one_block(instance, exact),
         rules=rules,
         clock=Clock(limits.seconds),
-        pairs=limits.pairs if limits.ideals else None,
     )
     checks, false = check_claims(certificate, task.check, limits.seconds)
     faults += false

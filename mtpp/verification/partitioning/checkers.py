@@ -8,14 +8,14 @@ from fractions import Fraction
 from itertools import combinations
 
 from instances.certificates.claims import Claim, read_claim
-from instances.errors import printable, word
+from instances.errors import printable
 from instances.partitioning.constraints import Constraints
 from mtpp.verification.clock import Clock
 from mtpp.verification.faults import ROUNDING
 from mtpp.verification.fractions import as_float
 from mtpp.verification.partitioning.cuts import CutBound, block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.partitioning.ideals import TooManyIdealsError, some_chain_is_below
+from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
 from mtpp.verification.partitioning.price_trees import read_tree, tree_bound
 from mtpp.verification.verdict import Check, compare
 
@@ -36,7 +36,6 @@ class Task:
     one_block: Fraction | None  # cost of all nodes in one block: no bound for any k is above it; None if forbidden
     rules: Constraints  # those of the file
     clock: Clock
-    pairs: int | None  # most pairs of ideals to look at; None if the program over ideals shall not run
     depth: int = 0  # how many bounds for other k rest on this one
 
     def check(self, claim: Claim) -> Check:
@@ -121,14 +120,12 @@ def _compared(claim: Claim, found: CutBound, how: str) -> Check:
 
 def _ideals(task: Task, claim: Claim) -> Check:
     """Search all chains of ideals for k blocks below the claim."""
-    if task.pairs is None:
-        return Check(claim, None, f"not re-checked ({word('ideals')} does)")
     value = Fraction(claim.value)
     try:
-        for proved in (value, value * (1 - ROUNDING)):
-            if not some_chain_is_below(task.exact, proved, task.clock, task.pairs):
+        for goal in (value, value * (1 - ROUNDING)):
+            if (proved := ideals_bound(task.exact, goal, task.clock)) is not None:
                 return Check(claim, proved, "re-proved by all ideals")
-    except TooManyIdealsError as error:
+    except UndecidedError as error:
         return Check(claim, None, f"not re-checked: {error}")
     peaks = ", but for their peaks," if any(task.exact.need) else ""
     return Check(claim, None, "false", f"{claim.value!r} is claimed, but {task.exact.k} blocks below it{peaks} exist")

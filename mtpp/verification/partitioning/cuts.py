@@ -45,7 +45,7 @@ class CutBound(NamedTuple):
 class BlockCuts:
     """Minimum cuts of a question below a positive goal, in the time unit of the work.
 
-    `weights`, (n,) from 0 to `SHARE`, are for multipliers; by default each node alone weighs enough. Nodes of the `pairs`
+    `weights`, (n,) from 0 to `SHARE`, are for multipliers; by default each node alone weighs enough. Nodes of `pairs`
     share no set.
     """
 
@@ -91,7 +91,7 @@ class BlockCuts:
 
 
 def block_bound(exact: ExactInstance, value: Fraction, pins: Iterable[Iterable[int]], clock: Clock) -> CutBound:
-    """Least cost of a block that holds one of some sets of nodes, with overflow or where it has to fit; at most a value.
+    """Least cost of a block that holds one of some sets of nodes, with overflow or where it has to fit, up to a value.
 
     Parameters
     ----------

@@ -1,168 +1,222 @@
-"""Dynamic program over ideals, written a second time in exact whole numbers and plain Python."""
+"""Proof that no chain of ideals has all blocks below a goal, without a witness: `ideal_kernel`, and numbers for it.
+
+Times are multiplied by 2^50 over the goal and rounded down, those above twice the goal count as that, and a block is
+below the goal where it is below 2^50 less as many units as its cost has terms. So where there is a chain each block
+costs less than the goal, and where there is none no bottleneck is below it but for these units. Where blocks can
+overflow, there are fewer digits, so that the sums of bytes fit into 64 bits; where they must not, bytes count in a unit
+that divides them all.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.ideal_kernel import (
+    FOUND,
+    FULL,
+    PAUSED,
+    IdealQuestion,
+    IdealSearch,
+    IdealTable,
+    fill_slots,
+    search_ideals,
+)
 from mtpp.verification.partitioning.merging import merge
 
-__all__ = ["PAIRS", "TooManyIdealsError", "some_chain_is_below"]
+__all__ = ["UndecidedError", "fits_nowhere", "ideals_bound"]
 
-#: Most pairs (ideal, larger ideal) that are looked at.
-PAIRS = 10_000_000
+# Bits of the goal at most and at least, and of all sums.
+_BITS, _FEWEST, _SUM = 50, 20, 60
+# Nodes of the largest graph, bytes of the largest table, ideals of the first, and steps between two looks at the clock.
+_NODES, _TABLE, _FIRST, _STEPS = 8192, 2**30, 1024, 1_000_000
+# Memory does not matter, overflow takes time, or is forbidden.
+_FREE, _PRICED, _FORBIDDEN = range(3)
 
-# Sets are whole numbers with a bit for each node; beyond this many nodes they take too much memory.
-_NODES = 8192
+_Ints = NDArray[np.int64]
 
 
-class TooManyIdealsError(Exception):
-    """Graph with too many ideals to enumerate."""
+class UndecidedError(Exception):
+    """Question that the ideals of this graph do not decide, within the memory that a check may take."""
 
 
-def some_chain_is_below(exact: ExactInstance, value: Fraction, clock: Clock, pairs: int = PAIRS) -> bool:
-    """Whether k blocks, each of a cost below `value`, can hold all nodes; if not, no bottleneck is below it.
+def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock) -> Fraction | None:
+    """Bound on all bottlenecks close to a value, or None where k blocks, each of a cost below it, hold all nodes.
 
-    A partition is a chain of ideals, the predecessor-closed node sets. Level b holds the ideals that b blocks below
-    `value` can fill but fewer cannot. With finite memory and no activation buffer, the peak of a block counts as what
-    one of its nodes reads and writes.
+    With finite memory and no activation buffer, the peak of a block counts as what one of its nodes reads and writes.
+
+    Parameters
+    ----------
+    exact : ExactInstance
+    value : Fraction
+        Positive, in the time unit of the work.
+    clock : Clock
 
     Raises
     ------
-    TooManyIdealsError
-        If there are more than `pairs` pairs, or too many nodes.
+    UndecidedError
+        If the graph has too many nodes or ideals, or bytes are rounded and it matters.
     OutOfTimeError
     """
     merged = merge(exact, clock)
-    if merged.n > _NODES:
-        raise TooManyIdealsError(f"more than {_NODES} nodes")
-    question = _Bits.of(merged, value)
-    everything, total = (1 << len(question.work)) - 1, sum(question.work)
-    reached, level = {0}, [(0, 0)]
-    looked = 0
-    for left in reversed(range(min(exact.k, len(question.work)))):  # more blocks than nodes never help
-        for ideal, _ in level:
-            clock.raise_if_late()
-            if question.cost(everything & ~ideal) < question.limit:
-                return True
-        following = []
-        for ideal, done in level if left else ():
-            for larger, work, cost in question.extensions(ideal, clock):
-                looked += 1
-                if looked > pairs:
-                    raise TooManyIdealsError(f"more than {pairs} pairs of ideals")
-                rest = total - done - work
-                if cost < question.limit and larger not in reached and rest <= left * question.limit:
-                    reached.add(larger)
-                    following.append((larger, done + work))
-        level = following
-    return False
+    goal = value / exact.unit
+    twice, room = 2 * goal, max(0, merged.room or 0)
+    work = [min(time, twice) for time in merged.work]
+    time = [min(tensor.time, twice) for tensor in merged.tensors]
+    held, shared, need = list(merged.held), [size for _, size in merged.shared], list(merged.need)
+    terms = 2 * merged.n + 2 * len(time) + len(shared) + 4
+    bits = min(_BITS, _SUM - (terms + merged.k).bit_length())
+    kind = _FREE if not merged.may_overflow else _FORBIDDEN if merged.fit else _PRICED
+    if kind == _PRICED:
+        held, shared, need = ([min(size, room + twice) for size in sizes] for sizes in (held, shared, need))
+        bits = min(bits, _SUM - ((sum(held) + sum(shared) + max(need) + room) / goal).__ceil__().bit_length())
+        if bits < _FEWEST:
+            raise UndecidedError("the memory is too large beside the times")
+    scale = 2**bits / goal
+    times = [[(value * scale).__floor__() for value in values] for values in (work, time)]
+    if kind == _PRICED:
+        load, are_exact = [[(size * scale).__floor__() for size in sizes] for sizes in (held, shared, need)], True
+        limit_of_room = ((merged.room or 0) * scale).__ceil__()
+    else:
+        load, limit_of_room, are_exact = _whole_loads(merged)
+    question = _question(merged, times, load, limit_of_room, kind, 2**bits - terms)
+    if not _has_chain(question, clock):
+        return value * question.limit / 2**bits
+    if not are_exact:
+        raise UndecidedError("it depends on the last digits of bytes")
+    return None
 
 
-#: A tensor: the producer and the readers as bits, and the time to move it.
-_Tensor = tuple[int, int, int]
+def fits_nowhere(exact: ExactInstance, clock: Clock) -> bool:
+    """Whether no chain of k blocks fits into a memory that is a hard limit; needs of single nodes stand for peaks.
 
-
-@dataclass(frozen=True)
-class _Bits:
-    """The instance with node sets as the bits of whole numbers.
-
-    `before` and `after` hold the neighbours of each node, `inputs` and `outputs` the tensors that it reads and
-    produces; `held` are parameters of nodes and `shared` those of several, (users, time); `need` is the least peak of a
-    block with a node. `room` is that for parameters and peak, None with infinite memory; `fit` makes it a hard limit.
+    Raises
+    ------
+    UndecidedError
+        As `ideals_bound`.
+    OutOfTimeError
     """
-
-    before: list[int]
-    after: list[int]
-    work: list[int]
-    inputs: list[list[_Tensor]]
-    outputs: list[list[_Tensor]]
-    held: list[int]
-    shared: list[tuple[int, int]]
-    need: list[int]
-    room: int | None
-    fit: bool
-    limit: int
-
-    @classmethod
-    def of(cls, exact: ExactInstance, value: Fraction) -> _Bits:
-        """Convert an instance whose tensors all have readers."""
-        inputs: list[list[_Tensor]] = [[] for _ in range(exact.n)]
-        outputs: list[list[_Tensor]] = [[] for _ in range(exact.n)]
-        for producer, readers, time, _ in exact.tensors:
-            outputs[producer].append((1 << producer, _mask(readers), time))
-            for v in readers:
-                inputs[v].append(outputs[producer][-1])
-        return cls(
-            before=[_mask(nodes) for nodes in exact.before],
-            after=[_mask(nodes) for nodes in exact.after],
-            work=list(exact.work),
-            inputs=inputs,
-            outputs=outputs,
-            held=list(exact.held),
-            shared=[(_mask(users), size) for users, size in exact.shared],
-            need=list(exact.need),
-            room=exact.room,
-            fit=exact.fit,
-            limit=math.ceil(value / exact.unit),
-        )
-
-    def cost(self, nodes: int) -> int:
-        """Cost of a node set, eq. (3)."""
-        members = list(_members(nodes))
-        total = sum(self.work[v] for v in members)
-        for producer, readers, time in (tensor for tensors in self.outputs for tensor in tensors):
-            if readers & ~nodes if producer & nodes else readers & nodes:
-                total += time
-        params = sum(self.held[v] for v in members) + sum(size for users, size in self.shared if users & nodes)
-        return total + self.overflow(params + max((self.need[v] for v in members), default=0))
-
-    def overflow(self, load: int) -> int:
-        """Cost of the overflow of a block with this load: 0 if it fits; the limit if the memory is a hard limit."""
-        if self.room is None or load <= self.room:
-            return 0
-        return self.limit if self.fit else load - self.room
-
-    def extensions(self, ideal: int, clock: Clock) -> Iterator[tuple[int, int, int]]:
-        """Yield each larger ideal whose new nodes stay below the limit before cuts, with their work and their cost."""
-        seen = {ideal}
-        ready = _mask(v for v, before in enumerate(self.before) if not before & ~ideal and not ideal >> v & 1)
-        stack = [(ideal, ready, 0, 0, 0, 0)]
-        while stack:
-            filled, ready, work, cut, params, need = stack.pop()
-            for v in _members(ready):
-                clock.raise_if_late()
-                larger = filled | 1 << v
-                if larger in seen:
-                    continue
-                seen.add(larger)
-                old, new = filled & ~ideal, larger & ~ideal
-                kept = params + self.held[v]
-                kept += sum(size for users, size in self.shared if users >> v & 1 and not users & old)
-                most = max(need, self.need[v])
-                overflow = self.overflow(kept + most)
-                if work + self.work[v] + overflow >= self.limit:
-                    continue  # more nodes have more work, more parameters and no smaller peak
-                change = sum(time for _, _, time in self.outputs[v])
-                for producer, readers, time in self.inputs[v]:
-                    if not producer & new:
-                        change += 0 if readers & old else time  # received, once
-                    elif not readers & ~new:
-                        change -= time  # was sent before its last reader came
-                freed = _mask(s for s in _members(self.after[v]) if not self.before[s] & ~larger)
-                stack.append((larger, ready ^ 1 << v | freed, work + self.work[v], cut + change, kept, most))
-                yield larger, work + self.work[v], work + self.work[v] + cut + change + overflow
+    if not exact.fit or not exact.may_overflow:
+        return False
+    merged = merge(exact, clock)
+    load, room, are_exact = _whole_loads(merged)
+    times = [[0] * merged.n, [0] * len(merged.tensors)]
+    found = _has_chain(_question(merged, times, load, room, _FORBIDDEN, 1), clock)
+    if found and not are_exact:
+        raise UndecidedError("it depends on the last digits of bytes")
+    return not found
 
 
-def _mask(nodes: Iterable[int]) -> int:
-    return sum(1 << v for v in set(nodes))
+def _whole_loads(exact: ExactInstance) -> tuple[list[list[int]], int, bool]:
+    """Parameters of nodes, shared ones, needs; room; all in a unit that divides them, or else rounded down."""
+    sizes = [list(exact.held), [size for _, size in exact.shared], list(exact.need)]
+    unit = math.gcd(*(size for values in sizes for size in values)) or 1
+    total = sum(map(sum, sizes)) // unit
+    rounded = 1 << max(0, total.bit_length() - _SUM)
+    load = [[size // (unit * rounded) for size in values] for values in sizes]
+    return load, min((exact.room or 0) // (unit * rounded), 2**_SUM), rounded == 1
 
 
-def _members(mask: int) -> Iterator[int]:
-    while mask:
-        yield (mask & -mask).bit_length() - 1
-        mask &= mask - 1
+def _question(
+    exact: ExactInstance,
+    times: Sequence[Sequence[int]],
+    load: Sequence[Sequence[int]],
+    room: int,
+    kind: int,
+    limit: int,
+) -> IdealQuestion:
+    """Arrays of a merged question whose tensors are sorted by their producers."""
+    if exact.n > _NODES:
+        raise UndecidedError(f"more than {_NODES} nodes")
+    work, time = times
+    held, shared, need = load
+    read: list[list[int]] = [[] for _ in range(exact.n)]
+    used: list[list[int]] = [[] for _ in range(exact.n)]
+    for t, tensor in enumerate(exact.tensors):
+        for v in tensor.readers:
+            read[v].append(t)
+    for g, (users, _) in enumerate(exact.shared):
+        for v in users:
+            used[v].append(g)
+    producer = _whole([tensor.producer for tensor in exact.tensors])
+    return IdealQuestion(
+        k=min(exact.k, exact.n),  # more blocks than nodes never help
+        limit=limit,
+        total=sum(work),
+        work=_whole(work),
+        need=_whole(need),
+        held=_whole(held),
+        time=_whole(time),
+        readers=_whole([len(tensor.readers) for tensor in exact.tensors]),
+        producer=producer,
+        made=np.searchsorted(producer, np.arange(exact.n + 1)),
+        read=_rows(read),
+        used=_rows(used),
+        shared=_whole(shared),
+        behind=_rows(exact.after),
+        before=_whole([len(nodes) for nodes in exact.before]),
+        room=room,
+        fit=kind,
+        code=np.random.default_rng(0).integers(0, 2**64, exact.n, dtype=np.uint64),
+    )
+
+
+def _has_chain(question: IdealQuestion, clock: Clock) -> bool:
+    """Whether the ideals hold a chain of k blocks below the limit."""
+    n, tensors, words = len(question.work), len(question.time), -(-len(question.work) // 64)
+    if question.work.max() >= question.limit or question.total >= question.k * question.limit:
+        return False
+    table = _table(_FIRST, words)
+    table.slot[0] = 0  # the empty set has the hash 0
+    search = IdealSearch(
+        at=np.array([0, -1, 1, 0]),
+        taken=np.zeros(n + 1, dtype=np.int32),
+        first=np.zeros(n + 2, dtype=np.int64),
+        following=np.zeros(n + 1, dtype=np.int64),
+        ready=np.zeros(n * (n + 1) // 2 + n + 1, dtype=np.int32),
+        **{name: np.zeros(n + 1, dtype=np.int64) for name in ("work", "received", "sent", "held", "need", "cut")},
+        inside=np.zeros(n, dtype=np.int8),
+        missing=np.zeros(n, dtype=np.int64),
+        left=np.zeros(tensors, dtype=np.int64),
+        reading=np.zeros(tensors, dtype=np.int64),
+        using=np.zeros(len(question.shared), dtype=np.int64),
+        words=np.zeros(words, dtype=np.uint64),
+        hash=np.zeros(1, dtype=np.uint64),
+    )
+    while True:
+        clock.raise_if_late()
+        outcome = search_ideals(question, table, search, _STEPS)
+        if outcome == FULL:
+            table = _grown(table, question.code, int(search.at[2]))
+        elif outcome != PAUSED:
+            return outcome == FOUND
+
+
+def _table(size: int, words: int) -> IdealTable:
+    if size * (8 * words + 8 + 4 * 8) > _TABLE:
+        raise UndecidedError(f"there are more than {size // 4} ideals")
+    ideals, level = np.zeros((size, words), dtype=np.uint64), np.zeros(size, dtype=np.int64)
+    return IdealTable(ideals, level, np.full(4 * size, -1))
+
+
+def _grown(table: IdealTable, code: NDArray[np.uint64], count: int) -> IdealTable:
+    """A table four times as large with the same ideals."""
+    larger = _table(4 * len(table.level), table.ideals.shape[1])
+    larger.ideals[:count], larger.level[:count] = table.ideals[:count], table.level[:count]
+    fill_slots(larger, code, count)
+    return larger
+
+
+def _rows(lists: Sequence[Sequence[int]]) -> tuple[_Ints, _Ints]:
+    return _whole([0, *accumulate(map(len, lists))]), _whole([item for items in lists for item in items])
+
+
+def _whole(values: Iterable[int]) -> _Ints:
+    return np.array(list(values), dtype=np.int64)

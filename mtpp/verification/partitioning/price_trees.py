@@ -26,15 +26,15 @@ from mtpp.verification.partitioning.kernel import IN, OUT, SHARE
 
 __all__ = ["PriceTree", "read_tree", "tree_bound"]
 
-#: Entry of a tree that is a leaf; most leaves, and bits of a multiplier.
-LEAF, _MOST_LEAVES, _BITS = -1, 50_000, 52
+# Entry of a tree that is a leaf; most leaves, and the largest multiplier in parts of the goal.
+_LEAF, _MOST_LEAVES, _LARGEST = -1, 50_000, 255.0
 
 
 class PriceTree(NamedTuple):
-    """Tree in pre-order, behind a node first that with it in the block; a multiplier a leaf, and pairs of nodes."""
+    """Tree in pre-order, behind a node first what has it in the block; a multiplier a leaf, and pairs of nodes."""
 
     entries: Sequence[int]
-    multipliers: Sequence[int]
+    multipliers: Sequence[float]  # in parts of the value that shall be proved
     pairs: Sequence[tuple[int, int]]
 
 
@@ -47,8 +47,8 @@ def read_tree(parameters: Value, n: int) -> PriceTree:
         If they are no tree over these nodes.
     """
     fields = parameters.open_members(("tree", "multipliers", "apart"))
-    entries, multipliers = fields["tree"].whole_numbers(), fields["multipliers"].whole_numbers()
-    leaves = entries.count(LEAF)
+    entries, multipliers = fields["tree"].whole_numbers(), fields["multipliers"].numbers()
+    leaves = entries.count(_LEAF)
     if leaves > _MOST_LEAVES:
         fields["tree"].fail(f"it has {leaves} leaves; {_MOST_LEAVES} are the most.")
     if len(entries) != 2 * leaves - 1:
@@ -56,10 +56,10 @@ def read_tree(parameters: Value, n: int) -> PriceTree:
     if len(multipliers) != leaves:
         fields["multipliers"].fail(f"there are {len(multipliers)} for {leaves} leaves.")
     for i, multiplier in enumerate(multipliers):
-        if not 0 <= multiplier < 2**_BITS:
-            fields["multipliers"].fail(f"number {i} is {multiplier}; they are from 0 to below 2^{_BITS}.")
+        if not 0 <= multiplier <= _LARGEST:
+            fields["multipliers"].fail(f"number {i} is {multiplier}; they are from 0 to {_LARGEST:g}.")
     pairs = [pair.whole_numbers() for pair in fields["apart"].items()]
-    for name, nodes in (("tree", [v for v in entries if v != LEAF]), ("apart", [v for pair in pairs for v in pair])):
+    for name, nodes in (("tree", [v for v in entries if v != _LEAF]), ("apart", [v for pair in pairs for v in pair])):
         for v in nodes:
             if not 0 <= v < n:
                 fields[name].fail(f"there is no node {v}; there are {n}.")
@@ -105,7 +105,7 @@ def tree_bound(
     cuts = BlockCuts(exact, value, weights, pairs)
     for decided, multiplier in zip(_leaves(tree.entries, group), tree.multipliers, strict=True):
         clock.raise_if_late()
-        least = min(least, cuts.least_decided(decided, multiplier))
+        least = min(least, cuts.least_decided(decided, int(multiplier * UNIT)))
         if least == 0:
             break
     return CutBound(value * least / UNIT, cuts.lost, len(pairs) + len(tree.multipliers))
@@ -119,7 +119,7 @@ def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = 
     for i, entry in enumerate(entries):
         if ended and place is not None:
             place.fail(f"the tree ends before entry {i}.")
-        if entry != LEAF:
+        if entry != _LEAF:
             v = group[entry]
             if decided[v] and place is not None:
                 place.fail(f"node {entry} of entry {i} is decided above.")

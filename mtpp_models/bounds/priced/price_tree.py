@@ -2,11 +2,12 @@ r"""Trees of `mtpp_models.bounds.priced.branch_and_bound` as witnesses, with whi
 
 A witness holds the decisions of each leaf, in a tree of its own; the multiplier with which the leaf reaches the goal,
 as `block_relaxation` says; and pairs of nodes that no block below the goal holds, as few as leaves need that do not
-reach the goal without. Each leaf is bounded once more here, from no flow, and with better multipliers.
+reach the goal without. Each leaf is bounded once more here, and pairs of leaves that are not needed become one.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,10 +27,13 @@ __all__ = ["MOST_LEAVES", "PriceProof", "price_witness"]
 #: Leaves of the largest tree that becomes a witness.
 MOST_LEAVES = 50_000
 
-# The goal in multipliers of a witness, the largest of these, and the mark of a leaf.
-_GOAL, _LARGEST, _LEAF = 2**44, 2**52 - 1, -1
+#: Entry of a tree that is a leaf.
+LEAF = -1
+
+# Digits of a multiplier that are tried first.
+_DIGITS = 4
 # Leaves between two looks at the clock; and time for a witness, of which a part is that of the proof.
-_BETWEEN, _SECONDS, _PART = 20, 0.5, 0.1
+_BETWEEN, _SECONDS, _PART = 20, 1.0, 0.1
 
 
 class PriceProof(NamedTuple):
@@ -44,97 +48,147 @@ class PriceProof(NamedTuple):
 def price_witness(proof: PriceProof | None, seconds: float) -> dict[str, Any]:
     """Members `tree`, `multipliers` and `apart` of a witness beside the prices of a proof; none where time is up.
 
-    The time is half a second and a part of the seconds that the proof took.
+    The time is a second and a part of the seconds that the proof took. Multipliers are in parts of the goal, for prices
+    that are worth as many blocks as there are.
     """
     if proof is None:
         return {}
     deadline = Deadline.after(_SECONDS + _PART * seconds)
-    instance, question = proof.instance, proof.question
-    entries, order = _tree(proof.decided)
-    if entries is None:
-        return {}
-    share = question.worth.sum() / min(instance.k, instance.graph.n)  # which a block is worth in the witness
-    alone = question._replace(apart=np.zeros_like(question.apart))
-    flows, used = Flows.of(question), np.zeros_like(question.apart)
-    decided, multiplier = proof.decided[order], proof.multiplier[order]
+    entries, rows = _tree(proof.decided)
+    decided, multiplier = proof.decided[rows], proof.multiplier[rows]
+    share = proof.question.worth.sum() / min(proof.instance.k, proof.instance.graph.n)  # what a block is worth
+    multiplier *= share / UNIT
+    used = np.zeros_like(proof.question.apart)
+    questions = proof.question._replace(apart=used), proof.question  # the pairs noted so far, and all
+    flows = Flows.of(proof.question)
     row = 0
-    while row < len(order):
+    while row < len(rows):
         if deadline.passed:
             return {}
-        row = _close(question, alone, flows, decided, multiplier, used, row, min(len(order), row + _BETWEEN))
-        if row < 0:
+        end = min(len(rows), row + _BETWEEN)
+        if not _close(*questions, flows, decided[row:end], multiplier[row:end], share / UNIT):
             return {}
-    whole = np.minimum(np.round(multiplier * (share * (_GOAL / UNIT))), _LARGEST).astype(np.int64)
-    return {
-        "tree": entries,
-        "multipliers": whole.tolist(),
-        "apart": np.argwhere(used).tolist(),
-    }
+        row = end
+    entries, kept = _trimmed(entries, decided, multiplier, questions[0], flows, share / UNIT, deadline)
+    return {"tree": entries, "multipliers": multiplier[kept].tolist(), "apart": np.argwhere(np.triu(used)).tolist()}
 
 
-def _tree(decided: NDArray[np.int8]) -> tuple[list[int] | None, NDArray[np.intp]]:
+def _tree(decided: NDArray[np.int8]) -> tuple[list[int], NDArray[np.intp]]:
     """Entries of a tree with these leaves in pre-order, and the leaves in that order.
 
-    Leaves of a tree have their first decision on the same node. Of several nodes that all of them decide any will do:
-    each is decided below any other in all trees there are.
+    The leaves of a tree all decide its first node. Any node that all of them decide will do: the parts with it inside
+    and outside are trees again.
     """
     entries: list[int] = []
     order: list[int] = []
-    stack = [np.arange(len(decided))]
-    paths = [np.zeros(decided.shape[1], dtype=bool)]
+    stack = [(np.arange(len(decided)), np.zeros(decided.shape[1], dtype=bool))]
     while stack:
-        rows, path = stack.pop(), paths.pop()
+        rows, path = stack.pop()
         if len(rows) == 1:
-            entries.append(_LEAF)
+            entries.append(LEAF)
             order.append(int(rows[0]))
             continue
-        common = (decided[rows] != 0).all(axis=0) & ~path
-        if not common.any():
-            return None, np.array(order)
-        node = int(common.argmax())
+        node = int(((decided[rows] != 0).all(axis=0) & ~path).argmax())
         inside = decided[rows, node] == IN
         path[node] = True
         entries.append(node)
-        stack += [rows[~inside], rows[inside]]
-        paths += [path, path.copy()]
-        if not (inside.any() and not inside.all()):
-            return None, np.array(order)
+        stack += [(rows[~inside], path), (rows[inside], path.copy())]
     return entries, np.array(order)
+
+
+def _trimmed(
+    entries: list[int],
+    decided: NDArray[np.int8],
+    multiplier: FloatArray,
+    question: BlockQuestion,
+    flows: Flows,
+    unit: float,
+    deadline: Deadline,
+) -> tuple[list[int], list[int]]:
+    """The tree without pairs of leaves whose node reaches the goal undecided, as far as time allows; and its leaves.
+
+    Rows of leaves that take the place of their pair are changed.
+    """
+    stack: list[tuple[list[int], list[int]]] = []  # subtrees with their rows, reversed: the last ones first
+    row = len(decided)
+    for node in reversed(entries):
+        if node == LEAF:
+            row -= 1
+            stack.append(([LEAF], [row]))
+            continue
+        (first, rows), (second, others) = stack.pop(), stack.pop()
+        if len(rows) == len(others) == 1 and not deadline.passed:
+            alone = decided[rows[0] : rows[0] + 1].copy()
+            alone[0, node] = 0
+            found = multiplier[rows[0] : rows[0] + 1].copy()
+            if _close(question, question, flows, alone, found, unit):
+                decided[rows[0]], multiplier[rows[0]] = alone[0], found[0]
+                stack.append((first, rows))
+                continue
+        second += first
+        second.append(node)
+        others += rows
+        stack.append((second, others))
+    [(found_entries, kept)] = stack
+    return found_entries[::-1], kept[::-1]
 
 
 @compiled
 def _close(
+    some: BlockQuestion,
     question: BlockQuestion,
-    alone: BlockQuestion,
     flows: Flows,
     decided: NDArray[np.int8],
     multiplier: FloatArray,
-    used: BoolArray,
-    first: int,
-    last: int,
-) -> int:
-    """Find multipliers with which leaves reach the goal, and pairs that they need; `last`, or -1 if one does not.
+    unit: float,
+) -> bool:
+    """Find multipliers, of a unit, with which leaves reach the goal; whether all of them do.
 
-    `alone` is the question without pairs. `used`, (n, n), are the pairs so far, each once.
+    `some` is the question with fewer pairs, to which those are added that a leaf needs.
     """
     n = decided.shape[1]
+    state = np.empty(n, dtype=np.int8)
+    for row in range(len(decided)):
+        found = _multiplier(some, flows, decided[row], multiplier[row], unit, state)
+        if found < 0:
+            found = _multiplier(question, flows, decided[row], multiplier[row], unit, state)
+            if found < 0:
+                return False
+            _use(question.apart, decided[row], state, some.apart)
+        multiplier[row] = found
+    return True
+
+
+@compiled
+def _multiplier(
+    question: BlockQuestion, flows: Flows, decided: NDArray[np.int8], begin: float, unit: float, state: NDArray[np.int8]
+) -> float:
+    """A multiplier with which a leaf reaches the goal, of few digits if that will do; -1 if none is found."""
+    n = len(decided)
     before, behind = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
     few, many = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-    state = np.empty(n, dtype=np.int8)
-    for row in range(first, last):
-        begin = multiplier[row]
-        state[:] = decided[row]
+    found = begin / unit
+    for patient in (True, False):
+        short = _short(found * unit)
+        state[:] = decided
         begin_flow(question, flows)
-        least, found, _ = bound_of(state, alone, flows, before, behind, begin, few, many, True)
-        if least < UNIT:
-            state[:] = decided[row]
-            begin_flow(question, flows)
-            least, found, _ = bound_of(state, question, flows, before, behind, begin, few, many, True)
-            if least < UNIT:
-                return -1
-            _use(question.apart, decided[row], state, used)
-        multiplier[row] = found
-    return last
+        least, reached, _ = bound_of(state, question, flows, before, behind, short / unit, few, many, patient)
+        if least >= UNIT and reached == short / unit:
+            return short
+        if patient and least < UNIT:
+            return -1.0
+        if patient:
+            found = reached
+    return found * unit
+
+
+@compiled(allocates=False)
+def _short(number: float) -> float:
+    """The number in few digits."""
+    if number <= 0.0:
+        return 0.0
+    scale = 10.0 ** (_DIGITS - 1 - math.floor(math.log10(number)))
+    return round(number * scale) / scale
 
 
 @compiled
@@ -146,10 +200,10 @@ def _use(apart: BoolArray, decided: NDArray[np.int8], state: NDArray[np.int8], u
             continue
         pair = -1
         for v in inside:
-            if used[min(v, w), max(v, w)]:
+            if used[v, w]:
                 pair = -1
                 break
             if pair < 0 and apart[v, w]:
                 pair = v
         if pair >= 0:
-            used[min(pair, w), max(pair, w)] = True
+            used[pair, w] = used[w, pair] = True

@@ -68,8 +68,8 @@ _SPARE = 0.004
 def priced(start: Partition, controls: Controls) -> Result:
     """Search for good prices and prove their bound; a better start gives better prices.
 
-    The bound's witness holds the prices and the tree, unless it is *simple*. Without a time limit, the same seed gives the same
-    bound.
+    The bound's witness holds the prices and the tree, unless it is *simple*. Without a time limit, the same seed gives
+    the same bound.
     """
     return Prices()(start, controls)
 

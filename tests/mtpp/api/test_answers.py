@@ -110,7 +110,7 @@ def test_a_file_with_a_false_bound_is_not_read(tmp_path: Path) -> None:
 def test_results_and_files_are_verified(tmp_path: Path) -> None:
     result = mtpp.certify(PATH, k=2, bandwidth=1)
     for answer in (result, result.save(tmp_path / "certificate.json"), mtpp.serve("gpt2", 2, "1GB")):
-        verdict = mtpp.verify(answer, ideals=True)
+        verdict = mtpp.verify(answer)
         assert verdict.faults == ()
         assert not verdict.rests_on_trust
         assert "\n" not in repr(verdict)

@@ -32,7 +32,7 @@ def test_two_commands(network: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert mtpp(f"split net.onnx -k 2 --dim n=8 {SLOW} --time-limit 1 --out stages --quiet") == 0
     out = capsys.readouterr().out
     assert "2 stages in stages; run them: mtpp run stages" in out
-    assert mtpp("verify stages/certificate.json --ideals") == 0
+    assert mtpp("verify stages/certificate.json") == 0
     assert mtpp("run stages --requests 20 --out run.json --trace trace.json --plot run.svg --calibrate") == 0
     out = capsys.readouterr().out
     assert "equal (4 compared)" in out

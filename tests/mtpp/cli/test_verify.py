@@ -43,7 +43,7 @@ def test_limits_are_the_readers(tmp_path: Path) -> None:
     ideals = bound | {"method": "ideals", "recheck": "ideals", "parameters": {}}
     forged |= {"partition": None, "bottleneck": None, "ratio": None, "bound": 2.0, "bounds": [bound, ideals]}
     begin = time.process_time()
-    verdict = check(forged, tmp_path, ideals=True, time_limit=0.5)
+    verdict = check(forged, tmp_path, time_limit=0.5)
     assert [found.proved for found in verdict.checks] == [None, None]
     assert time.process_time() - begin < 30  # not a measure of speed: without limits it would take hours
 
@@ -86,8 +86,8 @@ def test_the_worst_of_several_files_is_the_exit_code(tmp_path: Path) -> None:
     settle(true)
     write_json(tmp_path / "true.json", true)
     names = {name: str(tmp_path / f"{name}.json") for name in ("true", "false", "graph")}
-    assert main(["verify", names["true"], "--ideals"]) == 0
-    assert main(["verify", names["true"], names["graph"], "--ideals"]) == 2
+    assert main(["verify", names["true"]]) == 0
+    assert main(["verify", names["true"], names["graph"]]) == 2
     assert main(["verify", names["graph"], names["false"], names["true"]]) == 1
 
 

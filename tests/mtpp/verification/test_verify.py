@@ -44,7 +44,7 @@ def is_free(document: Document, path: tuple[str | int, ...]) -> bool:
 @pytest.mark.parametrize("document", [PLAIN, FULL, BUFFERED], ids=["no limit", "peaks", "buffer"])
 def test_what_is_true_is_accepted(document: Document, tmp_path: Path) -> None:
     """Everything but a solver's word is proved again."""
-    verdict = check(document, tmp_path, ideals=True)
+    verdict = check(document, tmp_path)
     assert verdict.faults == ()
     assert verdict.cost == pytest.approx(document["bottleneck"], rel=1e-12)
     trusted = {c.claim.method for c in verdict.checks if c.proved is None}
@@ -58,7 +58,7 @@ def test_what_is_true_is_accepted(document: Document, tmp_path: Path) -> None:
 @given(question=instances(max_nodes=5, max_k=3))
 def test_no_true_certificate_is_refused(question: Instance, tmp_path: Path) -> None:
     """Zero weights, huge ratios, shared parameters, overflow with and without a buffer."""
-    assert check(certificate_document(answers(question)), tmp_path, ideals=True).faults == ()
+    assert check(certificate_document(answers(question)), tmp_path).faults == ()
 
 
 def larger(number: float) -> list[float]:
@@ -81,7 +81,7 @@ def test_every_number_counts(name: str, tmp_path: Path, capsys: pytest.CaptureFi
         for number in larger(place[last]):
             place[last] = number
             write_json(tmp_path / "c.json", forged)
-            code = main(["verify", str(tmp_path / "c.json"), "--ideals"])
+            code = main(["verify", str(tmp_path / "c.json")])
             if code in (0, 4) and not is_free(forged, path):
                 accepted.append(path)
             assert code in (0, 1, 2, 4)
@@ -162,7 +162,7 @@ def test_the_command_says_what_is_proved_and_what_is_trusted(
     head, table = capsys.readouterr().out.split("\n\n")
     assert "re-proved here alone" in head
     assert "TRUSTED" in head
-    assert "if ideals holds: not re-checked (--ideals does)" in head
+    assert "if exact holds: trusted from highs 1.0" in head
     assert "trusted from highs 1.0" in table
     assert [line.split()[0] for line in table.splitlines()[1:]] == [bound["method"] for bound in PLAIN["bounds"]]
 
@@ -190,7 +190,7 @@ def test_certify_writes_what_verify_accepts(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     write_json("six.json", PLAIN["instance"]["graph"])
     assert main(["certify", "six.json", "-k", "2,3", "--bandwidth", "2", "--time-limit", "10", "--out", "c.json"]) == 0
-    assert main(["verify", "c-k2.json", "c-k3.json", "--ideals"]) == 0
+    assert main(["verify", "c-k2.json", "c-k3.json"]) == 0
     forged = json.loads(Path("c-k2.json").read_text())
     forged["bottleneck"] *= 0.9
     write_json("c-k2.json", forged)

@@ -27,7 +27,7 @@ from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
-from mtpp.verification.partitioning.ideals import some_chain_is_below
+from mtpp.verification.partitioning.ideals import fits_nowhere, ideals_bound
 from mtpp.verification.partitioning.rules import find_breach
 from mtpp_models import SolveOptions, solve
 
@@ -41,7 +41,7 @@ def rules(document: Document) -> Document:
 
 def test_what_is_true_is_accepted(tmp_path: Path) -> None:
     """Everything but a solver's word is proved again."""
-    verdict = check(RULED, tmp_path, ideals=True)
+    verdict = check(RULED, tmp_path)
     assert verdict.faults == ()
     assert {c.claim.method for c in verdict.checks if c.proved is None} == {"exact"}
     assert RULED["partition"]["block"][5] == 2
@@ -113,7 +113,7 @@ def test_another_question_is_not_that_of_the_answer(forge: Forgery, member: str,
     forge(forged)
     if member == "partition":
         forged["instance"], forged["partition"] = forged["partition"], forged["instance"]
-    assert main(["verify", write(tmp_path, forged), "--ideals"]) == 1
+    assert main(["verify", write(tmp_path, forged)]) == 1
 
 
 @pytest.mark.parametrize(
@@ -220,12 +220,16 @@ def test_bounds_of_merged_groups(question: Instance) -> None:
     merged, clock = merge_groups(exact, group), Clock(60.0)
     best = needed_optimum(question)
     if best is None:
-        assert not some_chain_is_below(merged, Fraction(10**9), clock)
+        assert merged.nothing_fits or fits_nowhere(merged, clock)
         return
     assert not merged.nothing_fits
     assert merged.work_bound <= best
-    assert not some_chain_is_below(merged, best, clock) if best else True
-    assert some_chain_is_below(merged, best + Fraction(1, 10**30), clock)
+    assert not fits_nowhere(merged, clock)
+    if best:
+        found = ideals_bound(merged, best, clock)
+        assert found is not None
+        assert best * (1 - Fraction(1, 10**11)) <= found <= best
+        assert ideals_bound(merged, best * (1 + Fraction(1, 10**6)), clock) is None
     for v in range(merged.n) if best else ():
         assert block_bound(merged, best, [[v]], clock).least <= best * (1 + Fraction(1, 10**12))
 
@@ -235,7 +239,7 @@ def test_bounds_of_merged_groups(question: Instance) -> None:
 def test_no_true_certificate_is_refused(question: Instance, tmp_path: Path) -> None:
     """Constraints of all kinds, hard limits, peaks and buffers."""
     assume(optimum(question) < math.inf)
-    assert check(certificate_document(answers(question)), tmp_path, ideals=True).faults == ()
+    assert check(certificate_document(answers(question)), tmp_path).faults == ()
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -246,7 +250,7 @@ def test_what_the_bounds_prove_is_accepted(question: Instance, tmp_path: Path) -
     assume(start is not None and start.bottleneck < math.inf)
     methods = ("simple", "pinned", "pigeonhole", "ideals", "priced")
     found = [solve(question, method, SolveOptions(time_limit=2), start=start) for method in methods]
-    assert check(certificate_document(found), tmp_path, ideals=True, again=True).faults == ()
+    assert check(certificate_document(found), tmp_path, again=True).faults == ()
 
 
 @settings(max_examples=60)
