@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from instances.graph.tensors import FloatArray
 from instances.partitioning.problem import Instance
 from instances.partitioning.reductions import contract_groups
 
-__all__ = ["needs_of", "proof_of_no_fit", "room", "surely_above", "total_held"]
+__all__ = ["NoFit", "find_no_fit", "needs_of", "proof_of_no_fit", "room", "surely_above", "total_held"]
 
 # Sums of bytes that are not exact may be off by this part of their largest term.
 _ROUNDING = 1e-12
@@ -47,13 +47,26 @@ def surely_above(instance: Instance, held: T, limit: float) -> T:
         return np.maximum(0.0, held - limit - _ROUNDING * (np.abs(held) + abs(limit) + instance.platform.memory))
 
 
+class NoFit(NamedTuple):
+    """Reason why no partition fits, in one line, and a proof as certificates name it."""
+
+    reason: str
+    proof: dict[str, Any]
+
+
 def proof_of_no_fit(instance: Instance) -> str | None:
-    """Say why no partition fits into the hard memory limit; None if that is not proved.
+    """Say why no partition fits, as `find_no_fit`; None if that is not proved."""
+    found = find_no_fit(instance)
+    return None if found is None else found.reason
+
+
+def find_no_fit(instance: Instance) -> NoFit | None:
+    """Find why no partition fits into the hard memory limit; None if that is not proved.
 
     Returns
     -------
-    str or None
-        In one line: all parameters together, the largest node or group, or what windows force into some blocks.
+    NoFit or None
+        All parameters together, the largest node or group, or what windows force into some blocks.
     """
     if not instance.platform.fit:
         return None
@@ -65,19 +78,20 @@ def proof_of_no_fit(instance: Instance) -> str | None:
     total = total_held(instance)
     if surely_above(instance, total + needs.max(), max(m, k * m)) > 0:
         peak = f" and {_bytes(needs.max())} of activations" if total <= k * m else ""
-        devices = "1 device" if k == 1 else f"{k} devices"
-        return f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {devices}"
+        reason = f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {_devices(k)}"
+        return NoFit(reason, {"kind": "sum"})
     over = surely_above(instance, held + needs, m)
     v = int(over.argmax())
     if over[v] > 0:
         anchor, others = int(merged.anchor[v]), int((merged.group == v).sum()) - 1
         group = f", with {others} that share its block," if others else ""
         name, taken = printable(merged.original.graph.names[anchor]), _bytes(held[v] + needs[v])
-        return f"does not fit: node {anchor} ({name}){group} takes {taken}, {_bytes(m)} on a device"
+        reason = f"does not fit: node {anchor} ({name}){group} takes {taken}, {_bytes(m)} on a device"
+        return NoFit(reason, {"kind": "node", "node": anchor})
     return _windows_too_small(instance, m) if instance.constraints else None
 
 
-def _windows_too_small(instance: Instance, m: float) -> str | None:
+def _windows_too_small(instance: Instance, m: float) -> NoFit | None:
     """The blocks that have no room for the parameters of the nodes that may be in no other."""
     graph, rules = instance.graph, instance.rules
     for a in np.unique(rules.first)[:_MOST_ENDS].tolist():
@@ -87,9 +101,9 @@ def _windows_too_small(instance: Instance, m: float) -> str | None:
             held = float(graph.held_bytes[inside].sum() + shared)
             if surely_above(instance, held + needs_of(instance)[inside].max(initial=0.0), (b - a + 1) * m) > 0:
                 blocks = f"block {a}" if a == b else f"blocks {a} to {b}"
-                return (
-                    f"does not fit: windows force {_bytes(held)} of parameters into {blocks}, {_bytes((b - a + 1) * m)}"
-                )
+                room = _bytes((b - a + 1) * m)
+                reason = f"does not fit: windows force {_bytes(held)} of parameters into {blocks}, {room}"
+                return NoFit(reason, {"kind": "windows", "first": a, "last": b})
     return None
 
 

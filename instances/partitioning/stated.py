@@ -16,6 +16,7 @@ from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.constraints_file import stated_constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.stage_records import Crossing, Stage, read_crossing, read_stage
+from instances.partitioning.stated_impossible import StatedImpossible, read_impossible
 
 __all__ = ["Certificate", "Stated", "certificate_from_document"]
 
@@ -45,6 +46,7 @@ class Certificate(Envelope):
     instance: Instance
     graph_hash: str
     partition: Stated | None
+    impossible: StatedImpossible | None = None
 
     answer_name: ClassVar[str] = "partition"
     cost_name: ClassVar[str] = "bottleneck"
@@ -61,8 +63,8 @@ def certificate_from_document(document: Value) -> Certificate:
     """
     document.check_format(CERTIFICATE_FORMAT)
     names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
-    fields = document.members(names)
-    if fields["partition"].data is None and not fields["bounds"].items():
+    fields = document.members(names, ("impossible",))
+    if fields["partition"].data is None and not fields["bounds"].items() and "impossible" not in fields:
         document.fail("it holds neither a partition nor a bound; there is nothing to check.")
     question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"), _RULES)
     graph = graph_from_document(question["graph"])
@@ -72,6 +74,7 @@ def certificate_from_document(document: Value) -> Certificate:
         instance=Instance(graph, platform, question["name"].text(), _constraints(question, graph, platform.k)),
         graph_hash=question["graph_hash"].text(),
         partition=None if fields["partition"].data is None else _stated(fields["partition"], graph),
+        impossible=read_impossible(fields["impossible"], graph.n, platform.k) if "impossible" in fields else None,
     )
 
 

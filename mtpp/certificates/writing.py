@@ -9,6 +9,7 @@ from instances import InputError, Result, combine
 from instances.certificates.claims import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
 from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
+from instances.partitioning.no_fit import find_no_fit
 from instances.partitioning.partition_file import partition_document, rules_document
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
@@ -76,16 +77,28 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
         },
         "partition": None if best.partition is None else partition_document(best.partition),
         "bottleneck": best.cost,
-        **_claims(answers, PARTITIONING),
-        **({} if best.impossible is None else {"impossible": best.impossible}),
+        **_claims([] if best.impossible is not None else answers, PARTITIONING),
+        **({} if best.impossible is None else {"impossible": _no_answer(best)}),
     }
 
 
+def _no_answer(found: Result) -> dict[str, Any]:
+    """Why there is no partition, with what proves it again; without a proof where a solver says it."""
+    known = find_no_fit(found.instance)
+    proof = None if known is None else known.proof
+    sources = [part for part in found.parts or (found,) if part.impossible is not None]
+    if proof is None and found.instance.platform.fit and any(part.solver is None for part in sources):
+        proof = {"kind": "ideals"}
+    return {"reason": found.impossible, "proof": proof}
+
+
 def partition_answer(answer: Result) -> dict[str, Any]:
-    """Document of a search's partition, or of the reason why none exists."""
+    """Document of a search's partition, or a certificate with the reason why none exists."""
     if answer.partition is not None:
         return partition_document(answer.partition)
-    return {"instance": answer.instance.label, "partition": None, "impossible": answer.impossible}
+    if answer.impossible is not None:
+        return certificate_document([answer])
+    return {"instance": answer.instance.label, "partition": None, "impossible": None}
 
 
 def plan_certificate(answers: Sequence[Result[TrainingInstance, Iteration]]) -> dict[str, Any]:
@@ -148,12 +161,12 @@ def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dic
 
 def _claims(answers: Sequence[Result[Any, Any]], problem: str) -> dict[str, Any]:
     """The best bound, the ratio and all bounds, by the same names for all problems."""
-    best = combine(*answers)
+    best = combine(*answers) if answers else None
     for answer in answers:
         _check_names(answer, problem)
     return {
-        "bound": None if best.bound is None else best.bound.value,
-        "ratio": None if best.ratio is None else finite_or_none(best.ratio),
+        "bound": None if best is None or best.bound is None else best.bound.value,
+        "ratio": None if best is None or best.ratio is None else finite_or_none(best.ratio),
         "bounds": [bound_document(answer, problem) for answer in answers if answer.bound is not None],
     }
 

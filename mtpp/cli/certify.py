@@ -68,7 +68,7 @@ def certify(
                 raise WordError("start", start, f"with {said('k', AUTO)} nothing is known of k; leave it out.")
             least = look(instances[0], throughput, settings, printing, on_fault=faults.append)
             if least.k is None:
-                return no_k(least, printing)
+                return no_k(least, printing, files)
             instances, starts = [least.known[least.k].instance], [least.known[least.k].partition]
         with printing.answers(certificate_row, instances, files) as found:
             for instance, begin in zip(instances, starts, strict=True):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from instances import Instance
 from instances.errors import WordError, said
 from mtpp.cli.exit_codes import IMPOSSIBLE, INTERRUPTED, NOTHING
 from mtpp.cli.messages import complain
+from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
 from mtpp.questions.partitioning import AUTO, PartitioningWords, enough_for, instances_of
 
@@ -60,8 +62,13 @@ def look(
         )
 
 
-def no_k(least: LeastK, printing: Printing) -> int:
-    """Say why no number of blocks is known that will do; the exit code."""
+def no_k(least: LeastK, printing: Printing, files: Files) -> int:
+    """Say why no number of blocks is known that will do, and write why not even the most will; the exit code."""
+    most = least.known.get(least.most)
+    if most is not None and not least.open and not least.by_itself:
+        from mtpp.certificates.writing import result_document
+
+        files.write(partial(result_document, most))
     code, reason = (NOTHING, None) if least.open else (IMPOSSIBLE, least.sentence())
     printing.document(lambda: {"instance": least.question.name, "k": None, "partition": None, "impossible": reason})
     return complain(least.sentence(), INTERRUPTED if least.interrupted else code)

@@ -49,7 +49,7 @@ def partition(
         proof = checked(ProofWords, pick(SeedWords, words))
         least = look(instances[0], throughput, solve_options(proof, limit), printing, method=method)
         if least.k is None:
-            return no_k(least, printing)
+            return no_k(least, printing, files)
         instances = [least.known[least.k].instance]
     with printing.answers(partition_row, instances, files) as answers:
         for instance in instances:

@@ -127,7 +127,7 @@ class Answers:
         self.results.append(result)
         self.documents.append(document)
         own = self.files.of(result.instance, self.instances)
-        if result.impossible is None and (result.partition is not None or result.bound is not None):
+        if any(found is not None for found in (result.impossible, result.partition, result.bound)):
             own.write(document)
         own.draw(result)
 

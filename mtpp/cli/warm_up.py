@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -81,7 +82,10 @@ def _partitioning() -> Iterator[str]:
     from heuristics.orders.slicing import segment_costs
     from instances import Instance, Platform
     from instances.deadline import Deadline
+    from instances.json_files import Value, json_text
     from instances.random_graphs import regal_style
+    from mtpp.certificates.writing import certificate_document
+    from mtpp.verification.verify import verify
     from mtpp_models.cuts.cliques import find_clique
     from mtpp_models.formulations.strengthening import Strengthening
     from mtpp_models.formulations.superblocks import EXACT
@@ -100,9 +104,12 @@ def _partitioning() -> Iterator[str]:
     yield "slicing"
     start = slice_by_bisection(instance, graph.topological_order)
     segment_costs(instance, graph.topological_order)
+    found = []
     for name in _MODELS:
         yield name
-        find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS)))
+        found.append(find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS))))
+    yield "verification"
+    verify(Value(json.loads(json_text(certificate_document(found))), "certificate"))
     yield "exact+all"
     find_clique(np.ones((_NODES, _NODES), dtype=np.bool_), 3)
     EXACT.strengthened(Strengthening.of("all")).prepare(instance, start, 0.0, Deadline())

@@ -46,6 +46,8 @@ def result_of_document(document: Value) -> Result[Any, Any] | None:
 def _certificate(document: Value) -> Result[Any, Any]:
     certificate = certificate_from_document(document)
     partition = None
+    if certificate.impossible is not None:
+        return Result("read", certificate.instance, impossible=f"{certificate.impossible.reason}, as the file states")
     if certificate.partition is not None:
         partition, _ = AnswerFile.of(document).certified()
     return _result(document, certificate.instance, partition, certificate.claims)

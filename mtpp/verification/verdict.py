@@ -14,7 +14,7 @@ from mtpp.verification.clock import OutOfTimeError
 from mtpp.verification.faults import ROUNDING, ratio_of
 from mtpp.verification.fractions import as_float
 
-__all__ = ["Check", "Verdict", "check_claims", "compare"]
+__all__ = ["Check", "NoAnswer", "Verdict", "check_claims", "compare"]
 
 
 class Check(NamedTuple):
@@ -26,6 +26,15 @@ class Check(NamedTuple):
     how: str  # in words
     fault: str = ""  # why the claim cannot be true; empty if none was found
     confirmed: bool = False  # whether what the claim comes from said it again on this machine; no proof of its own
+
+
+class NoAnswer(NamedTuple):
+    """Result of the check that a question has no answer at all."""
+
+    reason: str  # as the file states it
+    holds: bool  # whether it was proved here
+    how: str  # in words
+    fault: str = ""  # why it cannot be true, or is not proved by what it names; empty if none was found
 
 
 def compare(claim: Claim, proved: Fraction, how: str) -> Check:
@@ -45,6 +54,7 @@ class Verdict:
     checks: tuple[Check, ...]  # one per bound
     faults: tuple[str, ...]  # each names a number, what is claimed and what it is
     standing: str = "feasible"  # of the answer, in words
+    no_answer: NoAnswer | None = None  # where the file says that there is none
 
     def __repr__(self) -> str:
         return f"<Verdict on {self.certificate.file}: {'; '.join(text for _, text in self.headlines()[1:])}>"
@@ -71,7 +81,9 @@ class Verdict:
 
     @property
     def rests_on_trust(self) -> bool:
-        """Whether some bound is above all that were proved again or confirmed here."""
+        """Whether some bound is above all that were proved or confirmed here, or it was not proved that none fits."""
+        if self.no_answer is not None:
+            return not self.no_answer.holds
         held = [Fraction(check.claim.value) for check in self.checks if check.confirmed]
         best = max([*held, self.proved_bound or Fraction(0)])
         return self.stated_bound is not None and self.stated_bound > best * (1 + ROUNDING)
@@ -82,6 +94,9 @@ class Verdict:
         lines = [("certificate", printable(certificate.file)), ("instance", printable(certificate.label))]
         if self.faults:
             return [*lines, ("FALSE", f"{len(self.faults)} of its numbers do not hold")]
+        if self.no_answer is not None:
+            lines.append((certificate.answer_name, f"none: {printable(self.no_answer.reason)}"))
+            return [*lines, ("" if self.no_answer.holds else "TRUSTED", self.no_answer.how)]
         answer = "none"
         if self.cost is not None:
             cost = f"{certificate.cost_name} {as_float(self.cost):.6g} {printable(certificate.instance.time_unit)}"
@@ -124,6 +139,7 @@ class Verdict:
             "rests_on_trust": self.rests_on_trust,
             **{name: _number(value) for name, value in numbers.items()},
             "checks": checks,
+            **({} if self.no_answer is None else {"impossible": self.no_answer._asdict()}),
         }
 
 

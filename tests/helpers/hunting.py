@@ -17,6 +17,7 @@ from extremes import build, build_placement
 from numpy.typing import NDArray
 from placement_cases import placement_checks
 from planning_cases import check_planner
+from random_trees import random_prices, random_tree
 from shared_cases import check_shared
 from subset_oracle import Case, block_costs, least_block_around, numbers, optimum
 
@@ -30,6 +31,10 @@ from instances.placement.placement import Placement
 from instances.results import PROOF_TOLERANCE
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
+from mtpp.verification.clock import Clock
+from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
+from mtpp.verification.partitioning.price_trees import tree_bound
 from mtpp.verification.verify import verify
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.algorithm import Algorithm
@@ -44,6 +49,8 @@ _TOLERANCE, _NOTHING = Fraction(1, 10**9), Fraction(1, 10**300)
 _DOUBT = 1e-10
 _FEW = Limits(evaluations=30)
 _LADDER_SECONDS = 1.0
+# Methods that know no constraints.
+_UNRULED = ("any-prices", "any-witness", "checked-ideals")
 
 
 class ViolationError(AssertionError):
@@ -243,6 +250,32 @@ def _any_prices(question: Question) -> float:
     return excess
 
 
+def _any_witness(question: Question) -> float:
+    """What `mtpp verify` proves by a tree and prices out of the air, for a goal of any height."""
+    r, exact = random.Random(question.seed), ExactInstance.of(question.instance)
+    goal = question.exact * Fraction(r.choice((0.5, 1.0, 1 + 1e-6, 2.0)))
+    if not _NOTHING < goal < math.inf:
+        return 0.0
+    tree, prices = random_tree(r, exact.n), random_prices(r, exact.n)
+    return question.check_bound(float(tree_bound(exact, range(exact.n), prices, tree, goal, Clock(60.0)).least))
+
+
+def _checked_ideals(question: Question) -> float:
+    """What `mtpp verify` says of the optimum, and of a goal above it."""
+    exact, optimum = ExactInstance.of(question.instance), question.exact
+    if not _NOTHING < optimum < math.inf:
+        return 0.0
+    for goal in (optimum, optimum * Fraction(1 + 1e-6)):
+        try:
+            proved = ideals_bound(exact, goal, Clock(60.0))
+        except UndecidedError:
+            continue
+        if goal == optimum and proved is None:
+            raise ViolationError(f"the optimum {float(optimum)!r} is called false")
+        question.check_bound(float(proved or 0))
+    return 0.0
+
+
 def _heuristic(name: str) -> Method:
     def check(question: Question) -> float:
         result = search(question.instance, name, np.random.default_rng(question.seed), _FEW)
@@ -297,6 +330,7 @@ def _groups(solver: str) -> dict[str, list[Method]]:
     groups = {
         "bounds": [*fast, Method("any-prices", _any_prices)],
         "priced": [_model("priced", solver), _model("priced-quick", solver)],
+        "witnesses": [Method("any-witness", _any_witness), Method("checked-ideals", _checked_ideals)],
         "models": [
             *(_model(name, solver) for name in (*models, *strong)),
             *(_model(name, solver, relaxation=True) for name in (*models, *strong)),
@@ -304,7 +338,7 @@ def _groups(solver: str) -> dict[str, list[Method]]:
         "ladder": [_ladder(solver)],
         "heuristics": [_heuristic(name) for name in HEURISTICS],
     }
-    ruled = [method for methods in groups.values() for method in methods if method.name != "any-prices"]
+    ruled = [method for methods in groups.values() for method in methods if method.name not in _UNRULED]
     return groups | {
         "constraints": [replace(method, name=f"constrained-{method.name}") for method in ruled],
         "planners": [Method(name, lambda case, name=name: check_planner(name, case)) for name in PLANNERS],

@@ -174,7 +174,7 @@ def _has_chain(question: IdealQuestion, clock: Clock) -> bool:
     if question.work.max() >= question.limit or question.total >= question.k * question.limit:
         return False
     table = _table(_FIRST, words)
-    table.slot[0] = 0  # the empty set has the hash 0
+    fill_slots(table, question.code, 1)  # the empty set
     search = IdealSearch(
         at=np.array([0, -1, 1, 0]),
         taken=np.zeros(n + 1, dtype=np.int32),

@@ -172,12 +172,13 @@ def test_an_export_does_not_replace_its_source(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_what_is_impossible_is_not_saved(tmp_path: Path) -> None:
+def test_what_is_impossible_is_saved_with_its_proof(tmp_path: Path) -> None:
     result = mtpp.certify(mtpp.ComputationGraph.from_edges([(0, 1)], [1, 1], param_bytes=[9, 9]), 2, memory=1, fit=True)
     assert result.impossible is not None
-    with pytest.raises(InputError, match="there is no answer to write"):
-        result.save(tmp_path / "none.json")
-    assert not (tmp_path / "none.json").exists()
+    file = result.save(tmp_path / "none.json")
+    assert result.impossible in (mtpp.read(file).impossible or "")
+    verdict = mtpp.verify(file)
+    assert (verdict.faults, verdict.rests_on_trust) == ((), False)
 
 
 def test_threads_save_at_the_same_time(tmp_path: Path) -> None:

@@ -27,14 +27,17 @@ def test_too_little_memory_on_all_devices(verb: str, capsys: pytest.CaptureFixtu
     assert code == IMPOSSIBLE
     assert "does not fit: 12 GB of parameters beside the buffers, 10 GB on 2 devices" in err
     assert "proved impossible" in out or not verb.startswith("certify")
-    assert not Path("c.json").exists()
+    assert mtpp("verify c.json") == DONE
+    assert "re-proved by its formula (sum)" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("graph")
 def test_what_no_formula_sees_is_proved_by_the_program_over_ideals(capsys: pytest.CaptureFixture[str]) -> None:
     """Together the parameters fit, but two blocks hold one node each."""
-    assert mtpp("certify graph.json -k 2 --bandwidth 1 --memory 7GB --fit --time-limit 20") == IMPOSSIBLE
+    assert mtpp("certify graph.json -k 2 --bandwidth 1 --memory 7GB --fit --time-limit 20 --out c.json") == IMPOSSIBLE
     assert "does not fit" in capsys.readouterr().err
+    assert mtpp("verify c.json") == DONE
+    assert "re-proved by all ideals" in capsys.readouterr().out
     assert mtpp("partition graph.json -k 2 --bandwidth 1 --memory 7GB --fit --time-limit 1") == NOTHING
     assert "none found" in capsys.readouterr().err
 
@@ -66,8 +69,10 @@ def test_the_least_number_of_devices_that_fit(capsys: pytest.CaptureFixture[str]
     assert "k = 2 is the least that fits: 1 will not do." in capsys.readouterr().out
     assert mtpp("verify c.json") == DONE
     capsys.readouterr()
-    assert mtpp(f"certify {words} --time-limit 20 --memory 3GB") == IMPOSSIBLE
+    assert mtpp(f"certify {words} --time-limit 20 --memory 3GB --out none.json") == IMPOSSIBLE
     assert "there is none that fits" in capsys.readouterr().err
+    assert mtpp("verify none.json") == DONE
+    capsys.readouterr()
     assert mtpp(f"certify {words} --time-limit 20 --memory 3GB --json") == IMPOSSIBLE
     document = json.loads(capsys.readouterr().out)
     assert (document["k"], document["partition"]) == (None, None)

@@ -26,7 +26,7 @@ COLD = """
 import importlib, pkgutil
 from pathlib import Path
 from instances.compiled import kernels
-for package in ("instances", "heuristics", "mtpp_models"):
+for package in ("instances", "heuristics", "mtpp_models", "mtpp.verification"):
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
         try:
             importlib.import_module(module.name)
@@ -51,6 +51,8 @@ for words in (
     "place ptb-0 -k 2 --time-limit 1",
     "place ptb-0 -k 2 --memory 1GB --time-limit 1 --certify",
     "place ptb-0 -k 2 --method placeto --time-limit 1",
+    "certify bert-base -k 4 --time-limit 4 --out c.json",
+    "verify c.json",
 ):
     assert main(words.split()) == 0, words
     compiled = [kernel for kernel in kernels() if kernel.stats.cache_misses]
