@@ -78,7 +78,8 @@ def find_no_fit(instance: Instance) -> NoFit | None:
     total = total_held(instance)
     if surely_above(instance, total + needs.max(), max(m, k * m)) > 0:
         peak = f" and {_bytes(needs.max())} of activations" if total <= k * m else ""
-        reason = f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {_devices(k)}"
+        devices = "1 device" if k == 1 else f"{k} devices"
+        reason = f"does not fit: {_bytes(total)} of {what}{peak}, {_bytes(k * m)} on {devices}"
         return NoFit(reason, {"kind": "sum"})
     over = surely_above(instance, held + needs, m)
     v = int(over.argmax())

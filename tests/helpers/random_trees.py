@@ -29,7 +29,9 @@ def random_tree(r: Random, n: int) -> PriceTree:
             grow([u for u in free if u != v])
 
     grow(list(range(n)) if n <= 4 else r.sample(range(n), 4))
-    multipliers = [r.choice((0.0, 1.0, r.random(), 2 * r.random(), 255 * r.random())) for _ in range(entries.count(-1))]
+    multipliers = [
+        r.choice((0.0, 1.0, r.random(), 2 * r.random(), 2000 * r.random())) for _ in range(entries.count(-1))
+    ]
     pairs = [(r.randrange(n), r.randrange(n)) for _ in range(r.choice((0, 0, 1, 3)))]
     return PriceTree(entries, multipliers, pairs)
 
@@ -49,4 +51,4 @@ def mutated_tree(r: Random, tree: PriceTree, n: int) -> PriceTree:
         r.shuffle(multipliers)
     else:
         pairs.append((r.randrange(n), r.randrange(n)))
-    return PriceTree(entries, [min(255.0, multiplier) for multiplier in multipliers], pairs)
+    return PriceTree(entries, [min(2047.0, multiplier) for multiplier in multipliers], pairs)

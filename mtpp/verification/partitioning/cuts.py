@@ -71,7 +71,7 @@ class BlockCuts:
     def least(self, inside: Iterable[int], outside: Iterable[int] = (), multiplier: int = 0) -> int:
         """Lower bound on the cost of blocks with the nodes inside and none outside, from 0 to `UNIT`, the goal.
 
-        With weights only of blocks that weigh `SHARE`. The multiplier is from 0 to 2^52.
+        With weights only of blocks that weigh `SHARE`. The multiplier is from 0 to below 2^55.
         """
         decided = np.zeros(self._n, dtype=np.int8)
         decided[list(outside)] = OUT

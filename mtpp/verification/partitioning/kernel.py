@@ -32,9 +32,9 @@ IN, OUT = 1, 2
 SHARE = 2**40
 
 # More than all flows together; and the sum of q that is still looked at. No sum of a few of them reaches 2^63.
-_UNLIMITED, _MOST = 2**61, 2**59
+_UNLIMITED, _MOST = 2**61, 2**60
 # ℓ w needs more bits than there are: the digits of w are used up in turns.
-_TURNS, _DIGITS = 4, 10
+_TURNS, _DIGITS = 5, 8
 _FORWARD, _BACKWARD = 1, 2
 
 _Ints = NDArray[np.int64]
@@ -71,7 +71,7 @@ def least_cost(
     weight : (n,) integers
         From 0 to `SHARE`.
     multiplier : int
-        From 0 to 2^52.
+        From 0 to below 2^55.
     apart_start, apart : integers
         Rows of the nodes that each node is apart from.
     """

@@ -1,8 +1,8 @@
 r"""Check of bounds by node prices: a tree of decisions in each leaf of which no cheap block is worth its share.
 
-Let k' be the smaller of k and the number of nodes, and :math:`w_v = \lceil 2^{40} k' price_v / \sum price \rceil`. The
-blocks of any partition, at most k' of which are not empty, share all prices, so that some block S has
-:math:`w(S) \ge 2^{40}`. If S holds two nodes of a listed pair, it costs at least what a block with both does. Else it
+Let k' be the smaller of k and the number of nodes with a price above 0, and
+:math:`w_v = \lceil 2^{40} k' price_v / \sum price \rceil`. The blocks of any partition share all prices, at most k' of
+them have any, and so some block S has :math:`w(S) \ge 2^{40}`. If S holds two nodes of a listed pair, it costs at least what a block with both does. Else it
 lies in one leaf of the tree, with all that follows from the decisions there for blocks without such pairs, and costs at
 least the bound of that leaf by its multiplier. So the least of all pairs and leaves is a bound on every bottleneck.
 
@@ -27,7 +27,7 @@ from mtpp.verification.partitioning.kernel import IN, OUT, SHARE
 __all__ = ["PriceTree", "read_tree", "tree_bound"]
 
 # Entry of a tree that is a leaf; most leaves, and the largest multiplier in parts of the goal.
-_LEAF, _MOST_LEAVES, _LARGEST = -1, 50_000, 255.0
+_LEAF, _MOST_LEAVES, _LARGEST = -1, 50_000, 2047.0
 
 
 class PriceTree(NamedTuple):
@@ -94,7 +94,7 @@ def tree_bound(
     shares = [Fraction(0)] * exact.n
     for g, price in zip(group, prices, strict=True):
         shares[g] += Fraction(price)
-    full = SHARE * min(exact.k, exact.n) / sum(shares)
+    full = SHARE * min(exact.k, sum(share > 0 for share in shares)) / sum(shares)
     weights = [min(SHARE, (full * share).__ceil__()) for share in shares]
     pairs = {(group[u], group[v]) for u, v in tree.pairs}
     alone = BlockCuts(exact, value)

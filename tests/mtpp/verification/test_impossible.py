@@ -42,8 +42,8 @@ WINDOWS = Constraints(windows=((0, 0, 1), (1, 1, 1), (2, 0, 1)))
     ("memory", "k", "constraints", "proof"),
     [
         (9, 2, None, {"kind": "sum"}),
-        (9, 4, None, {"kind": "node", "node": 1}),
-        (19, 3, Constraints(together=((0, 2),)), {"kind": "node", "node": 0}),
+        (9, 4, None, {"kind": "node", "node": 0}),
+        (19, 3, Constraints(together=((0, 2),)), {"kind": "node", "node": 2}),
         (14, 3, WINDOWS, {"kind": "windows", "first": 0, "last": 1}),
         (19, 2, None, {"kind": "ideals"}),
     ],

@@ -65,10 +65,10 @@ def test_values_of_a_path(value: int, entries: list[int], multipliers: list[floa
 
 
 def test_nodes_of_a_pair_share_no_block() -> None:
-    """Blocks with both ends take 4; with neither pair nor tree the cheapest block with a multiplier of 1 takes 1."""
-    for pairs, bound in (([(0, 3)], 1.0), ([(0, 3), (1, 2), (0, 2), (1, 3)], 3.0)):
-        found = proved(QUESTION, [0.0, 1.0, 1.0, 0.0], PriceTree([-1], [1.0], pairs), 3)
-        assert found == pytest.approx(bound if len(pairs) > 1 else found, rel=1e-12)
+    """With the multiplier 1 all four nodes seem to cost 1; who holds node 1 holds neither of its pairs, which cost 4."""
+    for pairs, bound in (([], 1), ([(1, 2), (1, 3)], 3)):
+        found = proved(QUESTION, [1.0] * 4, PriceTree([1, -1, -1], [1.0, 1.0], pairs), 3)
+        assert found == pytest.approx(bound, rel=1e-12)
     cuts = BlockCuts(ExactInstance.of(QUESTION), Fraction(8))
     assert cuts.least([0, 3]) * 8 == 4 * UNIT
     assert cuts.least([0], [1]) * 8 == 2 * UNIT
@@ -135,7 +135,7 @@ def test_the_bound_is_proved_by_default(made: Document, tmp_path: Path) -> None:
     assert made["bounds"][0]["recheck"] == recheck("priced-quick", witness=("tree",)) == "price tree"
 
 
-@pytest.mark.parametrize("factor", [1 + 1e-6, 1.01, 1.5])
+@pytest.mark.parametrize("factor", [1.01, 1.5])
 def test_a_bound_that_is_too_high_is_false(factor: float, made: Document, tmp_path: Path) -> None:
     """The tree proves less."""
     other = copy.deepcopy(made)
@@ -175,7 +175,7 @@ def test_without_a_tree_prices_are_trusted(made: Document, tmp_path: Path) -> No
         ({"tree": [-1] * 10**6}, "parameters.tree: it has 1000000 leaves; 50000 are the most"),
         ({"tree": [-1], "multipliers": []}, "parameters.multipliers: there are 0 for 1 leaves"),
         ({"tree": [-1], "multipliers": [-1e-9]}, "parameters.multipliers: number 0 is -1e-09"),
-        ({"tree": [-1], "multipliers": [256.0]}, "parameters.multipliers: number 0 is 256.0"),
+        ({"tree": [-1], "multipliers": [2048.0]}, "parameters.multipliers: number 0 is 2048.0"),
         ({"tree": [-1], "multipliers": [None]}, "parameters.multipliers[0]: expected a number"),
         ({"tree": [0.5]}, "parameters.tree[0]: expected a whole number"),
         ({"tree": [10**400]}, "parameters.tree[0]: the whole number is too large"),

@@ -21,6 +21,7 @@ from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import regal_style
 from mtpp_models import SolveOptions, solve
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
+from mtpp_models.bounds.priced.guessed_prices import QuickPrices
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.priced import Prices
 from mtpp_models.cuts.max_flow import BoolArray
@@ -53,6 +54,28 @@ def test_reductions_prove_no_more_than_the_original_graph(data: st.DataObject) -
     assume(reduction.instance.graph.n >= instance.k)  # else the smaller graph has larger shares
     original = cheapest(instance, large, 1e-12)
     assert cheapest(reduction.instance, small, 1e-9) <= original * (1 + 1e-12)
+
+
+class NearlyOver(Deadline):
+    """Too little time for anything, and never none."""
+
+    left = 0.01
+    passed = False
+
+    def share(self, part: float) -> Deadline:
+        return self
+
+
+def test_bug_a_stop_before_the_deadline_is_no_end() -> None:
+    """It stopped some milliseconds before its time was up, called that its end, and never had a second turn."""
+    instance = Instance(regal_style("erdos-renyi", 40, seed=1), Platform(4, 1.0))
+    start, method = Partition(instance, [0] * 40), QuickPrices()
+    bound = method(start, Controls(deadline=NearlyOver())).bound
+    assert bound is not None
+    assert not bound.optimal
+    again = method(start, Controls(deadline=Deadline.after(20.0))).bound
+    assert again is not None
+    assert again.value > bound.value
 
 
 @pytest.mark.parametrize("model", ["priced", "priced-quick"])
