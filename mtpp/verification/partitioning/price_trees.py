@@ -2,9 +2,10 @@ r"""Check of bounds by node prices: a tree of decisions in each leaf of which no
 
 Let k' be the smaller of k and the number of nodes with a price above 0, and
 :math:`w_v = \lceil 2^{40} k' price_v / \sum price \rceil`. The blocks of any partition share all prices, at most k' of
-them have any, and so some block S has :math:`w(S) \ge 2^{40}`. If S holds two nodes of a listed pair, it costs at least what a block with both does. Else it
-lies in one leaf of the tree, with all that follows from the decisions there for blocks without such pairs, and costs at
-least the bound of that leaf by its multiplier. So the least of all pairs and leaves is a bound on every bottleneck.
+them have any, and so some block S has :math:`w(S) \ge 2^{40}`. If S holds two nodes of a listed pair, it costs at least
+what a block with both does. Else it lies in one leaf of the tree, with all that follows from the decisions there for
+blocks without such pairs, and costs at least the bound of that leaf by its multiplier. So the least of all pairs and
+leaves is a bound on every bottleneck.
 
 All of this is of the graph in the file, where nodes that have to share a block are one: no other reduction is trusted.
 """

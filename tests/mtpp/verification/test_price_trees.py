@@ -65,7 +65,7 @@ def test_values_of_a_path(value: int, entries: list[int], multipliers: list[floa
 
 
 def test_nodes_of_a_pair_share_no_block() -> None:
-    """With the multiplier 1 all four nodes seem to cost 1; who holds node 1 holds neither of its pairs, which cost 4."""
+    """With the multiplier 1 all four nodes seem to cost 1; whoever holds node 1 is in no pair, which cost 4."""
     for pairs, bound in (([], 1), ([(1, 2), (1, 3)], 3)):
         found = proved(QUESTION, [1.0] * 4, PriceTree([1, -1, -1], [1.0, 1.0], pairs), 3)
         assert found == pytest.approx(bound, rel=1e-12)

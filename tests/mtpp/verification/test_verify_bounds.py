@@ -145,7 +145,7 @@ def test_rerun_finds_what_only_a_solver_can(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def priced() -> Document:
-    """A bound by prices without their tree, as in older files, beside a poor partition: there is room for a false one."""
+    """A bound by prices without their tree, as in older files, beside a poor partition, which leaves room."""
     instance = Instance(GRAPH, Platform(3, 2.0))
     proof = solve(instance, "priced", start=best_partition(instance))
     poor = Partition(instance, [0] * 6)
