@@ -10,6 +10,7 @@ above the memory and twice the goal count as these. Where the sums would not fit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mtpp.verification.clock import Clock
-from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.exact_instance import ExactInstance, Rational, at_most
 from mtpp.verification.partitioning.kernel import IN, OUT, SHARE, Network, least_cost
 
 __all__ = ["UNIT", "BlockCuts", "CutBound", "block_bound"]
@@ -138,18 +139,19 @@ def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network:
     """The network of a question whose goal is in its unit; with `loaded` parameters and peak count, less the memory."""
     n, read = exact.n, [tensor for tensor in exact.tensors if tensor.readers]
     twice, room = 2 * goal, exact.room or 0
-    time = [min(tensor.time, twice) for tensor in read]
-    work, shared = [min(time, twice) for time in exact.work], []
+    time = at_most((tensor.time for tensor in read), twice)
+    work, users, shared = at_most(exact.work, twice), list[frozenset[int]](), list[Rational]()
     if loaded:
         most = max(room, 0) + twice
-        work = [time + min(held, most) for time, held in zip(work, exact.held, strict=True)]
-        shared = [(users, min(size, most)) for users, size in exact.shared if users]
-    total = sum(work) + 2 * sum(time) + sum(size for _, size in shared) + loaded * abs(room)
-    bits = min(UNIT.bit_length() - 1, _SUM - (total / goal).__ceil__().bit_length())
+        work = [time + held for time, held in zip(work, at_most(exact.held, most), strict=True)]
+        users = [those for those, _ in exact.shared if those]
+        shared = at_most((size for those, size in exact.shared if those), most)
+    total = sum(work) + 2 * sum(time) + sum(shared) + loaded * abs(room)
+    bits = min(UNIT.bit_length() - 1, _SUM - math.ceil(total / goal).bit_length())
     scale = 2 ** max(bits, 0) / goal
 
-    def scaled(value: Fraction | int) -> int:
-        return (value * scale.numerator) // scale.denominator if isinstance(value, int) else (value * scale).__floor__()
+    def scaled(value: Rational) -> int:
+        return math.floor(value * scale)
 
     edges, arcs, place = sorted(exact.edges), [], n  # tail, head, capacity there and back
     direct = dict.fromkeys(edges, 0)
@@ -161,11 +163,11 @@ def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network:
         for v in sorted(readers):
             arcs += [(place, v, _FREE, 0), (v, place + 1, _FREE, 0)]
         place += 2
-    for users, _ in shared:
-        arcs += [(v, place, _FREE, 0) for v in sorted(users)]
+    for those in users:
+        arcs += [(v, place, _FREE, 0) for v in sorted(those)]
         place += 1
-    drains = [scaled(time) for time in work] + [0] * (place - n - len(shared)) + [scaled(size) for _, size in shared]
-    constant = [min(scaled(twice), scaled(need - room)) for need in exact.need] if loaded else [0] * n
+    drains = [scaled(time) for time in work] + [0] * (place - n - len(shared)) + [scaled(size) for size in shared]
+    constant = [scaled(min(twice, Fraction(need - room))) for need in exact.need] if loaded else [0] * n
     both = [(u, v, there, there) for (u, v), there in direct.items()] + arcs
     return _compressed(n, both, len(edges), drains, constant, 2 ** max(bits, 0), edges)
 

@@ -7,7 +7,7 @@ is read here: works, bytes, producers and readers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 from instances.partitioning.problem import Instance
 
-__all__ = ["ExactInstance", "Tensor"]
+__all__ = ["ExactInstance", "Rational", "Tensor", "at_most"]
+
+#: Numbers without rounding.
+Rational = int | Fraction
+
+
+def at_most(values: Iterable[Rational], most: Rational) -> list[Rational]:
+    """Return the values, those above `most` replaced by it."""
+    return [value if value <= most else most for value in values]
 
 
 class Tensor(NamedTuple):

@@ -317,7 +317,7 @@ def _flip(v: int, question: IdealQuestion, search: IdealSearch) -> None:
 def _place(table: IdealTable, search: IdealSearch) -> int:
     """Slot of the ideal looked at, or the empty one where it belongs."""
     last = len(table.slot) - 1
-    place = np.int64(search.hash[0] & np.uint64(last))
+    place = int(np.int64(search.hash[0] & np.uint64(last)))
     while table.slot[place] >= 0:
         known, same = table.ideals[table.slot[place]], True
         for w in range(len(search.words)):

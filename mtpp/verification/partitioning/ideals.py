@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mtpp.verification.clock import Clock
-from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.exact_instance import ExactInstance, Rational, at_most
 from mtpp.verification.partitioning.ideal_kernel import (
     FOUND,
     FULL,
@@ -68,22 +68,21 @@ def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock) -> Fractio
     merged = merge(exact, clock)
     goal = value / exact.unit
     twice, room = 2 * goal, max(0, merged.room or 0)
-    work = [min(time, twice) for time in merged.work]
-    time = [min(tensor.time, twice) for tensor in merged.tensors]
-    held, shared, need = list(merged.held), [size for _, size in merged.shared], list(merged.need)
-    terms = 2 * merged.n + 2 * len(time) + len(shared) + 4
+    work, time = at_most(merged.work, twice), at_most((tensor.time for tensor in merged.tensors), twice)
+    sizes: list[list[Rational]] = [[*merged.held], [size for _, size in merged.shared], [*merged.need]]
+    terms = 2 * merged.n + 2 * len(time) + len(merged.shared) + 4
     bits = min(_BITS, _SUM - (terms + merged.k).bit_length())
     kind = _FREE if not merged.may_overflow else _FORBIDDEN if merged.fit else _PRICED
     if kind == _PRICED:
-        held, shared, need = ([min(size, room + twice) for size in sizes] for sizes in (held, shared, need))
-        bits = min(bits, _SUM - ((sum(held) + sum(shared) + max(need) + room) / goal).__ceil__().bit_length())
+        held, shared, need = sizes = [at_most(column, room + twice) for column in sizes]
+        bits = min(bits, _SUM - math.ceil((sum(held) + sum(shared) + max(need) + room) / goal).bit_length())
         if bits < _FEWEST:
             raise UndecidedError("the memory is too large beside the times")
     scale = 2**bits / goal
-    times = [[(value * scale).__floor__() for value in values] for values in (work, time)]
+    times = [[math.floor(value * scale) for value in values] for values in (work, time)]
     if kind == _PRICED:
-        load, are_exact = [[(size * scale).__floor__() for size in sizes] for sizes in (held, shared, need)], True
-        limit_of_room = ((merged.room or 0) * scale).__ceil__()
+        load, are_exact = [[math.floor(size * scale) for size in column] for column in sizes], True
+        limit_of_room = math.ceil((merged.room or 0) * scale)
     else:
         load, limit_of_room, are_exact = _whole_loads(merged)
     question = _question(merged, times, load, limit_of_room, kind, 2**bits - terms)

@@ -40,7 +40,7 @@ def check_impossible(
         return NoAnswer(stated.reason, False, "trusted, as its proof is not in the file")
     if stated.kind == "ideals":
         return _by_ideals(exact, stated, clock)
-    members, blocks = range(exact.n), exact.k
+    members, blocks = list(range(exact.n)), exact.k
     if stated.kind == "node":
         members, blocks = [group[stated.numbers["node"]]], 1
     elif stated.kind == "windows":

@@ -204,6 +204,6 @@ def _use(apart: BoolArray, decided: NDArray[np.int8], state: NDArray[np.int8], u
                 pair = -1
                 break
             if pair < 0 and apart[v, w]:
-                pair = v
+                pair = int(v)
         if pair >= 0:
             used[pair, w] = used[w, pair] = True
