@@ -67,7 +67,8 @@ _OF_SOLVERS = re.compile(
 _OPTIONS = ("time_limit", "gap", "threads", "seed")
 _PARAMETERS = ("nodes", "prices", "tree", "multipliers", "apart", "from_k", "value", "proof", "model", "by", *_OPTIONS)
 _PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
-_CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
+_CLAIM = ("method", "value", "parameters", "recheck")
+_CLAIM_FREE = ("solver", "version", "seconds", "optimal")  # the last one in older files
 
 
 def recheck(method: str, problem: str = PARTITIONING, witness: Collection[str] = ()) -> str | None:
@@ -107,15 +108,26 @@ class Envelope:
     bound: float | None  # the best of the bounds
     ratio: float | None  # cost over bound
     claims: tuple[Claim, ...]  # one a bound
+    question_hash: str | None = None  # as the file states it; None in older formats
 
     #: Words for the answer and its cost.
     answer_name: ClassVar[str]
     cost_name: ClassVar[str]
 
     @property
+    def true_hash(self) -> str:
+        """Hash of the question."""
+        return str(self.instance.question_hash)
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        return str(self.instance.question_words)
+
+    @property
     def label(self) -> str:
-        """Name of the question, and the hash of its graph."""
-        return f"{self.instance.label}, graph {self.instance.graph.content_hash}"
+        """Name of the question, which its author chose."""
+        return str(self.instance.label)
 
 
 def check_question(document: Value, members: Iterable[str], verb: str) -> None:
@@ -131,7 +143,7 @@ def check_question(document: Value, members: Iterable[str], verb: str) -> None:
             document.fail(f"its question and bounds are missing (no '{name}'); write it anew with mtpp {verb}.")
 
 
-def envelope(fields: Mapping[str, Value], cost: str, problem: str) -> dict[str, Any]:
+def envelope(fields: Mapping[str, Value], cost: str, problem: str, question_hash: str | None) -> dict[str, Any]:
     """Parameters of an `Envelope` from the members of a file, one of which, `cost`, holds the cost.
 
     Raises
@@ -144,6 +156,7 @@ def envelope(fields: Mapping[str, Value], cost: str, problem: str) -> dict[str, 
         "file": fields["bounds"].file,
         **{name: value.optional_number() for name, value in numbers.items()},
         "claims": tuple(read_claim(value, problem) for value in fields["bounds"].items()),
+        "question_hash": question_hash,
     }
 
 
@@ -155,27 +168,29 @@ def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
     InputError
         If a field is missing, unknown or of the wrong kind, or names a method or a solver that there is not.
     """
-    fields = value.members(_CLAIM)
-    fields["optimal"].truth()
-    method, solver = fields["method"].text(), _optional_text(fields["solver"])
+    fields = value.members(_CLAIM, _CLAIM_FREE)
+    if "optimal" in fields:
+        fields["optimal"].truth()
+    if "seconds" in fields:
+        fields["seconds"].number()
+    method, solver = fields["method"].text(), _optional_text(fields, "solver")
     fields["parameters"].members((), (*_PARAMETERS, *_PARAMETERS_OF_TIMES))
     kind = recheck(method, problem, fields["parameters"].data)
     if kind is None:
         fields["method"].fail(f"there is no method {method!r} (mtpp list models).")
     if solver is not None and solver not in SOLVER_NAMES:
         fields["solver"].fail(f"there is no solver {solver!r}; known are {', '.join(SOLVER_NAMES)}.")
-    fields["seconds"].number()
     return Claim(
         place=value.path,
         method=method,
         value=fields["value"].number(),
         parameters=fields["parameters"],
         solver=solver,
-        version=_optional_text(fields["version"]),
+        version=_optional_text(fields, "version"),
         recheck=fields["recheck"].text(),
         kind=kind,
     )
 
 
-def _optional_text(value: Value) -> str | None:
-    return None if value.data is None else value.text()
+def _optional_text(fields: Mapping[str, Value], name: str) -> str | None:
+    return None if name not in fields or fields[name].data is None else fields[name].text()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from instances.certificates.claims import Claim
+from instances.certificates.provenance import accepted, older_format
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
@@ -52,14 +53,14 @@ class AnswerFile:
     def of(cls, document: Value) -> AnswerFile:
         """Wrap the content of a file; raise `InputError` if it has another format."""
         if "format" in document.open_members(()):
-            document.check_format(CERTIFICATE_FORMAT, PARTITION_FORMAT)
+            document.check_format(*accepted(CERTIFICATE_FORMAT, PARTITION_FORMAT))
         return cls(document)
 
     @property
     def holds_graph(self) -> bool:
         """Whether the graph is in the file."""
         named = self.document.open_members(()).get("format")
-        return named is not None and named.data == CERTIFICATE_FORMAT
+        return named is not None and older_format(named.text()) == CERTIFICATE_FORMAT
 
     @property
     def graph_name(self) -> str | None:

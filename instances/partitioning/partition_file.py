@@ -7,13 +7,14 @@ from typing import Any
 
 from instances.errors import InputError
 from instances.json_files import PARTITION_FORMAT, Value, finite_or_none, read_json, write_json
-from instances.partitioning.constraints_file import constraints_document, stated_constraints
+from instances.partitioning.constraints_file import stated_constraints
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
+from instances.partitioning.question_file import platform_document
 from instances.partitioning.stage_records import read_crossing, read_stage
 from instances.partitioning.stages import crossings, stages
 
-__all__ = ["partition_document", "partition_from_document", "read_partition", "rules_document", "save_partition"]
+__all__ = ["partition_document", "partition_from_document", "read_partition", "save_partition"]
 
 _NUMBERS = ("bandwidth", "memory", "activation_buffer", "bottleneck")
 _OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "fit", "constraints", "stages", "costs", "crossing")
@@ -25,7 +26,7 @@ def partition_document(partition: Partition) -> dict[str, Any]:
     The stages by name, their costs and the tensors between them are for information only.
     """
     instance = partition.instance
-    graph, platform = instance.graph, instance.platform
+    graph = instance.graph
     names: list[list[str]] = [[] for _ in range(instance.k)]
     for v in partition.order.tolist():
         names[partition.block[v]].append(graph.names[v])
@@ -33,13 +34,9 @@ def partition_document(partition: Partition) -> dict[str, Any]:
         "format": PARTITION_FORMAT,
         "graph": graph.name,
         "graph_hash": graph.content_hash,
-        "k": instance.k,
         "block": partition.block.tolist(),
         "order": partition.order.tolist(),
-        "bandwidth": finite_or_none(platform.bandwidth),
-        "memory": finite_or_none(platform.memory),
-        "activation_buffer": platform.activation_buffer,
-        **rules_document(instance),
+        **platform_document(instance),
         "bottleneck": finite_or_none(
             partition.bottleneck
         ),  # infinite where the memory is a hard limit that is exceeded
@@ -47,14 +44,6 @@ def partition_document(partition: Partition) -> dict[str, Any]:
         "costs": [stage.document() for stage in stages(partition)],
         "crossing": [tensor.document() for tensor in crossings(partition)],
     }
-
-
-def rules_document(instance: Instance) -> dict[str, Any]:
-    """Members ``fit`` and ``constraints`` of files; empty if neither is set."""
-    rules: dict[str, Any] = {"fit": True} if instance.platform.fit else {}
-    if instance.constraints:
-        rules["constraints"] = constraints_document(instance.constraints)
-    return rules
 
 
 def save_partition(partition: Partition, path: str | Path) -> None:

@@ -16,9 +16,16 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
+from instances.graph.question_lines import hash_of_question
 from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import NO_CONSTRAINTS, BlockRules, Constraints
 from instances.partitioning.node_names import NodeName, Windows
+from instances.partitioning.question_lines import (
+    graph_in_words,
+    instance_lines,
+    platform_in_words,
+    rules_in_words,
+)
 
 __all__ = ["Instance"]
 
@@ -164,6 +171,17 @@ class Instance(Displayed):
         if self.by_need:
             digest.update(b"by need")
         return digest.hexdigest()
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("partitioning", instance_lines(self))
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        platform = platform_in_words(self.platform, self.time_unit)
+        return f"{platform}, {rules_in_words(self.constraints)}; {graph_in_words(self.graph)}"
 
     def _title(self) -> str:
         return self.name

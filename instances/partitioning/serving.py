@@ -15,9 +15,11 @@ from functools import cached_property
 import numpy as np
 
 from instances.errors import InputError, word
+from instances.graph.question_lines import hash_of_question
 from instances.graph.tensors import FloatArray, sums_by
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
+from instances.partitioning.serving_lines import ServedDecoder, serving_in_words, serving_lines
 
 __all__ = ["MOST_TOKENS", "ServedPartition", "ServingInstance", "largest_context"]
 
@@ -42,6 +44,8 @@ class ServingInstance:
         Tokens of each sequence that an answer has to hold, 1 or more.
     batch : int
         Sequences.
+    source : ServedDecoder, optional
+        What the chain was made of, so that others can make it again.
 
     Raises
     ------
@@ -54,6 +58,27 @@ class ServingInstance:
     window: FloatArray
     context: int
     batch: int
+    source: ServedDecoder | None = None
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("serving", serving_lines(self))
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        return serving_in_words(self)
+
+    @property
+    def label(self) -> str:
+        """Name of the decoder and number of stages."""
+        return self.instance.label
+
+    @property
+    def time_unit(self) -> str:
+        """Time unit of its costs."""
+        return self.instance.time_unit
 
     def __post_init__(self) -> None:
         graph = self.instance.graph

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from instances.certificates.claims import PARTITIONING, Envelope, envelope
+from instances.certificates.provenance import check_written, opened
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
@@ -15,6 +16,7 @@ from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.constraints_file import stated_constraints
 from instances.partitioning.problem import Instance
+from instances.partitioning.question_file import question_document
 from instances.partitioning.stage_records import Crossing, Stage, read_crossing, read_stage
 from instances.partitioning.stated_impossible import StatedImpossible, read_impossible
 
@@ -61,17 +63,20 @@ def certificate_from_document(document: Value) -> Certificate:
         If this is not a certificate, its graph or platform is none, its constraints contradict one another, or it names
         a field, a method or a solver that this project does not have; the message names the place.
     """
-    document.check_format(CERTIFICATE_FORMAT)
+    document, stated_hash = opened(document, CERTIFICATE_FORMAT)
     names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
-    fields = document.members(names, ("impossible",))
+    fields = document.members(names, ("version", "impossible"))
     if fields["partition"].data is None and not fields["bounds"].items() and "impossible" not in fields:
         document.fail("it holds neither a partition nor a bound; there is nothing to check.")
     question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"), _RULES)
     graph = graph_from_document(question["graph"])
     platform = _platform(fields["instance"], question)
+    instance = Instance(graph, platform, question["name"].text(), _constraints(question, graph, platform.k))
+    if stated_hash is not None:
+        check_written(fields["instance"], question_document(instance))
     return Certificate(
-        **envelope(fields, "bottleneck", PARTITIONING),
-        instance=Instance(graph, platform, question["name"].text(), _constraints(question, graph, platform.k)),
+        **envelope(fields, "bottleneck", PARTITIONING, stated_hash),
+        instance=instance,
         graph_hash=question["graph_hash"].text(),
         partition=None if fields["partition"].data is None else _stated(fields["partition"], graph),
         impossible=read_impossible(fields["impossible"], graph.n, platform.k) if "impossible" in fields else None,

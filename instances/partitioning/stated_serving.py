@@ -6,14 +6,20 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from instances.certificates.claims import Envelope
+from instances.certificates.provenance import check_written, opened
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph_file import graph_from_document
+from instances.graph.question_lines import hash_of_question
+from instances.graph.tensors import FloatArray
 from instances.json_files import Value
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import stated_constraints
 from instances.partitioning.problem import Instance
+from instances.partitioning.serving_lines import ServedDecoder, serving_document, serving_in_words, serving_lines
 
 __all__ = ["SERVING_FORMAT", "StatedPoint", "StatedServing", "serving_from_document"]
 
@@ -40,9 +46,9 @@ class StatedPoint:
 class StatedServing(Envelope):
     """A serving question and its front as a file states them."""
 
-    need: tuple[float, ...]  # activations of each node [bytes]
-    token_bytes: tuple[float, ...]
-    window: tuple[float, ...]  # tokens
+    need: FloatArray  # (n,) activations of each node [bytes]
+    token_bytes: FloatArray  # (n,)
+    window: FloatArray  # (n,) tokens
     context: int
     batch: int
     front: tuple[StatedPoint, ...]
@@ -50,8 +56,20 @@ class StatedServing(Envelope):
     runtime: str
     settings: str  # of the answer for the runtime; empty if there are none
 
+    source: ServedDecoder | None  # None in older files, whose chain nobody can make again
+
     answer_name: ClassVar[str] = "front"
     cost_name: ClassVar[str] = "bottleneck"
+
+    @property
+    def true_hash(self) -> str:
+        """Hash of the question."""
+        return hash_of_question("serving", serving_lines(self))
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        return serving_in_words(self)
 
 
 def serving_from_document(document: Value) -> StatedServing:
@@ -62,33 +80,52 @@ def serving_from_document(document: Value) -> StatedServing:
     InputError
         If this is none, or it names a field that there is not; the message names the place.
     """
-    document.check_format(SERVING_FORMAT)
+    document, stated_hash = opened(document, SERVING_FORMAT)
     fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
-    question = fields["instance"].members(_QUESTION, ("constraints",))
+    question = fields["instance"].members(_QUESTION, ("constraints", "operators", "layer"))
     graph = graph_from_document(question["graph"])
-    rows = {name: tuple(map(_or_infinite, question[name].items())) for name in ("need", "token_bytes", "window")}
+    rows = {name: np.array([*map(_or_infinite, question[name].items())]) for name in ("need", "token_bytes", "window")}
     for name, row in rows.items():
-        if len(row) != graph.n or min(row) < 0 or (name != "window" and math.inf in row):
+        if len(row) != graph.n or row.min() < 0 or (name != "window" and math.inf in row):
             question[name].fail(f"expected {graph.n} numbers, each 0 or more.")
     platform = _platform(fields["instance"], question)
     rules = NO_CONSTRAINTS
     if "constraints" in question:
         rules = stated_constraints(question["constraints"], graph, platform.k)
-    return StatedServing(
+    instance = Instance(graph, platform, question["name"].text(), rules, need=rows["need"], by_need=True)
+    stated = StatedServing(
         file=document.file,
-        instance=Instance(graph, platform, question["name"].text(), rules),
+        instance=instance,
         cost=None,
         bound=None,
         ratio=None,
         claims=(),
-        **rows,
+        token_bytes=rows["token_bytes"],
+        window=rows["window"],
+        need=rows["need"],
         context=question["context"].whole(),
         batch=question["batch"].whole(),
         front=tuple(map(_point, fields["front"].items())),
         answer=fields["answer"].whole(),
         runtime=fields["runtime"].text(),
         settings=fields["words"].text(),
+        source=_source(question, fields["runtime"].text(), graph.n),
+        question_hash=stated_hash,
     )
+    if stated_hash is not None:
+        if stated.source is None:
+            fields["instance"].fail("its operators are missing; write the front anew with mtpp serve.")
+        check_written(fields["instance"], serving_document(stated))
+    return stated
+
+
+def _source(question: dict[str, Value], runtime: str, n: int) -> ServedDecoder | None:
+    if "operators" not in question or "layer" not in question:
+        return None
+    operators, layer = graph_from_document(question["operators"]), question["layer"].whole_numbers()
+    if len(layer) != operators.n or min(layer) < 0 or max(layer) >= n:
+        question["layer"].fail(f"expected {operators.n} numbers from 0 to {n - 1}.")
+    return ServedDecoder(operators, np.array(layer), runtime)
 
 
 def _platform(place: Value, question: dict[str, Value]) -> Platform:

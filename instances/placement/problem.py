@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,7 +23,9 @@ from instances.devices.unequal import DeviceTable
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.graph import ComputationGraph
+from instances.graph.question_lines import graph_lines, hash_of_question, said_number, shared_lines
 from instances.graph.tensors import FloatArray
+from instances.partitioning.question_lines import graph_in_words, memory_in_words, platform_lines
 
 __all__ = ["MEASURED_GAPS", "OVERFLOW_WEIGHT", "PlacementInstance"]
 
@@ -126,6 +128,31 @@ class PlacementInstance(Displayed):
         numbers = (self.devices, self.bandwidth, self.memory, self.node_gap, self.transfer_gap, self.broadcast)
         unequal = "" if self.unequal is None else repr(self.unequal)
         return hashlib.sha256(f"{self.graph.content_hash}{numbers!r}{unequal}".encode()).hexdigest()
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("placement", self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield from platform_lines(self.graph, Platform(self.devices, self.bandwidth, self.memory))
+        yield f"gaps {said_number(self.node_gap)} {said_number(self.transfer_gap)}"
+        yield f"broadcast {int(self.broadcast)}"
+        if self.unequal is not None:
+            for speed, memory, rates in zip(self.unequal.speeds, self.unequal.memories, self.unequal.rates, strict=True):
+                yield " ".join(["device", *map(said_number, (speed, memory, *rates))])
+        yield from graph_lines(self.graph)
+        yield from shared_lines(self.graph)
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        rate = figures(self.bandwidth, f"bytes/{self.time_unit}")
+        words = [f"k {self.devices}", rate if self.unequal is None else f"unequal devices, up to {rate}"]
+        words += [memory_in_words(self.memory), *(["broadcast"] if self.broadcast else [])]
+        if self.node_gap or self.transfer_gap:
+            words.append(f"gaps {figures(self.node_gap, self.time_unit)} and {figures(self.transfer_gap, self.time_unit)}")
+        return f"{', '.join(words)}; {graph_in_words(self.graph)}"
 
     @cached_property
     def total_work(self) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from instances.certificates.claims import PLACEMENT, Envelope, check_question, envelope
+from instances.certificates.provenance import check_written, opened
 from instances.devices.unequal import devices_from_members
 from instances.errors import InputError
 from instances.graph.graph_file import graph_document, graph_from_document
@@ -77,15 +78,21 @@ def placement_from_document(document: Value) -> StatedPlacement:
         If this is no placement, it does not hold its question, or it names a field or a method that this project does
         not have; the message names the place.
     """
+    document, stated_hash = opened(document, PLACEMENT_FORMAT, ORDERED_FORMAT)
     ordered = document.check_format(PLACEMENT_FORMAT, ORDERED_FORMAT) == ORDERED_FORMAT
     check_question(document, QUESTION, "place")
     more = _SEQUENCES if ordered else ()
     fields = document.members(("format", "graph_hash", "devices", "device", *more, *SHOWN, *QUESTION))
     if ordered and fields["device_order"].data is None:
         ordered = False
+    instance = _question(fields["instance"])
+    if stated_hash is not None:
+        check_written(fields["instance"], question_document(instance))
+        if not ordered and more and fields["bus_order"].data is not None:
+            fields["bus_order"].fail("there is no device_order; both are null, or neither.")
     return StatedPlacement(
-        **envelope(fields, "step_time", PLACEMENT),
-        instance=_question(fields["instance"]),
+        **envelope(fields, "step_time", PLACEMENT, stated_hash),
+        instance=instance,
         device=tuple(fields["device"].whole_numbers()),
         sequence=tuple(fields["sequence"].whole_numbers()),
         device_order=_node_rows(fields["device_order"]) if ordered else None,
@@ -93,7 +100,7 @@ def placement_from_document(document: Value) -> StatedPlacement:
         peak_memory=tuple(fields["peak_memory"].numbers()),
         nodes=tuple(tuple(names.texts()) for names in fields["nodes"].items()),
         copies={
-            "graph": fields["graph"].text(),
+            "graph": fields["graph"].text() if stated_hash is None else instance.graph.name,
             "graph_hash": fields["graph_hash"].text(),
             "devices": fields["devices"].whole(),
             "bandwidth": fields["bandwidth"].optional_number(),

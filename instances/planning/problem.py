@@ -15,9 +15,11 @@ from instances.devices.cluster import Cluster
 from instances.devices.network import Network, Ports
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
+from instances.graph.question_lines import hash_of_question
 from instances.graph.tensors import FloatArray, freeze
 from instances.planning.chain import LayerChain
 from instances.planning.kernel_arrays import TrainingArrays
+from instances.planning.question_lines import training_in_words, training_lines
 
 __all__ = ["ELEMENT_BYTES", "TrainingInstance"]
 
@@ -214,6 +216,16 @@ class TrainingInstance(Displayed):
         if self.network is not None:
             text += f"{self.network!r}{self.samples}{self.recomputation}"
         return hashlib.sha256(text.encode() + share).hexdigest()
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, names of layers included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("planning", training_lines(self))
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        return training_in_words(self)
 
     def _title(self) -> str:
         return self.chain.name

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from instances.certificates.claims import PLANNING, Envelope, check_question, envelope
+from instances.certificates.provenance import check_written, opened
 from instances.json_files import PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
 from instances.planning.problem import TrainingInstance
-from instances.planning.question_file import question_from_document
+from instances.planning.question_file import question_document, question_from_document
 
 __all__ = [
     "MOMENTS",
@@ -31,9 +32,9 @@ QUESTION = ("instance", "operations", "time", "bound", "ratio", "bounds")
 #: Kinds of operations in ``starts`` and ``ends`` of a timed plan.
 MOMENTS = ("forward", "backward", "weights", "send", "receive", "allreduce")
 #: Where a timed plan comes from.
-PROVENANCE = ("planner", "seed", "time_limit", "version")
+PROVENANCE = ("planner", "order_name", "seed", "time_limit", "version")
 
-_TIMED = ("cuts", "devices", "recompute", "order_name", "order", "starts", "ends", "peak_bytes")
+_TIMED = ("cuts", "devices", "recompute", "order", "starts", "ends", "peak_bytes")
 _TIMED_SHOWN = ("chain", "cluster", "key")
 _PASS = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
 _STAGE = ("layers", "devices", "forward", "backward", "allreduce")
@@ -62,11 +63,6 @@ class _StatedStages(Envelope):
     answer_name: ClassVar[str] = "plan"
     cost_name: ClassVar[str] = "time"
 
-    @property
-    def label(self) -> str:
-        """Names of chain and cluster, and the key of the question."""
-        return f"{self.instance.label}, key {self.instance.key}"
-
 
 @dataclass(frozen=True, kw_only=True)
 class StatedPlan(_StatedStages):
@@ -87,22 +83,21 @@ def plan_from_document(document: Value) -> StatedPlan:
         If this is no plan, it does not hold its question, or it names a field or a method that this project does not
         have; the message names the place.
     """
-    document.check_format(PLAN_FORMAT)
+    document, stated_hash = opened(document, PLAN_FORMAT)
     check_question(document, QUESTION, "plan")
     fields = document.members(("format", "cuts", "devices", *SHOWN, *QUESTION))
     orders = fields["operations"].members(("stages", "channels"))
+    instance = _question(fields["instance"], stated_hash)
     return StatedPlan(
-        **envelope(fields, "time", PLANNING),
-        instance=question_from_document(fields["instance"]),
+        **envelope(fields, "time", PLANNING, stated_hash),
+        instance=instance,
         cuts=tuple(fields["cuts"].whole_numbers()),
         devices=tuple(tuple(stage.whole_numbers()) for stage in fields["devices"].items()),
         stage_orders=tuple(orders["stages"].texts()),
         channel_orders=tuple(orders["channels"].texts()),
         stages=tuple(_stage(value) for value in fields["stages"].items()),
         copies={
-            "chain": fields["chain"].text(),
-            "cluster": fields["cluster"].text(),
-            "key": fields["key"].text(),
+            **_copies(fields, stated_hash),
             "microbatches": fields["microbatches"].whole(),
             "full_duplex": fields["full_duplex"].truth(),
             "memory": fields["memory"].optional_number(),
@@ -131,17 +126,16 @@ def timeline_from_document(document: Value) -> StatedTimeline:
     InputError
         As `plan_from_document`.
     """
-    document.check_format(TIMED_PLAN_FORMAT)
+    document, stated_hash = opened(document, TIMED_PLAN_FORMAT)
     check_question(document, ("instance", "time", "bound", "ratio", "bounds"), "plan")
     certificate = tuple(name for name in QUESTION if name != "operations")
-    fields = document.members(("format", *_TIMED, *_TIMED_SHOWN, *certificate, *PROVENANCE))
-    instance = question_from_document(fields["instance"])
+    fields = document.members(("format", *_TIMED, *_TIMED_SHOWN, *certificate), PROVENANCE)
+    instance = _question(fields["instance"], stated_hash)
     if instance.network is None:
         fields["instance"].fail("a plan with all its times is one on shared network cards; its network is missing.")
-    fields["planner"].text(), fields["order_name"].text(), fields["version"].text()
-    fields["seed"].whole(), fields["time_limit"].optional_number()
+    _check_provenance(fields)
     return StatedTimeline(
-        **envelope(fields, "time", PLANNING),
+        **envelope(fields, "time", PLANNING, stated_hash),
         instance=instance,
         cuts=tuple(fields["cuts"].whole_numbers()),
         devices=tuple(tuple(stage.whole_numbers()) for stage in fields["devices"].items()),
@@ -150,8 +144,33 @@ def timeline_from_document(document: Value) -> StatedTimeline:
         starts=_moments(fields["starts"]),
         ends=_moments(fields["ends"]),
         peaks=tuple(fields["peak_bytes"].numbers()),
-        copies={name: fields[name].text() for name in _TIMED_SHOWN},
+        copies=_copies(fields, stated_hash),
     )
+
+
+def _check_provenance(fields: dict[str, Value]) -> None:
+    for name in PROVENANCE:
+        if name in fields and name == "seed":
+            fields[name].whole()
+        elif name in fields and name == "time_limit":
+            fields[name].optional_number()
+        elif name in fields:
+            fields[name].text()
+
+
+def _question(value: Value, stated_hash: str | None) -> TrainingInstance:
+    """The question, in newer files written as it is read."""
+    instance = question_from_document(value)
+    if stated_hash is not None:
+        check_written(value, question_document(instance))
+    return instance
+
+
+def _copies(fields: dict[str, Value], stated_hash: str | None) -> dict[str, object]:
+    """What the file repeats of its question; names are no part of it in newer files."""
+    if stated_hash is not None:
+        return {"key": fields["key"].text()}
+    return {name: fields[name].text() for name in _TIMED_SHOWN}
 
 
 def _pass(cell: Value) -> tuple[int, str, int]:

@@ -13,6 +13,7 @@ from instances.graph.memory import touched_bytes
 from instances.graph.merging import merge_graph
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
+from instances.partitioning.serving_lines import ServedDecoder
 from instances.runtimes.layer_stack import LayerStack
 from instances.runtimes.runtime import Runtime
 
@@ -77,4 +78,5 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
         window=window,
         context=context,
         batch=batch,
+        source=ServedDecoder(graph, unit, runtime.name),
     )

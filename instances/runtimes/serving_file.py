@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from instances.graph.graph_file import graph_document
 from instances.json_files import finite_or_none
-from instances.partitioning.partition_file import rules_document
 from instances.partitioning.serving import ServedPartition, ServingInstance
+from instances.partitioning.serving_lines import serving_document as question_document
 from instances.partitioning.stated_serving import SERVING_FORMAT
 
 __all__ = ["serving_document"]
@@ -16,23 +15,9 @@ __all__ = ["serving_document"]
 
 def serving_document(question: ServingInstance, points: Sequence[ServedPartition]) -> dict[str, Any]:
     """The question, and the cuts that no other beats in bottleneck and context; infinite numbers are null."""
-    instance = question.instance
     return {
         "format": SERVING_FORMAT,
-        "instance": {
-            "name": instance.name,
-            "k": instance.k,
-            "bandwidth": finite_or_none(instance.platform.bandwidth),
-            "memory": instance.platform.memory,
-            "activation_buffer": instance.platform.activation_buffer,
-            **rules_document(instance),
-            "need": instance.needs.tolist(),
-            "token_bytes": question.token_bytes.tolist(),
-            "window": [finite_or_none(size) for size in question.window.tolist()],
-            "context": question.context,
-            "batch": question.batch,
-            "graph": graph_document(instance.graph),
-        },
+        "instance": question_document(question),
         "front": [_point(point) for point in points],
     }
 

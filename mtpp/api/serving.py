@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-
+from instances.certificates.provenance import with_provenance
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.json_files import Value, check_writable, write_json
@@ -71,10 +70,10 @@ class ServingResult(Displayed):
         if not 0 <= stated.answer < len(stated.front):
             document.fail(f"there is no cut {stated.answer} among {len(stated.front)}.")
         try:
-            chain = replace(stated.instance, need=np.array(stated.need), by_need=True)
-            numbers = np.array(stated.token_bytes), np.array(stated.window)
-            question = ServingInstance(chain, *numbers, stated.context, stated.batch)
-            points = tuple(ServedPartition(question, Partition(chain, point.block)) for point in stated.front)
+            numbers = stated.token_bytes, stated.window, stated.context, stated.batch
+            question = ServingInstance(stated.instance, *numbers, stated.source)
+            cuts = [Partition(stated.instance, point.block) for point in stated.front]
+            points = tuple(ServedPartition(question, cut) for cut in cuts)
         except InputError as error:
             document.fail(str(error))
         return cls(question, ServingFront(points, points[-1].capacity), points[stated.answer], stated.runtime)
@@ -84,11 +83,9 @@ class ServingResult(Displayed):
         from instances.runtimes.serving_file import serving_document
 
         answer = None if self.answer is None else self.points.index(self.answer)
-        return serving_document(self.question, self.points) | {
-            "answer": answer,
-            "runtime": self.runtime,
-            "words": self.settings,
-        }
+        more = {"answer": answer, "runtime": self.runtime, "words": self.settings}
+        document = serving_document(self.question, self.points) | more
+        return document if self.question.source is None else with_provenance(document, self.question.question_hash)
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write question, front and answer as a JSON file, and return its path.

@@ -7,10 +7,11 @@ from typing import Any
 
 from instances import InputError, Result, combine
 from instances.certificates.claims import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
-from instances.graph.graph_file import graph_document
+from instances.certificates.provenance import with_provenance
 from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
 from instances.partitioning.no_fit import find_no_fit
-from instances.partitioning.partition_file import partition_document, rules_document
+from instances.partitioning.partition_file import partition_document
+from instances.partitioning.question_file import question_document
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
@@ -62,24 +63,16 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
         If a bound comes from a method or a solver that readers of the certificate do not know.
     """
     best = combine(*answers)
-    graph, platform = best.instance.graph, best.instance.platform
-    return {
+    document = {
         "format": CERTIFICATE_FORMAT,
-        "instance": {
-            "name": best.instance.name,
-            "k": platform.k,
-            "bandwidth": finite_or_none(platform.bandwidth),
-            "memory": finite_or_none(platform.memory),
-            "activation_buffer": platform.activation_buffer,
-            **rules_document(best.instance),
-            "graph_hash": graph.content_hash,
-            "graph": graph_document(graph),
-        },
+        "instance": question_document(best.instance),
         "partition": None if best.partition is None else partition_document(best.partition),
         "bottleneck": best.cost,
         **_claims([] if best.impossible is not None else answers, PARTITIONING),
         **({} if best.impossible is None else {"impossible": _no_answer(best)}),
+        "version": package_version() or "",
     }
+    return with_provenance(document, best.instance.question_hash)
 
 
 def _no_answer(found: Result) -> dict[str, Any]:
@@ -118,10 +111,12 @@ def plan_certificate(answers: Sequence[Result[TrainingInstance, Iteration]]) -> 
     (schedule,) = best.answer.schedules
     question = {"instance": plan_question(best.instance), "time": best.cost, **_claims(answers, PLANNING)}
     if isinstance(schedule, Schedule):
-        return {**plan_document(plan), **question, "operations": operations_document(schedule)}
-    found = answers[0]
-    provenance = {"planner": found.method, "seed": 0, "time_limit": None, "version": package_version() or ""}
-    return {**timeline_document(schedule), **question, **provenance, **found.provenance}
+        document = {**plan_document(plan), **question, "operations": operations_document(schedule)}
+    else:
+        found = answers[0]
+        provenance = {"planner": found.method, "seed": 0, "time_limit": None, "version": package_version() or ""}
+        document = {**timeline_document(schedule), **question, **provenance, **found.provenance}
+    return with_provenance(document, best.instance.question_hash)
 
 
 def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]]) -> dict[str, Any]:
@@ -135,12 +130,13 @@ def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]
     best = combine(*answers)
     if best.answer is None:
         raise InputError(f"{best.instance.label}: there is no placement to write.")
-    return {
+    document = {
         **placement_document(best.answer),
         "instance": placement_question(best.instance),
         "sequence": list(best.answer.timeline.sequence),
         **_claims(answers, PLACEMENT),
     }
+    return with_provenance(document, best.instance.question_hash)
 
 
 def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dict[str, Any]:
@@ -150,7 +146,6 @@ def bound_document(answer: Result[Any, Any], problem: str = PARTITIONING) -> dic
     return {
         "method": answer.bound.method,
         "value": answer.bound.value,
-        "optimal": answer.bound.optimal,
         "parameters": dict(answer.bound.witness),
         "solver": solver or None,
         "version": version or None,

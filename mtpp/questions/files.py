@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from instances import Bound, InputError, Result
 from instances.certificates.claims import Claim
+from instances.certificates.provenance import accepted, older_format
 from instances.json_files import (
     CERTIFICATE_FORMAT,
     PLACEMENT_FORMAT,
@@ -26,9 +27,9 @@ __all__ = ["format_of", "plan_of_document", "result_of_document"]
 
 
 def format_of(document: Value) -> str | None:
-    """The format that a document names; None if it names none."""
+    """The format that a document names, of two that hold the same the older one; None if it names none."""
     named = document.open_members(()).get("format")
-    return named.data if named is not None and isinstance(named.data, str) else None
+    return older_format(named.data) if named is not None and isinstance(named.data, str) else None
 
 
 def result_of_document(document: Value) -> Result[Any, Any] | None:
@@ -98,7 +99,8 @@ def plan_of_document(document: Value) -> Plan:
     from instances.planning import Plan
     from instances.planning.stated import plan_from_document, timeline_from_document
 
-    timed = document.check_format(PLAN_FORMAT, TIMED_PLAN_FORMAT) == TIMED_PLAN_FORMAT
+    document.check_format(*accepted(PLAN_FORMAT, TIMED_PLAN_FORMAT))
+    timed = format_of(document) == TIMED_PLAN_FORMAT
     stated = timeline_from_document(document) if timed else plan_from_document(document)
     try:
         return Plan(stated.instance, stated.cuts, stated.devices, getattr(stated, "recompute", ()))

@@ -26,6 +26,7 @@ class Check(NamedTuple):
     how: str  # in words
     fault: str = ""  # why the claim cannot be true; empty if none was found
     confirmed: bool = False  # whether what the claim comes from said it again on this machine; no proof of its own
+    late: bool = False  # whether it could be checked, but not within the limits
 
 
 class NoAnswer(NamedTuple):
@@ -55,9 +56,10 @@ class Verdict:
     faults: tuple[str, ...]  # each names a number, what is claimed and what it is
     standing: str = "feasible"  # of the answer, in words
     no_answer: NoAnswer | None = None  # where the file says that there is none
+    compared: tuple[str, ...] = ()  # what of the question the caller has stated, and found true
 
     def __repr__(self) -> str:
-        return f"<Verdict on {self.certificate.file}: {'; '.join(text for _, text in self.headlines()[1:])}>"
+        return f"<Verdict on {self.certificate.file}: {'; '.join(text for _, text in self._standing())}>"
 
     @property
     def proved_bound(self) -> Fraction | None:
@@ -88,15 +90,31 @@ class Verdict:
         best = max([*held, self.proved_bound or Fraction(0)])
         return self.stated_bound is not None and self.stated_bound > best * (1 + ROUNDING)
 
+    @property
+    def ran_out(self) -> bool:
+        """Whether the ratio rests on trust because a check did not end within the limits."""
+        best = max((check.claim.value for check in self.checks if check.late), default=None)
+        return self.rests_on_trust and best is not None and Fraction(best) > (self.proved_bound or 0)
+
     def headlines(self) -> list[tuple[str, str]]:
-        """Rows of the verdict, label and text: the question, the answer, and its ratios."""
-        certificate = self.certificate
-        lines = [("certificate", printable(certificate.file)), ("instance", printable(certificate.label))]
+        """Rows of the verdict, label and text: the question, what was compared, the answer, its ratios, and names."""
+        names = f'{printable(self.certificate.file)}, called "{printable(self.certificate.label)}"'
+        return [*self._question(), *self._standing(), ("file", names)]
+
+    def _question(self) -> list[tuple[str, str]]:
+        return [
+            ("question", printable(self.certificate.question_words)),
+            ("hash", self.certificate.true_hash),
+            ("compared", ", ".join(self.compared) or "nothing: is this what you asked?"),
+        ]
+
+    def _standing(self) -> list[tuple[str, str]]:
+        certificate, lines = self.certificate, list[tuple[str, str]]()
         if self.faults:
-            return [*lines, ("FALSE", f"{len(self.faults)} of its numbers do not hold")]
+            return [("FALSE", f"{len(self.faults)} of its numbers do not hold")]
         if self.no_answer is not None:
-            lines.append((certificate.answer_name, f"none: {printable(self.no_answer.reason)}"))
-            return [*lines, ("" if self.no_answer.holds else "TRUSTED", self.no_answer.how)]
+            none = (certificate.answer_name, f"none: {printable(self.no_answer.reason)}")
+            return [none, ("" if self.no_answer.holds else "TRUSTED", self.no_answer.how)]
         answer = "none"
         if self.cost is not None:
             cost = f"{certificate.cost_name} {as_float(self.cost):.6g} {printable(certificate.instance.time_unit)}"
@@ -129,14 +147,18 @@ class Verdict:
         }
         checks = [
             {"method": claim.method, "value": claim.value, "proved": _number(proved), "check": how, "fault": fault}
-            for claim, proved, how, fault, _ in self.checks
+            for claim, proved, how, fault, *_ in self.checks
         ]
         return {
             "file": self.certificate.file,
+            "question": self.certificate.question_words,
+            "question_hash": self.certificate.true_hash,
+            "compared": list(self.compared),
             "instance": self.certificate.label,
             "time_unit": self.certificate.instance.time_unit,
             "faults": list(self.faults),
             "rests_on_trust": self.rests_on_trust,
+            "ran_out": self.ran_out,
             **{name: _number(value) for name, value in numbers.items()},
             "checks": checks,
             **({} if self.no_answer is None else {"impossible": self.no_answer._asdict()}),
@@ -148,9 +170,11 @@ def check_claims(
 ) -> tuple[tuple[Check, ...], list[str]]:
     """Prove each bound again, if its method allows that; return also the faults of the bounds with their places.
 
-    Where `check` raises an `OutOfTimeError`, the check reports the time limit.
+    Larger bounds come first. Where `check` raises an `OutOfTimeError`, the check reports the time limit.
     """
-    checks = tuple(_check(claim, check, time_limit) for claim in certificate.claims)
+    places = sorted(range(len(certificate.claims)), key=lambda i: -certificate.claims[i].value)
+    found = {i: _check(certificate.claims[i], check, time_limit) for i in places}
+    checks = tuple(found[i] for i in range(len(found)))
     return checks, [f"{found.claim.place} ({found.claim.method}): {found.fault}" for found in checks if found.fault]
 
 
@@ -160,7 +184,7 @@ def _check(claim: Claim, check: Callable[[Claim], Check], time_limit: float) -> 
     try:
         return check(claim)
     except OutOfTimeError:
-        return Check(claim, None, f"not re-checked within {time_limit:g} s")
+        return Check(claim, None, f"not re-checked within {time_limit:g} s", late=True)
 
 
 def _number(value: Fraction | None) -> float | None:

@@ -8,11 +8,14 @@ the limits are the caller's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from instances.certificates.provenance import accepted, older_format
 from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
 from instances.partitioning.stated_serving import SERVING_FORMAT
 from instances.placement.stated import ORDERED_FORMAT
 from mtpp.verification.clock import Limits
+from mtpp.verification.faults import unequal
 from mtpp.verification.partitioning.certificate import verify_partition
 from mtpp.verification.placement.certificate import verify_placement
 from mtpp.verification.planning.plan import verify_plan
@@ -22,7 +25,7 @@ from mtpp.verification.verdict import Verdict
 
 __all__ = ["VERIFIERS", "verify"]
 
-#: Format of a file to what checks it.
+#: Older format of a file to what checks it.
 VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
     CERTIFICATE_FORMAT: verify_partition,
     PLAN_FORMAT: verify_plan,
@@ -52,4 +55,9 @@ def verify(document: Value, *, time_limit: float = 60.0) -> Verdict:
     OutOfTimeError
         If the time ends before the cost of a plan or a placement is known.
     """
-    return VERIFIERS[document.check_format(*VERIFIERS)](document, Limits(time_limit))
+    named = older_format(document.check_format(*accepted(*VERIFIERS)))
+    verdict = VERIFIERS[named](document, Limits(time_limit))
+    stated, true = verdict.certificate.question_hash, verdict.certificate.true_hash
+    if stated is None or stated == true:
+        return verdict
+    return replace(verdict, faults=(*verdict.faults, unequal("question_hash", stated, true)))

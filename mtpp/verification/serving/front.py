@@ -21,6 +21,7 @@ from instances.partitioning.stated_serving import StatedPoint, StatedServing, se
 from mtpp.verification.clock import Clock, Limits
 from mtpp.verification.faults import ROUNDING, is_near, unequal
 from mtpp.verification.fractions import as_float
+from mtpp.verification.serving.operators import faults_of_chain
 from mtpp.verification.serving.runtime_settings import stages_of_layers
 from mtpp.verification.verdict import Verdict
 
@@ -48,16 +49,17 @@ class _FrontVerdict(Verdict):
 
     @property
     def rests_on_trust(self) -> bool:
-        """Always false: every cut is proved again."""
-        return False
+        """Whether the file does not hold what its chain was made of; every cut is proved again."""
+        assert isinstance(self.certificate, StatedServing)
+        return self.certificate.source is None
 
-    def headlines(self) -> list[tuple[str, str]]:
-        """Rows of the verdict: the question, and the standing of the front."""
-        stated = self.certificate
-        lines = [("certificate", printable(stated.file)), ("instance", printable(stated.label))]
+    def _standing(self) -> list[tuple[str, str]]:
         if self.faults:
-            return [*lines, ("FALSE", f"{len(self.faults)} of its numbers do not hold")]
-        return [*lines, ("front", f"{self.standing}, computed anew; that no cut beats one is proved again")]
+            return super()._standing()
+        lines = [("front", f"{self.standing}, computed anew; that no cut beats one is proved again")]
+        if self.rests_on_trust:
+            lines.append(("TRUSTED", "need and token_bytes: the file does not hold the operators of the decoder"))
+        return lines
 
     def table(self) -> list[tuple[str, ...]]:
         """One row a cut, after a header."""
@@ -86,7 +88,7 @@ def verify_serving(document: Value, limits: Limits) -> Verdict:
         If the time ends before all is checked.
     """
     stated = serving_from_document(document)
-    faults = list(_faults(stated, Clock(limits.seconds)))
+    faults = [*faults_of_chain(stated), *_faults(stated, Clock(limits.seconds))]
     count = len(stated.front)
     return _FrontVerdict(stated, None, (), tuple(faults), f"{count} cut{'s' if count > 1 else ''}")
 
@@ -98,7 +100,7 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         yield "instance.graph: a node does not read from the one before it, so that not all cuts are intervals"
         return
     memory = Fraction(stated.instance.platform.memory)
-    if any(size > 0 and Fraction(size) * _MOST_TOKENS <= memory for size in stated.token_bytes):
+    if any(size > 0 and Fraction(size) * _MOST_TOKENS <= memory for size in stated.token_bytes.tolist()):
         yield f"instance.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
         return
     if not stated.front:
@@ -142,7 +144,7 @@ def _faults_of_words(stated: StatedServing) -> Iterator[str]:
     for name, number in (("batch", stated.batch), ("context", stated.context)):
         if number < 1 or dims.get(name, number) != number:
             yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
-    if not stated.settings or not 0 <= stated.answer < len(stated.front):
+    if (not stated.settings and stated.question_hash is None) or not 0 <= stated.answer < len(stated.front):
         return
     block = stated.front[stated.answer].block
     layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]

@@ -1,0 +1,99 @@
+"""Questions of partitioning as lines of text, and in a few words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from instances.devices.platform import Platform
+from instances.graph.display import figures
+from instances.graph.graph import ComputationGraph
+from instances.graph.question_lines import graph_lines, said_number, shared_lines
+from instances.partitioning.constraints import Constraints
+
+if TYPE_CHECKING:
+    from instances.partitioning.problem import Instance
+
+__all__ = [
+    "graph_in_words",
+    "instance_lines",
+    "memory_in_words",
+    "platform_in_words",
+    "platform_lines",
+    "rule_lines",
+    "rules_in_words",
+]
+
+
+def instance_lines(instance: Instance) -> Iterator[str]:
+    """All lines of a question of partitioning but the first two."""
+    yield from platform_lines(instance.graph, instance.platform)
+    yield from graph_lines(instance.graph)
+    yield from shared_lines(instance.graph)
+    yield from rule_lines(instance.constraints, instance.k)
+    if instance.need is not None:  # of merged nodes; questions of users have none
+        yield " ".join(["need", *map(said_number, instance.need.tolist())])
+    if instance.by_need:
+        yield "by need"
+
+
+def platform_lines(graph: ComputationGraph, platform: Platform) -> Iterator[str]:
+    """The time unit, the number of blocks, and the devices."""
+    yield f"unit {json.dumps(graph.time_unit)[1:-1]}"
+    yield f"k {platform.k}"
+    yield f"bandwidth {said_number(platform.bandwidth)}"
+    yield f"memory {said_number(platform.memory)}"
+    yield f"buffer {said_number(platform.activation_buffer)}"
+    yield f"fit {int(platform.fit)}"
+
+
+def rule_lines(rules: Constraints, k: int) -> Iterator[str]:
+    """Side constraints, each kind sorted as texts: groups that overlap are one, windows of a node are intersected."""
+    yield from sorted(" ".join(["together", *map(str, group)]) for group in _united(rules.together))
+    windows: dict[int, tuple[int, int]] = {}
+    for v, first, last in rules.windows:
+        begin, end = windows.get(v, (0, k - 1))
+        windows[v] = max(begin, first), min(end, last)
+    yield from sorted(f"window {v} {a} {b}" for v, (a, b) in windows.items() if (a, b) != (0, k - 1))
+    yield from sorted(f"uncut {v}" for v in set(rules.uncut))
+    yield from sorted(" ".join(["least", str(count), *map(str, sorted(nodes))]) for count, nodes in rules.at_least)
+
+
+def _united(groups: tuple[tuple[int, ...], ...]) -> list[list[int]]:
+    """Groups of two nodes or more, those that overlap as one."""
+    united: list[set[int]] = []
+    for group in groups:
+        touching = [other for other in united if not other.isdisjoint(group)]
+        united = [other for other in united if other.isdisjoint(group)] + [set(group).union(*touching)]
+    return [sorted(group) for group in united if len(group) > 1]
+
+
+def platform_in_words(platform: Platform, time_unit: str) -> str:
+    """Number of blocks and devices, such as "k 8, 25 GB/s, memory unlimited"."""
+    words = [f"k {platform.k}", figures(platform.bandwidth, f"bytes/{time_unit}"), memory_in_words(platform.memory)]
+    if platform.activation_buffer is not None:
+        words.append(f"of it {figures(platform.activation_buffer, 'bytes')} for activations")
+    return ", ".join([*words, *(["all must fit"] if platform.fit else [])])
+
+
+def memory_in_words(memory: float) -> str:
+    """The memory of a device."""
+    return f"memory {figures(memory, 'bytes') if math.isfinite(memory) else 'unlimited'}"
+
+
+def graph_in_words(graph: ComputationGraph) -> str:
+    """Size and work of a graph."""
+    return f"{graph.n} nodes, {graph.m} edges, work {figures(float(graph.work.sum()), graph.time_unit)}"
+
+
+def rules_in_words(rules: Constraints) -> str:
+    """How many side constraints there are of each kind."""
+    counts = {
+        "together": len(rules.together),
+        "windows": len(rules.windows),
+        "uncut": len(rules.uncut),
+        "at least": len(rules.at_least),
+    }
+    return ", ".join(f"{count} {kind}" for kind, count in counts.items() if count) or "no constraints"
