@@ -11,7 +11,7 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Run the command line; before and after it, Ctrl-C and SIGTERM find nothing to keep and end the process."""
+    """Run the command line; before it, Ctrl-C and SIGTERM find nothing to keep and end the process."""
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heard:
         signal.signal(number, _leave)
@@ -20,8 +20,8 @@ def main() -> int:
     if signal.SIGINT in heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main()
-    for number in heard:
-        signal.signal(number, _leave)
+    for number in heard:  # all is said: Python, as it ends, would have the process ended by the next one
+        signal.signal(number, signal.SIG_IGN)
     exec("")  # Python ends itself by SIGINT, whatever is returned, if the last text that it executed was interrupted
     return code
 

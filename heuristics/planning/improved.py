@@ -41,7 +41,8 @@ class _Candidate(NamedTuple):
 def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None) -> Iteration:
     """Plan for the simulated makespan; never worse than SPP.
 
-    Limits are checked before each annealing; an evaluation is a change of one annealing, a target a time.
+    An interrupt counts from the first plan on; limits are checked before each annealing; an evaluation is a change of
+    one annealing, a target a time.
 
     Raises
     ------
@@ -50,14 +51,16 @@ def improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limit
     """
     found = list(_fitting((plan for plan in spp_plans(instance) if plan is not None), (4,)))
     ceiling = min((candidate.time for candidate in found), default=np.inf)
+    limits = limits or Limits()
     for order in device_orders(instance):
+        if found and limits.deadline.interrupted.is_set():
+            break
         found += _fitting(least_bound_plans(instance, order, ceiling), (1, 2, 3, 4, instance.microbatches))
     if not found:
         raise instance.no_plan
     found.sort(key=lambda candidate: candidate.time)
     best_by_stages = {candidate.plan.n_stages: candidate for candidate in reversed(found)}
     starts = sorted(best_by_stages.values(), key=lambda candidate: candidate.time)[:_STARTS]
-    limits = limits or Limits()
     for start in starts:
         if not limits.reached(min(candidate.time for candidate in found)):
             found.append(_annealed(start, rng, limits))

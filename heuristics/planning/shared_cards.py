@@ -27,6 +27,7 @@ from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.shared_cards_annealing import Scored, anneal_on_cards, score
 from heuristics.planning.splitting import even_counts
 from heuristics.planning.spp import spp
+from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.graph.tensors import IntArray
 from instances.planning import Iteration, Plan, Schedule, TrainingInstance
@@ -154,7 +155,8 @@ class _Search:
     def least_bounds(self) -> None:
         """Plans of the paper's planners, and the least load and bound along more orders."""
         planners: dict[str, Callable[[TrainingInstance], Iteration]]
-        planners = {"spp": spp, "improved": partial(improved, rng=self.rng)}
+        interrupt = Limits(Deadline(interrupted=self.limits.deadline.interrupted))
+        planners = {"spp": spp, "improved": partial(improved, rng=self.rng, limits=interrupt)}
         for name, planner in planners.items():
             if self._stops() or (name == "improved" and self.hurried):
                 break

@@ -139,7 +139,9 @@ class PlacementInstance(Displayed):
         yield f"gaps {said_number(self.node_gap)} {said_number(self.transfer_gap)}"
         yield f"broadcast {int(self.broadcast)}"
         if self.unequal is not None:
-            for speed, memory, rates in zip(self.unequal.speeds, self.unequal.memories, self.unequal.rates, strict=True):
+            for speed, memory, rates in zip(
+                self.unequal.speeds, self.unequal.memories, self.unequal.rates, strict=True
+            ):
                 yield " ".join(["device", *map(said_number, (speed, memory, *rates))])
         yield from graph_lines(self.graph)
         yield from shared_lines(self.graph)
@@ -151,7 +153,9 @@ class PlacementInstance(Displayed):
         words = [f"k {self.devices}", rate if self.unequal is None else f"unequal devices, up to {rate}"]
         words += [memory_in_words(self.memory), *(["broadcast"] if self.broadcast else [])]
         if self.node_gap or self.transfer_gap:
-            words.append(f"gaps {figures(self.node_gap, self.time_unit)} and {figures(self.transfer_gap, self.time_unit)}")
+            words.append(
+                f"gaps {figures(self.node_gap, self.time_unit)} and {figures(self.transfer_gap, self.time_unit)}"
+            )
         return f"{', '.join(words)}; {graph_in_words(self.graph)}"
 
     @cached_property

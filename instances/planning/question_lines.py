@@ -54,7 +54,9 @@ def training_in_words(instance: TrainingInstance) -> str:
     """The question without names, in one line."""
     chain, cluster = instance.chain, instance.cluster
     rates = cluster.bandwidth[~np.eye(cluster.n, dtype=bool)]
-    shown = sorted({figures(rate, "bytes/s") for rate in {float(rates.min()), float(rates.max())}}) if len(rates) else []
+    shown = (
+        sorted({figures(rate, "bytes/s") for rate in {float(rates.min()), float(rates.max())}}) if len(rates) else []
+    )
     words = [f"{instance.microbatches} microbatches", f"{cluster.n} devices in servers of {_servers(cluster.servers)}"]
     words += [" and ".join(shown) or "no links", "shared cards" if instance.network else "paper's network"]
     words += [memory_in_words(instance.memory), f"{figures(instance.parameter_copies)} copies of parameters"]

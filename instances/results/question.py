@@ -20,6 +20,10 @@ class Question(Protocol):
         """Hash of everything that costs depend on."""
 
     @property
+    def question_hash(self) -> str:
+        """Hash of everything that costs depend on and of the names of nodes, the same in all versions."""
+
+    @property
     def label(self) -> str:
         """Short name of the question, as messages and tables show it."""
 

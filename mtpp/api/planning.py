@@ -13,6 +13,7 @@ import numpy as np
 from instances.errors import InputError, WordError
 from instances.json_files import read_text
 from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
+from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
 from mtpp.questions.words import pick, takes_words
@@ -122,10 +123,14 @@ def planned(
         if on_progress is not None:
             on_progress(Progress(f"{phase}, best {time:.6g} s", 0.0, None, None, None))
 
-    search = PlanSearch(planner, words["effort"], "unsplit" if from_file else orders, limit, tell)
-    covered = covered_plan(instance, np.random.default_rng(seed), search)
-    if from_file:
-        covered = _in_listed_order(covered, Path(orders))
+    with catch_interrupt() as interrupted:  # never in the middle of a kernel
+        order = "unsplit" if from_file else orders
+        search = PlanSearch(planner, words["effort"], order, limit, tell, interrupted)
+        covered = covered_plan(instance, np.random.default_rng(seed), search)
+        if from_file:
+            covered = _in_listed_order(covered, Path(orders))
+        stopped = interrupted.is_set()
+    covered = replace(covered, result=replace(covered.result, interrupted=stopped))
     provenance = {"planner": planner, "seed": seed, "time_limit": limit}
     result = replace(covered.result, provenance=provenance)
     wider = tuple(replace(other, provenance=provenance) for other in covered.wider)

@@ -9,15 +9,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Protocol, Unpack
 
-from instances import ComputationGraph, InputError, Instance
-from instances.errors import WordError, word
+from instances import InputError
+from instances.errors import WordError
 from instances.json_files import read_json
-from instances.partitioning.stated import Certificate
-from instances.placement.stated import StatedPlacement
 from instances.system.bounded_call import NotBoundedError, run_bounded
-from mtpp.questions.reading import ReadingWords, read_graph
-from mtpp.questions.solving import VerifyWords
-from mtpp.questions.words import GraphLike, pick, takes_words
+from mtpp.questions.verifying import OwnGraph, VerifyWords, differences
+from mtpp.questions.words import GraphLike, takes_words
 from mtpp.verification.verdict import Verdict
 
 __all__ = ["Saved", "verified", "verify"]
@@ -44,7 +41,15 @@ def verify(
     answer : Result, ServingResult or file
         As `Result.save` and ``--out`` write it.
     graph : GraphLike, optional
-        The graph that the certificate has to be of.
+        The graph that the certificate has to be of; the chain of a plan, the decoder of a serving front.
+    question : Instance, Result or str, optional
+        The question that it has to answer, or the first 16 digits or more of its hash (`Instance.question_hash`).
+    k, bandwidth, memory, activation_buffer, fit, constraints, runtime
+        What the question has to say, read as by the function that made the file.
+    unequal
+        The devices of a placement.
+    cluster, microbatches, dtype, sequence
+        Of a plan.
     ideals : bool
         Has no effect any more, as ideals are always looked at; it will go.
     rerun : bool
@@ -58,7 +63,8 @@ def verify(
     -------
     Verdict
         Its `faults` are empty if no number is false; `proved_ratio` rests on proved bounds alone, and
-        `rests_on_trust` says whether a better one is only trusted.
+        `rests_on_trust` says whether a better one is only trusted, and `ran_out` whether for lack of time. A question
+        other than the stated one is a fault; `compared` names the words that were compared.
 
     Raises
     ------
@@ -72,35 +78,32 @@ def verify(
     >>> mtpp.verify(mtpp.certify(graph, k=2, bandwidth=1)).faults
     ()
     """
-    own = None if graph is None else _graph(graph, words)
-    spec = fspath(graph) if isinstance(graph, str | PathLike) else "the given graph"
+    own = None if graph is None else OwnGraph(graph, words)
     try:
         if isinstance(answer, str | PathLike):
-            return verified(Path(fspath(answer)), own, spec, words)
+            return verified(Path(fspath(answer)), own, words)
         if not callable(getattr(answer, "save", None)):
             raise InputError(f"A result or the file of one is verified, no {type(answer).__name__}.")
         with tempfile.TemporaryDirectory() as folder:
-            return verified(answer.save(Path(folder) / "result.json"), own, spec, words)
+            return verified(answer.save(Path(folder) / "result.json"), own, words)
     except NotBoundedError as error:
         raise InputError(f"Not checked: {error}; give more time, or do not trust it.") from None
 
 
-def verified(file: Path, own: ComputationGraph | None, spec: str, words: VerifyWords) -> Verdict:
-    """Check a file in a process with limited time and memory.
+def verified(file: Path, own: OwnGraph | None, words: VerifyWords) -> Verdict:
+    """Check a file in a process with limited time and memory, and hold its question against what the caller states.
 
     Parameters
     ----------
-    own : ComputationGraph, optional
+    own : OwnGraph, optional
         The graph that it has to be of.
-    spec : str
-        Name of that graph, for messages.
     words : VerifyWords
         With all defaults.
 
     Raises
     ------
     InputError
-        If the file is no certificate.
+        If the file is no certificate, or a word is refused.
     NotBoundedError
         If it was not checked within the limits.
     """
@@ -109,11 +112,13 @@ def verified(file: Path, own: ComputationGraph | None, spec: str, words: VerifyW
         raise WordError("time_limit", limit, "it must be positive and finite.")
     if words["ideals"]:
         warnings.warn(f"{word('ideals')} is always done now and will go; leave it out.", FutureWarning, stacklevel=2)
-    options = {"own": own, "spec": spec, "rerun": words["rerun"], "time_limit": limit}
-    return run_bounded(_verdict, file, seconds=2 * limit + _PATIENCE, **options)
+    options = {"rerun": words["rerun"], "time_limit": limit}
+    verdict = run_bounded(_verdict, file, seconds=2 * limit + _PATIENCE, **options)
+    compared, faults = differences(verdict.certificate, own, words)
+    return replace(verdict, compared=compared, faults=(*faults, *verdict.faults))
 
 
-def _verdict(file: Path, *, own: ComputationGraph | None, spec: str, rerun: bool, time_limit: float) -> Verdict:
+def _verdict(file: Path, *, rerun: bool, time_limit: float) -> Verdict:
     from mtpp.verification.clock import OutOfTimeError
     from mtpp.verification.verify import verify as check
 
@@ -121,33 +126,8 @@ def _verdict(file: Path, *, own: ComputationGraph | None, spec: str, rerun: bool
         verdict = check(read_json(file), time_limit=time_limit)
     except OutOfTimeError:
         raise NotBoundedError(f"its cost was not known within {time_limit:g} s") from None
-    if own is not None and (fault := _difference(verdict, own)):
-        verdict = replace(verdict, faults=(*verdict.faults, f"instance.graph: it is not {spec}: {fault}"))
     if rerun and not verdict.faults:
         from mtpp.certificates.rerun import rerun as run_again
 
         verdict = run_again(verdict, time_limit=time_limit)
     return verdict
-
-
-def _difference(verdict: Verdict, own: ComputationGraph) -> str:
-    """Why the graph of a certificate is not the caller's; empty if it is."""
-    certificate = verdict.certificate
-    if not isinstance(certificate, Certificate | StatedPlacement):
-        why = f"a plan or a serving front has a chain and no graph to compare; leave out {word('graph')}."
-        raise InputError(f"{certificate.file}: {why}")
-    stated = certificate.instance.graph
-    if (stated.n, stated.m) != (own.n, own.m):
-        return f"{stated.n} nodes and {stated.m} edges against {own.n} and {own.m}"
-    for v, (name, other) in enumerate(zip(stated.names, own.names, strict=True)):
-        if name != other:
-            return f"node {v} is called {name!r}, there {other!r}"
-    for v in (stated.work != own.work).nonzero()[0][:1].tolist():
-        return f"the work of node {v} ({own.names[v]}) is {float(stated.work[v])!r}, there {float(own.work[v])!r}"
-    if stated.content_hash != own.content_hash or stated.time_unit != own.time_unit:
-        return "edges, bytes, parameters or units are others"
-    return ""
-
-
-def _graph(graph: GraphLike, words: VerifyWords) -> ComputationGraph:
-    return graph.graph if isinstance(graph, Instance) else read_graph(graph, pick(ReadingWords, words))

@@ -32,6 +32,7 @@ def certify(
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
     on_step: Callable[[Turn], None] | None = None,
     good_enough: float | None = None,
+    on_begin: Callable[[Callable[[], Result | None]], None] | None = None,
 ) -> Result:
     """Find a good partition and prove how good it is.
 
@@ -52,6 +53,8 @@ def certify(
         Receives a `Turn` behind each turn of a method.
     good_enough : float, optional
         A bottleneck: the work ends early once a partition has at most this one, or a bound rules that out.
+    on_begin : callable, optional
+        Receives a function that returns what is known whenever it is called, None as long as that is nothing.
 
     Returns
     -------
@@ -76,6 +79,8 @@ def certify(
     find_solver(options.solver)  # before the searches, which may take a while
     answers = [*from_other_k(known, instance), *([] if start is None else [Result("start", instance, start)])]
     on_fault = on_fault or (lambda fault: warnings.warn(str(fault), RuntimeWarning, stacklevel=3))
+    if on_begin is not None:
+        on_begin(lambda: combine(*_best_of_each_bound(answers)) if answers else None)
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(options.time_limit, interrupted)
         certification = Certification(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from threading import Event
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from instances.errors import said, word
 from instances.planning import Iteration, Schedule, Timeline, TrainingInstance
 from instances.registry import find
 from mtpp_models import SolveOptions
-from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, class_of
+from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, class_of, work_bound
 from mtpp_models.planning.paper_guarantees import COVERED, iteration_bound, lemma_1, lemma_2, theorem_1
 from mtpp_models.planning.solve import solve_replication
 
@@ -55,6 +56,7 @@ class PlanSearch:
     orders: str = "auto"  # which orders of passes it may choose there
     time_limit: float | None = None  # seconds for the search
     tell: Callable[[str, float], None] | None = None  # told each phase and the best time by then
+    interrupted: Event = field(default_factory=Event)  # ends search and proof, with the best by then
 
 
 @dataclass(frozen=True)
@@ -93,23 +95,23 @@ def covered_plan(instance: TrainingInstance, rng: np.random.Generator, search: P
     watch = Stopwatch()
     iteration = _found(instance, rng, search)
     result = PlanResult(search.planner, instance, iteration, None, watch.seconds(search=watch.passed))
-    return recovered(result, hurried=search.time_limit is not None)
+    return recovered(result, hurried=search.time_limit is not None, stopped=search.interrupted.is_set())
 
 
-def recovered(result: PlanResult, *, hurried: bool = False) -> CoveredPlan:
-    """The result of a search with the bounds of all classes; `hurried` is that of `bounds_by_coverage`."""
+def recovered(result: PlanResult, *, hurried: bool = False, stopped: bool = False) -> CoveredPlan:
+    """The result of a search with the bounds of all classes; `hurried` and `stopped` as of `bounds_by_coverage`."""
     watch, instance, iteration = Stopwatch(), result.instance, result.answer
     assert iteration is not None
     if iteration.plan is None:
         return CoveredPlan(result, "", {})
     (schedule,) = iteration.schedules
     if not isinstance(schedule, Timeline):
-        bound = iteration_bound(instance, ceiling=iteration.time)
+        bound = work_bound(instance) if stopped else iteration_bound(instance, ceiling=iteration.time)
         seconds = {**result.seconds, "bound": watch.passed}
         return CoveredPlan(replace(result, bound=bound, seconds=seconds), COVERED, {"fixed": bound.value})
     own, classes = class_of(schedule), list(CLASSES)
     ceiling = iteration.time * (1 if own == "fixed" or hurried else _CEILING)
-    bounds = bounds_by_coverage(instance, ceiling, hurried=hurried)
+    bounds = bounds_by_coverage(instance, ceiling, hurried=hurried, stopped=stopped)
     seconds = {**result.seconds, "bound": watch.passed}
     return CoveredPlan(
         result=replace(result, bound=bounds[own], seconds=seconds),
@@ -127,7 +129,7 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
     if search.planner in MILPS:
         return _solved(instance, search)
     planner = find(PLANNERS, search.planner, "planner")
-    effort, limits = Effort(search.effort, search.orders, search.tell), Limits(Deadline.after(search.time_limit))
+    effort, limits = Effort(search.effort, search.orders, search.tell), Limits(Deadline.after(search.time_limit, search.interrupted))
     if search.planner == "improved" and instance.network is not None:
         return improved_on_cards(instance, rng, limits, effort)
     if effort.orders != "auto" or effort.level != Effort().level:

@@ -107,7 +107,7 @@ def bound(
             with printing.working(instance.label) as live:
                 answer = bounded(instance, model, begin, words, live.show)
             answers.add(answer, partial(certificate_document, [answer]))
-            if answer.interrupted:
+            if answer.interrupted or answers.stopped:
                 return INTERRUPTED
     return answers.exit_code(bound_will_do=True)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from instances import Instance
+from instances import Instance, Result
 from instances.errors import WordError, said
 from mtpp.cli import options
 from mtpp.cli.command import command
@@ -14,7 +15,7 @@ from mtpp.cli.exit_codes import INTERRUPTED, NO_SOLVER
 from mtpp.cli.least_k import look, no_k, questions, tell
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files, file_for, read_starts
-from mtpp.cli.printing import Printing
+from mtpp.cli.printing import Answers, Printing
 from mtpp.cli.step_table import draw_steps, tell_steps, with_steps
 from mtpp.questions.partitioning import AUTO, PartitioningWords, StartWords
 from mtpp.questions.solving import SolvingWords, solve_options
@@ -82,6 +83,7 @@ def certify(
                         on_progress=live.show,
                         on_fault=faults.append,
                         on_step=steps.append,
+                        on_begin=partial(_hold, found, instance),
                     )
                 document = partial(result_document, result)
                 found.add(result, partial(with_steps, document, steps) if explain else document)
@@ -89,7 +91,7 @@ def certify(
                     told.append((instance, steps))
                 if plot_progress is not None:
                     draw_steps(file_for(plot_progress, instance, instances), instance, steps)
-                if interrupted := result.interrupted:
+                if interrupted := result.interrupted or found.stopped:
                     break
         tell_steps(told, printing)
         if interrupted:
@@ -99,3 +101,15 @@ def certify(
         for fault in dict.fromkeys(map(str, faults)):
             complain(fault, NO_SOLVER)
     return NO_SOLVER if faults else found.exit_code()
+
+
+def _hold(found: Answers, instance: Instance, known: Callable[[], Result | None]) -> None:
+    """Have what is known written if a signal stops the work."""
+    from mtpp.certificates.writing import result_document
+
+    def document() -> dict[str, object] | None:
+        result = known()
+        empty = result is None or result.impossible is not None or (result.bound is None and result.partition is None)
+        return None if empty or result is None else result_document(result)
+
+    found.at_work = instance, document

@@ -1,6 +1,17 @@
 """Exit codes of the command line, the same for all verbs."""
 
-__all__ = ["DONE", "FALSE", "IMPOSSIBLE", "INTERRUPTED", "MEANINGS", "NOTHING", "NO_SOLVER", "TRUSTED", "WRONG"]
+__all__ = [
+    "DONE",
+    "FALSE",
+    "IMPOSSIBLE",
+    "INTERRUPTED",
+    "MEANINGS",
+    "NOTHING",
+    "NO_SOLVER",
+    "TRUSTED",
+    "UNCHECKED",
+    "WRONG",
+]
 
 DONE = 0
 #: Also when runs of a table failed.
@@ -10,6 +21,8 @@ NO_SOLVER = 3
 #: Of ``verify``: the numbers hold, but the ratio needs a bound that was not proved again.
 TRUSTED = 4
 IMPOSSIBLE = 5
+#: Of ``verify``: something could not be checked within the limits.
+UNCHECKED = 6
 #: By Ctrl-C or SIGTERM, after printing what is known.
 INTERRUPTED = 130
 
@@ -21,5 +34,6 @@ MEANINGS = {
     NO_SOLVER: "solver not available or faulty, or scheduler lost",
     TRUSTED: "rests on trusted bounds only",
     IMPOSSIBLE: "proved impossible",
+    UNCHECKED: "not checked within the limits",
     INTERRUPTED: "stopped",
 }

@@ -15,7 +15,7 @@ from instances.results import exceeds
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, FALSE, INTERRUPTED, NO_SOLVER
 from mtpp.cli.messages import complain
-from mtpp.cli.printing import Printing
+from mtpp.cli.printing import Printing, question_line
 from mtpp.questions.answers import partition_of_file
 from mtpp.questions.partitioning import ExplainWords
 
@@ -69,7 +69,9 @@ def explain(
     printing.rows([explained_row(partition, found.bound)])
     width = terminal_width()
     printing.detail(
-        *tables(partition, width), "\n".join(sentences if width is None else (fill(line, width) for line in sentences))
+        *tables(partition, width),
+        "\n".join(sentences if width is None else (fill(line, width) for line in sentences)),
+        question_line(partition.instance),
     )
     printing.document(lambda: _document(found, sentences))
     for bound in false:

@@ -1,8 +1,9 @@
 """The command line ``mtpp``: stdout is data, stderr is progress.
 
 Exit codes: 0 done; 1 nothing found within the limits, or a number is false; 2 wrong use or bad input; 3 solver not
-available or faulty, or scheduler lost; 4 rests on trusted bounds only; 5 proved impossible; 130 stopped. What is known
-is printed first; a fault is one line on stderr. `mtpp.cli.exit_codes` says more of them.
+available or faulty, or scheduler lost; 4 rests on trusted bounds only; 5 proved impossible; 6 not checked within the
+limits; 130 stopped. What is known is printed first; a fault is one line on stderr. `mtpp.cli.exit_codes` says more of
+them.
 
 What a verb needs is imported when it runs, so that help is there at once.
 """

@@ -58,7 +58,7 @@ def partition(
             if least is not None:
                 answer = replace(combine(answer, least.known[instance.k]), method=method)
             answers.add(answer, partial(partition_answer, answer))
-            if answer.interrupted:
+            if answer.interrupted or answers.stopped:
                 return INTERRUPTED
     tell(least, printing)
     return answers.exit_code()

@@ -12,7 +12,7 @@ from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NO_SOLVER, NOTHING
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files
-from mtpp.cli.printing import Printing
+from mtpp.cli.printing import Printing, question_line
 from mtpp.questions.placement import PlacementWords, PlaceWords, placement_instance
 from mtpp.questions.words import pick
 
@@ -50,14 +50,14 @@ def place(
     files.check()
     instance = placement_instance(graph, k, pick(PlacementWords, words))
 
-    from instances.system.interrupts import catch_interrupt
+    from instances.system.interrupts import catch_interrupt, keeping_answers
     from mtpp import SolverFaultError, SolverNotAvailableError
     from mtpp.api.placement import placed, proved_placement
     from mtpp.certificates.writing import result_document
 
     label = f"{instance.graph.name} on {instance.devices} devices, {method}"
     faults = list[SolverNotAvailableError]()
-    with catch_interrupt() as interrupted:  # also between search and proof: no answer is lost
+    with keeping_answers() as stop, catch_interrupt() as interrupted:  # also between search and proof
         with printing.working(label, "step time") as live:
             answer, grouping = placed(instance, method, words, interrupted, live.show)
         if answer.answer is None:
@@ -65,20 +65,22 @@ def place(
         if words["certify"] and not interrupted.is_set():
             with printing.working(instance.label, "step time") as live:
                 answer = proved_placement(answer, words, live.show, faults.append)
-    placement = answer.answer
-    assert placement is not None
-    printing.rows([placement_row(answer, grouping)])
-    document = partial(result_document, answer)
-    printing.document(document)
-    files.write(document)
-    if files.plot is not None:
-        from mtpp.plots.placements import placement_figure
-        from mtpp.plots.style import save_figure
+        placement = answer.answer
+        assert placement is not None
+        document = partial(result_document, answer)
+        with stop.deferred():
+            files.write(document)
+            printing.rows([placement_row(answer, grouping)])
+            printing.detail(question_line(instance))
+            printing.document(document)
+        if files.plot is not None:
+            from mtpp.plots.placements import placement_figure
+            from mtpp.plots.style import save_figure
 
-        save_figure(placement_figure(placement), files.plot)
+            save_figure(placement_figure(placement), files.plot)
     for line in dict.fromkeys(map(str, faults)):
         complain(line, NO_SOLVER)
-    if interrupted.is_set() or answer.interrupted:
+    if stop.heard or interrupted.is_set() or answer.interrupted:
         return INTERRUPTED
     if any(isinstance(fault, SolverFaultError) for fault in faults):
         return NO_SOLVER

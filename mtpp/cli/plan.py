@@ -10,9 +10,10 @@ from typing import Annotated
 import typer
 
 from instances.errors import InputError
+from instances.system.interrupts import keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE
+from mtpp.cli.exit_codes import DONE, INTERRUPTED
 from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
 from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
@@ -80,27 +81,32 @@ def plan(
     from mtpp.cli.plan_tables import exported, headlines, plan_rows
     from mtpp.text.tables import fitted, left_aligned, terminal_width
 
-    with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}") as line:
-        covered = planned(instance, planner, words, line.show)
-    answer = covered.result
-    iteration = answer.answer
-    assert iteration is not None
-    printing.say(left_aligned(headlines(covered, iteration)))
-    for schedule in iteration.schedules:
-        printing.detail(fitted(*plan_rows(schedule), terminal_width(), words={0, 1, 3}))
-    if planner == "spp" and instance.network is None and not (printing.json or printing.quiet):
-        printing.detail("\n".join(guarantees(iteration)))
-    if files.plot is not None:
-        from mtpp.plots.plans import plan_figure
-        from mtpp.plots.style import save_figure
+    with keeping_answers() as stop:
+        with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}") as line:
+            covered = planned(instance, planner, words, line.show)
+        answer = covered.result
+        iteration = answer.answer
+        assert iteration is not None
+        document = partial(result_document, answer)
+        is_file = iteration.plan is not None
+        with stop.deferred():
+            if is_file:
+                files.write(document)
+            printing.say(left_aligned(headlines(covered, iteration)))
+            for schedule in iteration.schedules:
+                printing.detail(fitted(*plan_rows(schedule), terminal_width(), words={0, 1, 3}))
+            if planner == "spp" and instance.network is None and not (printing.json or printing.quiet):
+                printing.detail("\n".join(guarantees(iteration)))
+            if is_file:
+                printing.document(document)
+        if files.plot is not None:
+            from mtpp.plots.plans import plan_figure
+            from mtpp.plots.style import save_figure
 
-        save_figure(plan_figure(iteration, answer.bound), files.plot)
-    if iteration.plan is None and (printing.json or files.out is not None or files.export is not None):
-        option = "--json" if printing.json else f"--out {files.out}" if files.out else f"--export {files.export}"
-        raise InputError(f"{option}: {planner} runs several pipelines side by side, which no plan file holds.")
-    document = partial(result_document, answer)
-    printing.document(document)
-    files.write(document)
-    if files.export is not None:
-        files.export.write_text(exported(iteration, files.export))
-    return DONE
+            save_figure(plan_figure(iteration, answer.bound), files.plot)
+        if not is_file and (printing.json or files.out is not None or files.export is not None):
+            option = "--json" if printing.json else f"--out {files.out}" if files.out else f"--export {files.export}"
+            raise InputError(f"{option}: {planner} runs several pipelines side by side, which no plan file holds.")
+        if files.export is not None:
+            files.export.write_text(exported(iteration, files.export))
+    return INTERRUPTED if stop.heard or answer.interrupted else DONE

@@ -62,6 +62,7 @@ def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str
         ("chain", f"{instance.chain.name}, {instance.chain.n} layers, {instance.microbatches} microbatches"),
         ("cluster", f"{instance.cluster.name}, {instance.cluster.n} devices, {duplex}"),
         ("network", network),
+        ("question", instance.question_hash),
     ]
     if instance.network is not None:
         rows.append(("numbers", _numbers(instance)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from instances import Instance, Partition, Result
 from instances.json_files import json_text
+from instances.results import Question
+from instances.system.interrupts import Stop, keeping_answers
 from mtpp.cli import options
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
 from mtpp.cli.messages import complain
@@ -20,7 +22,7 @@ from mtpp.text.tables import fitted, terminal_width
 if TYPE_CHECKING:
     from mtpp.text.live_line import LiveLine
 
-__all__ = ["Answers", "Printing"]
+__all__ = ["Answers", "Printing", "question_line"]
 
 # Of more k than this, only the result lines are printed.
 _MOST_TABLES = 3
@@ -85,16 +87,27 @@ class Printing:
             Whether the stages of partitions are printed, too.
         """
         answers = Answers(instances, files, [], [])
-        try:
-            yield answers
-        finally:
-            if answers.results and self.json:
-                documents = answers.documents
-                self.document(documents[0] if len(instances) == 1 else lambda: [document() for document in documents])
-            elif answers.results:
-                self.rows([row(result) for result in answers.results])
-                found = [result.partition for result in answers.results if result.partition is not None]
-                self._tables(found if tables and not self.quiet else [])
+        with keeping_answers(answers.save) as stop:
+            answers.stop = stop
+            try:
+                yield answers
+            finally:
+                with stop.deferred():
+                    self._print(answers, row, tables=tables)
+
+    def _print(self, answers: Answers, row: Callable[[Result], dict[str, str]], *, tables: bool) -> None:
+        if not answers.results:
+            return
+        if self.json:
+            documents = answers.documents
+            several = len(answers.instances) > 1
+            return self.document((lambda: [document() for document in documents]) if several else documents[0])
+        self.rows([row(result) for result in answers.results])
+        found = [result.partition for result in answers.results if result.partition is not None]
+        self._tables(found if tables and not self.quiet else [])
+        if len(answers.results) <= _MOST_TABLES:
+            self.detail("\n".join(question_line(result.instance) for result in answers.results))
+        return None
 
     def _tables(self, partitions: Sequence[Partition]) -> None:
         from mtpp.certifying.findings import memory_sentence
@@ -113,7 +126,12 @@ class Printing:
             self.detail(*heading, *tables(partition, terminal_width()))
 
 
-@dataclass(frozen=True)
+def question_line(instance: Question) -> str:
+    """The hash by which a question can be told from all others."""
+    return f"question {instance.question_hash} ({instance.label})"
+
+
+@dataclass
 class Answers:
     """Results of a verb, one for each k, and what makes the JSON document of each."""
 
@@ -121,15 +139,36 @@ class Answers:
     files: Files
     results: list[Result]
     documents: list[Callable[[], dict[str, Any]]]
+    #: Document of what is known of the question at work; None while that is nothing.
+    at_work: tuple[Instance, Callable[[], Mapping[str, Any] | None]] | None = None
+    stop: Stop | None = None
 
     def add(self, result: Result, document: Callable[[], dict[str, Any]]) -> None:
         """Take an answer, write and draw it."""
-        self.results.append(result)
-        self.documents.append(document)
-        own = self.files.of(result.instance, self.instances)
-        if any(found is not None for found in (result.impossible, result.partition, result.bound)):
-            own.write(document)
-        own.draw(result)
+        with nullcontext() if self.stop is None else self.stop.deferred():
+            self.at_work = None
+            own = self.files.of(result.instance, self.instances)
+            try:
+                if any(found is not None for found in (result.impossible, result.partition, result.bound)):
+                    own.write(document)
+            finally:
+                self.results.append(result)
+                self.documents.append(document)
+            own.draw(result)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal was heard."""
+        return self.stop is not None and self.stop.heard
+
+    def save(self) -> None:
+        """Write what is known of the question at work; whatever goes wrong, the work goes on to its own end."""
+        if self.at_work is None:
+            return
+        instance, document = self.at_work
+        with suppress(Exception):
+            if (known := document()) is not None:
+                self.files.of(instance, self.instances).write(lambda: known)
 
     def exit_code(self, *, bound_will_do: bool = False) -> int:
         """The largest of all answers; what is missing is said in a line of its own."""

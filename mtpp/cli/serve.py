@@ -6,12 +6,13 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from instances.system.interrupts import keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import command
-from mtpp.cli.exit_codes import DONE, IMPOSSIBLE
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files
-from mtpp.cli.printing import Printing
+from mtpp.cli.printing import Printing, question_line
 from mtpp.questions.serving import ServingWords
 from mtpp.text.numbers import bytes_in_words
 from mtpp.text.tables import fitted, terminal_width
@@ -46,20 +47,23 @@ def serve(
     from mtpp.api.serving import served
 
     Files(out=out, plot=plot).check()
-    with printing.working(f"{graph}, k = {k}"):
-        found = served(graph, k, memory, words)
-    if found.answer is None:
-        return complain(f"{found.question.instance.label}: {found.impossible}", IMPOSSIBLE)
-    printing.rows([_row(point) for point in found.points])
-    printing.detail(_stages(found.answer), found.settings.removesuffix("\n"))
-    printing.document(found.document)
-    if out is not None:
-        found.save(out)
-    if plot is not None:
-        from mtpp.plots.style import save_figure
+    with keeping_answers() as stop:
+        with printing.working(f"{graph}, k = {k}"):
+            found = served(graph, k, memory, words)
+        if found.answer is None:
+            return complain(f"{found.question.instance.label}: {found.impossible}", IMPOSSIBLE)
+        with stop.deferred():
+            if out is not None:
+                found.save(out)
+            printing.rows([_row(point) for point in found.points])
+            settings = found.settings.removesuffix("\n")
+            printing.detail(_stages(found.answer), settings, question_line(found.question))
+            printing.document(found.document)
+        if plot is not None:
+            from mtpp.plots.style import save_figure
 
-        save_figure(found.plot(), plot)
-    return DONE
+            save_figure(found.plot(), plot)
+    return INTERRUPTED if stop.heard else DONE
 
 
 def _row(point: ServedPartition) -> dict[str, str]:

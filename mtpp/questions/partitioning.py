@@ -38,6 +38,8 @@ __all__ = [
     "counts_of",
     "enough_for",
     "instances_of",
+    "rules_of",
+    "runtime_rules",
 ]
 
 #: In place of k: the least number of blocks that fits, or reaches a throughput.
@@ -153,7 +155,7 @@ def instances_of(
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])
     rules = rules_of(words["constraints"], loaded)
     rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
-    rules += Constraints() if words["runtime"] is None else _legal_for(words["runtime"], loaded)
+    rules += Constraints() if words["runtime"] is None else runtime_rules(words["runtime"], loaded)
     platforms = [Platform(count, rate, *limits, fit=words["fit"]) for count in counts or [rules.fewest_blocks]]
     return [Instance(loaded, platform, constraints=rules) for platform in platforms]
 
@@ -220,7 +222,8 @@ def _same_colour(graph: ComputationGraph) -> Constraints:
     return Constraints.of(graph, together=classes)
 
 
-def _legal_for(runtime: str, graph: ComputationGraph) -> Constraints:
+def runtime_rules(runtime: str, graph: ComputationGraph) -> Constraints:
+    """The constraints under which a runtime can express each answer; an `InputError` if there is no such runtime."""
     from instances.runtimes import RUNTIMES
 
     return find(RUNTIMES, runtime, "runtime").rules(graph)

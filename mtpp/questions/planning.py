@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from instances.devices.cluster import Cluster
     from instances.planning import LayerChain, TrainingInstance
 
-__all__ = ["ChainWords", "PlanWords", "PlanningWords", "training_instance"]
+__all__ = ["ChainWords", "PlanWords", "PlanningWords", "chain_of", "training_instance"]
 
 _SIMULATION = "simulation"
 _SIMULATED_TOKENS = 384
@@ -110,7 +110,7 @@ def training_instance(
         raise WordError("dtype", dtype, f"choose one of {', '.join(ELEMENT_BYTES)}.")
     question = partial(
         TrainingInstance,
-        chain=_chain(chain, words),
+        chain=chain_of(chain, words),
         cluster=load_cluster(cluster, words["bandwidth"]),
         microbatches=microbatches,
         full_duplex=words["full_duplex"],
@@ -154,7 +154,8 @@ def _default_sequence(chain: object, words: PlanningWords) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _chain(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: PlanningWords) -> LayerChain:
+def chain_of(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: PlanningWords) -> LayerChain:
+    """The layers of a chain, an architecture, a graph or a file; an `InputError` if it is refused."""
     from instances.planning import LayerChain
     from instances.planning.bert import bert_chain
     from instances.planning.from_graph import collapse

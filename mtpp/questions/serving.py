@@ -14,10 +14,11 @@ from mtpp.questions.words import GraphLike, Word, checked, pick
 from mtpp.text.parsing import Quantity
 
 if TYPE_CHECKING:
+    from instances import ComputationGraph
     from instances.partitioning.serving import ServingInstance
     from instances.runtimes import Runtime
 
-__all__ = ["ORDERS", "ServingWords", "layer_runtime", "serving_instance"]
+__all__ = ["ORDERS", "ServingWords", "decoder_of", "layer_runtime", "serving_instance"]
 
 #: Which point of the front is the answer, by what counts first.
 ORDERS = {"bottleneck": 0, "capacity": -1}
@@ -60,7 +61,6 @@ def serving_instance(graph: GraphLike, k: int | str, memory: Quantity, words: Se
     InputError
         If a word or the graph is refused.
     """
-    from instances.readers.huggingface.files import find_architecture
     from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
 
     count, *more = counts_of(k)
@@ -68,13 +68,20 @@ def serving_instance(graph: GraphLike, k: int | str, memory: Quantity, words: Se
         raise WordError("k", k, "give one number of stages.")
     runtime = layer_runtime(words["runtime"])
     find(ORDERS, words["first"], "order")
-    reading = pick(DecoderWords, words)
-    network = find_architecture(graph)
-    if network is not None and network.served:
-        reading["dims"] = {"phase": "decode", **(words["dims"] or {})}
-    loaded = read_graph(graph, checked(ReadingWords, reading))
+    loaded = decoder_of(graph, pick(DecoderWords, words))
     if memory is None:
         raise InputError("memory is missing; give that of a device.")
     limit, _ = memory_limits(memory, None)
     rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
     return serving_chain(loaded, Platform(count, rate, limit, fit=True), runtime)
+
+
+def decoder_of(graph: GraphLike, words: DecoderWords) -> ComputationGraph:
+    """The operators of a decoder; an architecture without a phase is priced for decoding."""
+    from instances.readers.huggingface.files import find_architecture
+
+    reading = dict(words)
+    network = find_architecture(graph)
+    if network is not None and network.served:
+        reading["dims"] = {"phase": "decode", **(words.get("dims") or {})}
+    return read_graph(graph, checked(ReadingWords, reading))

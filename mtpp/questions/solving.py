@@ -1,4 +1,4 @@
-"""How a question is solved or a certificate is checked: solver, time, seed."""
+"""How a question is solved: solver, time, seed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from instances.errors import WordError
-from mtpp.questions.reading import ReadingWords
 from mtpp.questions.words import Word, words_of
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ __all__ = [
     "ProofWords",
     "SeedWords",
     "SolvingWords",
-    "VerifyWords",
     "budgets_of",
     "seeds_of",
     "solve_options",
@@ -28,7 +26,6 @@ __all__ = [
 
 #: The panel of the help with words of searches and proofs.
 SEARCH = "The search"
-_CHECK = "The check"
 
 
 class SeedWords(TypedDict, total=False):
@@ -52,21 +49,6 @@ class SolvingWords(ProofWords, total=False):
     """How models are solved."""
 
     time_limit: Annotated[float | None, Word("For each k.", 60.0, "SECONDS", SEARCH)]
-
-
-class VerifyWords(ReadingWords, total=False):
-    """Words of `mtpp.verify`."""
-
-    ideals: Annotated[
-        bool, Word("Has no effect any more: ideals are always looked at. It will go.", False, panel=_CHECK)
-    ]
-    rerun: Annotated[
-        bool,
-        Word("Also let the solvers and programs of this machine prove again what is trusted.", False, panel=_CHECK),
-    ]
-    time_limit: Annotated[
-        float, Word("For each certificate, and as much again for the rerun.", 60.0, "SECONDS", _CHECK)
-    ]
 
 
 def solve_options(words: ProofWords, time_limit: float | None) -> SolveOptions:

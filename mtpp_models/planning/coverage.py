@@ -22,7 +22,7 @@ from instances.planning.link_speeds import fastest_speeds
 from instances.planning.makespan_bound import least_z
 from mtpp_models.planning.shared_cards_bound import least_z_on_servers
 
-__all__ = ["CLASSES", "bounds_by_coverage", "class_of", "port_bound"]
+__all__ = ["CLASSES", "bounds_by_coverage", "class_of", "port_bound", "work_bound"]
 
 #: Descriptions of the classes of plans, the narrowest first.
 CLASSES = {
@@ -38,7 +38,7 @@ _LARGE = 1_000_000
 
 
 def bounds_by_coverage(
-    instance: TrainingInstance, ceiling: float = math.inf, *, hurried: bool = False
+    instance: TrainingInstance, ceiling: float = math.inf, *, hurried: bool = False, stopped: bool = False
 ) -> dict[str, Bound]:
     """Bounds on the time on shared network cards, by class of plans; a bound of a wider class holds for a narrower one.
 
@@ -51,13 +51,17 @@ def bounds_by_coverage(
     hurried : bool
         Whether a large question gets one program without servers, for split backward passes; its bound holds for
         unsplit ones as well.
+    stopped : bool
+        Whether no program runs at all, so that an even share of the work is the bound of every class.
 
     Raises
     ------
     InputError
         If no plan fits into memory.
     """
-    work = Bound(_work(instance), "work-any")
+    work = work_bound(instance)
+    if stopped:
+        return {"fixed": work, "split": work, "any": work}
     if hurried and _states(instance) > _LARGE:
         both = Bound(max(_without_servers(instance, ceiling, split=True), work.value), "z-split")
         if math.isinf(both.value):
@@ -114,9 +118,9 @@ def _at_once(instance: TrainingInstance) -> float:
         return math.inf
 
 
-def _work(instance: TrainingInstance) -> float:
-    """An even share of all work, which whole samples or uneven shares only add to [s]."""
+def work_bound(instance: TrainingInstance) -> Bound:
+    """An even share of all work, which whole samples or uneven shares only add to [s]; it needs no program."""
     rows = np.diff(instance.arrays.forward + instance.arrays.backward, axis=1).min(axis=0)
     if instance.samples is not None:
         rows = instance.chain.forward + instance.chain.backward
-    return float(instance.microbatches * rows.sum() / instance.cluster.n)
+    return Bound(float(instance.microbatches * rows.sum() / instance.cluster.n), "work-any")

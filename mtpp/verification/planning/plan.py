@@ -13,8 +13,9 @@ from instances.planning.stated import StatedPlan, plan_from_document
 from mtpp.verification.clock import Clock, Limits
 from mtpp.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
 from mtpp.verification.fractions import as_float
+from mtpp.verification.planning.even_share import least_work
 from mtpp.verification.planning.iteration_time import NoLinkError, StageTimes, in_flight, iteration_time
-from mtpp.verification.verdict import Check, Verdict, check_claims
+from mtpp.verification.verdict import Check, Verdict, check_claims, compare
 
 __all__ = ["verify_plan"]
 
@@ -35,7 +36,7 @@ def verify_plan(document: Value, limits: Limits) -> Verdict:
             cost = iteration_time(times, *orders, plan.instance.full_duplex, Clock(limits.seconds))
             if cost is None:
                 fault = "its stages and channels wait for each other for ever in the order of operations"
-    checks, false = check_claims(plan, _check, limits.seconds)
+    checks, false = check_claims(plan, lambda claim: _check(plan, claim), limits.seconds)
     faults += false
     if fault is not None or cost is None:
         return Verdict(plan, None, checks, (*faults, f"plan: {fault}"))
@@ -44,9 +45,11 @@ def verify_plan(document: Value, limits: Limits) -> Verdict:
     return Verdict(plan, cost, checks, tuple(faults))
 
 
-def _check(claim: Claim) -> Check:
+def _check(plan: StatedPlan, claim: Claim) -> Check:
     if claim.value <= 0:
         return Check(claim, Fraction(0), "nothing to prove")
+    if claim.method == "work-any":
+        return compare(claim, least_work(plan.instance), "re-proved: an even share of all work")
     return Check(claim, None, "trusted from a program over stages on the fastest links")
 
 

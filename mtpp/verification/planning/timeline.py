@@ -13,9 +13,10 @@ from instances.planning.stated import StatedTimeline, timeline_from_document
 from mtpp.verification.clock import Clock, Limits
 from mtpp.verification.faults import ROUNDING, faults_of_copies, faults_of_cost, faults_of_sum, is_near, unequal
 from mtpp.verification.fractions import as_float
+from mtpp.verification.planning.even_share import least_work
 from mtpp.verification.planning.passes import PlanPasses, deadlocks, structure_faults
 from mtpp.verification.planning.shared_cards import Operation, progress
-from mtpp.verification.verdict import Check, Verdict, check_claims
+from mtpp.verification.verdict import Check, Verdict, check_claims, compare
 
 __all__ = ["verify_timeline"]
 
@@ -82,24 +83,7 @@ def _check(stated: StatedTimeline, claim: Claim) -> Check:
         return Check(claim, Fraction(0), "nothing to prove")
     if claim.method != "work-any":
         return Check(claim, None, "trusted from a program over stages on the fastest links")
-    work = _least_work(stated)
-    if Fraction(claim.value) <= work * (1 + ROUNDING):
-        return Check(claim, min(Fraction(claim.value), work), "re-proved: an even share of all work")
-    return Check(claim, None, "false", unequal("value", claim.value, as_float(work)))
-
-
-def _least_work(stated: StatedTimeline) -> Fraction:
-    """Work of a device if all have the same, at the least share of each layer that any number of replicas allows."""
-    instance, chain = stated.instance, stated.instance.chain
-    V, total = instance.cluster.n, Fraction(0)
-    for layer, times in enumerate(zip(chain.forward.tolist(), chain.backward.tolist(), strict=True)):
-        share = Fraction(1)
-        if instance.replica_share is not None:
-            table = instance.replica_share.tolist()
-            row = table[layer] if isinstance(table[0], list) else table
-            share = min(Fraction(part) * (r + 1) for r, part in enumerate(row))
-        total += share * sum(map(Fraction, times))
-    return instance.microbatches * total / V
+    return compare(claim, least_work(stated.instance), "re-proved: an even share of all work")
 
 
 def _copies(stated: StatedTimeline) -> dict[str, object]:

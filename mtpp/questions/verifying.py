@@ -1,0 +1,144 @@
+"""How a certificate is checked, and against which question and graph."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+from typing import Annotated, Any
+
+from instances import ComputationGraph, InputError, Instance
+from instances.certificates.claims import Envelope
+from instances.errors import word
+from instances.partitioning.question_lines import rule_lines
+from instances.partitioning.stated_serving import StatedServing
+from instances.planning.chain import LayerChain
+from instances.planning.problem import TrainingInstance
+from mtpp.questions.partitioning import runtime_rules
+from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
+from mtpp.questions.reading import ReadingWords, read_graph
+from mtpp.questions.serving import decoder_of, layer_runtime
+from mtpp.questions.statements import StatementWords, statements
+from mtpp.questions.words import GraphLike, Word, checked, pick
+
+__all__ = ["OwnGraph", "VerifyWords", "differences"]
+
+_CHECK = "The check"
+
+
+class VerifyWords(StatementWords, ReadingWords, total=False):
+    """Words of `mtpp.verify`."""
+
+    ideals: Annotated[
+        bool, Word("Has no effect any more: ideals are always looked at. It will go.", False, panel=_CHECK)
+    ]
+    rerun: Annotated[
+        bool,
+        Word("Also let the solvers and programs of this machine prove again what is trusted.", False, panel=_CHECK),
+    ]
+    time_limit: Annotated[
+        float, Word("For each certificate, and as much again for the rerun.", 60.0, "SECONDS", _CHECK)
+    ]
+
+
+class OwnGraph:
+    """The graph that a certificate has to be of, read as its problem reads it, once for all files."""
+
+    def __init__(self, graph: GraphLike, words: VerifyWords) -> None:
+        self.name = fspath(graph) if isinstance(graph, str | PathLike) else "the given graph"
+        self._graph, self._words = graph, words
+        self._read: dict[Any, Any] = {}
+
+    def difference(self, stated: Envelope) -> str | None:
+        """Why the graph of a certificate is not this one; None if it is."""
+        if isinstance(stated.instance, TrainingInstance):
+            key = (stated.instance.dtype, stated.instance.sequence)
+            if key not in self._read:
+                self._read[key] = self._chain(stated.instance)
+            return _other_chain(stated.instance.chain, self._read[key])
+        if isinstance(stated, StatedServing):
+            if "decoder" not in self._read:
+                self._read["decoder"] = decoder_of(self._graph, pick(ReadingWords, self._words))
+            if stated.source is None:
+                return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
+            return _other_graph(stated.source.operators, self._read["decoder"]) or self._other_front(stated)
+        if "graph" not in self._read:
+            own = self._graph
+            self._read["graph"] = own.graph if isinstance(own, Instance) else read_graph(own, self._reading())
+        return _other_graph(stated.instance.graph, self._read["graph"])
+
+    def _other_front(self, stated: StatedServing) -> str | None:
+        """Hold chain and constraints of a front against those that the decoder has for its runtime."""
+        from instances.runtimes.serving_chain import serving_chain
+
+        assert stated.source is not None
+        runtime = layer_runtime(stated.source.runtime)
+        same = serving_chain(self._read["decoder"], stated.instance.platform, runtime).question_hash == stated.true_hash
+        return None if same else "layers, context, batch or constraints are others"
+
+    def _reading(self) -> ReadingWords:
+        return pick(ReadingWords, self._words)
+
+    def _chain(self, instance: TrainingInstance) -> LayerChain:
+        given = dict(pick(ChainWords, self._words))
+        if instance.network is not None:
+            given |= {"dtype": instance.dtype, "sequence": instance.sequence}
+        own: Any = self._graph
+        return chain_of(own, checked(PlanningWords, given))
+
+
+def differences(stated: Envelope, own: OwnGraph | None, words: VerifyWords) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of the words that were compared with the question of a file, and the differences that were found.
+
+    What a runtime demands of a serving front is compared in any case.
+
+    Raises
+    ------
+    InputError
+        If a word is refused, or means nothing for the problem of the file.
+    """
+    fault = _fault_of_runtime(stated)
+    compared, found = [], [] if fault is None else [fault]
+    for name, fault in statements(stated, pick(StatementWords, words)):
+        compared.append(word(name))
+        found += [] if fault is None else [f"question: {fault}"]
+    if own is not None:
+        compared.append(word("graph"))
+        fault = own.difference(stated)
+        found += [] if fault is None else [f"instance.graph: it is not {own.name}: {fault}"]
+    return tuple(compared), tuple(dict.fromkeys(found))
+
+
+def _other_graph(stated: ComputationGraph, own: ComputationGraph) -> str | None:
+    if (stated.n, stated.m) != (own.n, own.m):
+        return f"{stated.n} nodes and {stated.m} edges against {own.n} and {own.m}"
+    for v, (name, other) in enumerate(zip(stated.names, own.names, strict=True)):
+        if name != other:
+            return f"node {v} is called {name!r}, there {other!r}"
+    for v in (stated.work != own.work).nonzero()[0][:1].tolist():
+        return f"the work of node {v} ({own.names[v]}) is {float(stated.work[v])!r}, there {float(own.work[v])!r}"
+    if stated.content_hash != own.content_hash or stated.time_unit != own.time_unit:
+        return "edges, bytes, parameters or units are others"
+    return None
+
+
+def _other_chain(stated: LayerChain, own: LayerChain) -> str | None:
+    if stated.n != own.n:
+        return f"{stated.n} layers against {own.n}"
+    for layer, (name, other) in enumerate(zip(stated.names, own.names, strict=True)):
+        if name != other:
+            return f"layer {layer} is called {name!r}, there {other!r}"
+    for layer in (stated.forward != own.forward).nonzero()[0][:1].tolist():
+        times = f"{float(stated.forward[layer])!r}, there {float(own.forward[layer])!r}"
+        return f"the forward time of layer {layer} ({own.names[layer]}) is {times}"
+    return None if stated.content_hash == own.content_hash else "backward times, bytes or parameters are others"
+
+
+def _fault_of_runtime(stated: Envelope) -> str | None:
+    """Hold the constraints of a serving front against those of its runtime; None where older files name no decoder."""
+    if not isinstance(stated, StatedServing) or stated.source is None:
+        return None
+    try:
+        true = list(rule_lines(runtime_rules(stated.source.runtime, stated.instance.graph), stated.instance.k))
+    except InputError as error:
+        return f"runtime: {error}"
+    same = true == list(rule_lines(stated.instance.constraints, stated.instance.k))
+    return None if same else f"instance.constraints: they are not those of the runtime {stated.source.runtime!r}"
