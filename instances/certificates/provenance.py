@@ -136,12 +136,10 @@ def _put(whole: dict[str, Any], place: str, item: Any, copied: set[int]) -> bool
     steps = [name or int(index) for name, index in _STEP.findall(place)]
     at: Any = whole
     for step in steps[:-1]:
-        if isinstance(step, str) and isinstance(at, dict) and step in at:
-            inner = at[step]
-        elif isinstance(step, int) and isinstance(at, list) and step < len(at):
-            inner = at[step]
-        else:
+        in_object = isinstance(step, str) and isinstance(at, dict) and step in at
+        if not in_object and not (isinstance(step, int) and isinstance(at, list) and step < len(at)):
             return False
+        inner = at[step]
         if id(inner) not in copied:
             if not isinstance(inner, dict | list):
                 return False

@@ -39,7 +39,7 @@ def verify(
     Parameters
     ----------
     answer : Result, ServingResult or file
-        As `Result.save` and ``--out`` write it.
+        As `Result.save` and ``--out`` write it, or a folder of stages.
     graph : GraphLike, optional
         The graph that the certificate has to be of; the chain of a plan, the decoder of a serving front.
     question : Instance, Result or str, optional
@@ -122,10 +122,18 @@ def _verdict(file: Path, *, rerun: bool, time_limit: float) -> Verdict:
     from mtpp.verification.clock import OutOfTimeError
     from mtpp.verification.verify import verify as check
 
+    promises: tuple[str, ...] = ()
+    if file.is_dir():  # of stages
+        from mtpp.stages.manifest import read_manifest
+        from mtpp.stages.promises import broken_promises
+
+        manifest, folder = read_manifest(file), file
+        promises, file = tuple(broken_promises(manifest, folder)), folder / manifest.certificate.file
     try:
         verdict = check(read_json(file), time_limit=time_limit)
     except OutOfTimeError:
         raise NotBoundedError(f"its cost was not known within {time_limit:g} s") from None
+    verdict = replace(verdict, faults=(*promises, *verdict.faults))
     if rerun and not verdict.faults:
         from mtpp.certificates.rerun import rerun as run_again
 

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from instances import Instance, Partition, Result
 from instances.json_files import json_text
-from instances.results import Question
 from instances.system.interrupts import Stop, keeping_answers
 from mtpp.cli import options
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
@@ -126,7 +125,17 @@ class Printing:
             self.detail(*heading, *tables(partition, terminal_width()))
 
 
-def question_line(instance: Question) -> str:
+class _Hashed(Protocol):
+    """A question."""
+
+    @property
+    def question_hash(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+def question_line(instance: _Hashed) -> str:
     """The hash by which a question can be told from all others."""
     return f"question {instance.question_hash} ({instance.label})"
 

@@ -29,7 +29,7 @@ def verify(
     certificates: Annotated[
         list[Path],
         typer.Argument(
-            metavar="CERTIFICATE…", help="Files that certify, bound, plan, place or serve wrote with --out."
+            metavar="CERTIFICATE…", help="Files that certify, bound, plan, place or serve wrote with --out, or folders of split."
         ),
     ],
     graph: Annotated[

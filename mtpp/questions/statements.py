@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike, fspath
-from typing import Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, cast
 
 import numpy as np
 
@@ -20,14 +20,16 @@ from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import WordError, word
 from instances.graph.display import figures
 from instances.partitioning.question_lines import rule_lines
-from instances.partitioning.stated_serving import StatedServing
-from instances.placement.problem import PlacementInstance
-from instances.planning.problem import TrainingInstance
 from mtpp.questions.clusters import load_cluster
 from mtpp.questions.partitioning import Blocks, Rules, counts_of, rules_of, runtime_rules
 from mtpp.questions.platforms import bandwidth_of
 from mtpp.questions.words import Word
 from mtpp.text.parsing import Quantity, parse_bytes
+
+if TYPE_CHECKING:
+    from instances.partitioning.stated_serving import StatedServing
+    from instances.placement.problem import PlacementInstance
+    from instances.planning.problem import TrainingInstance
 
 __all__ = ["StatementWords", "statements"]
 
@@ -72,11 +74,7 @@ def statements(stated: Envelope, words: StatementWords) -> Iterator[Compared]:
     given = {name: words.get(name) for name in StatementWords.__annotations__ if words.get(name) is not None}
     if (question := given.pop("question", None)) is not None:
         yield "question", _other_question(stated, question)
-    instance = stated.instance
-    known = _of_plan if isinstance(instance, TrainingInstance) else _of_blocks
-    if isinstance(instance, PlacementInstance):
-        known = _of_placement
-    compare = known(stated, given)
+    compare = {"plan": _of_plan, "placement": _of_placement}.get(stated.answer_name, _of_blocks)(stated, given)
     for name in given:
         if name not in compare:
             raise InputError(
@@ -112,9 +110,9 @@ def _of_blocks(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable
     platform = instance.platform
 
     def rules() -> str | None:
-        if isinstance(stated, StatedServing) and "constraints" not in given:
-            true = stated.runtime if stated.source is None else stated.source.runtime
-            return _unlike("runtime", true, given["runtime"])
+        if stated.answer_name == "front" and "constraints" not in given:
+            front: StatedServing = cast("StatedServing", stated)
+            return _unlike("runtime", front.runtime, given["runtime"])
         asked = rules_of(given.get("constraints"), instance.graph)
         if "runtime" in given:
             asked += runtime_rules(given["runtime"], instance.graph)

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from os import PathLike, fspath
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
 from instances.errors import word
 from instances.partitioning.question_lines import rule_lines
-from instances.partitioning.stated_serving import StatedServing
-from instances.planning.chain import LayerChain
-from instances.planning.problem import TrainingInstance
 from mtpp.questions.partitioning import runtime_rules
 from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.serving import decoder_of, layer_runtime
 from mtpp.questions.statements import StatementWords, statements
 from mtpp.questions.words import GraphLike, Word, checked, pick
+
+if TYPE_CHECKING:
+    from instances.partitioning.stated_serving import StatedServing
+    from instances.planning.chain import LayerChain
+    from instances.planning.problem import TrainingInstance
 
 __all__ = ["OwnGraph", "VerifyWords", "differences"]
 
@@ -49,17 +51,13 @@ class OwnGraph:
 
     def difference(self, stated: Envelope) -> str | None:
         """Why the graph of a certificate is not this one; None if it is."""
-        if isinstance(stated.instance, TrainingInstance):
+        if stated.answer_name == "plan":
             key = (stated.instance.dtype, stated.instance.sequence)
             if key not in self._read:
                 self._read[key] = self._chain(stated.instance)
             return _other_chain(stated.instance.chain, self._read[key])
-        if isinstance(stated, StatedServing):
-            if "decoder" not in self._read:
-                self._read["decoder"] = decoder_of(self._graph, pick(ReadingWords, self._words))
-            if stated.source is None:
-                return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
-            return _other_graph(stated.source.operators, self._read["decoder"]) or self._other_front(stated)
+        if stated.answer_name == "front":
+            return self._other_front(cast("StatedServing", stated))
         if "graph" not in self._read:
             own = self._graph
             self._read["graph"] = own.graph if isinstance(own, Instance) else read_graph(own, self._reading())
@@ -69,7 +67,12 @@ class OwnGraph:
         """Hold chain and constraints of a front against those that the decoder has for its runtime."""
         from instances.runtimes.serving_chain import serving_chain
 
-        assert stated.source is not None
+        if stated.source is None:
+            return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
+        if "decoder" not in self._read:
+            self._read["decoder"] = decoder_of(self._graph, self._reading())
+        if (fault := _other_graph(stated.source.operators, self._read["decoder"])) is not None:
+            return fault
         runtime = layer_runtime(stated.source.runtime)
         same = serving_chain(self._read["decoder"], stated.instance.platform, runtime).question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
@@ -134,11 +137,12 @@ def _other_chain(stated: LayerChain, own: LayerChain) -> str | None:
 
 def _fault_of_runtime(stated: Envelope) -> str | None:
     """Hold the constraints of a serving front against those of its runtime; None where older files name no decoder."""
-    if not isinstance(stated, StatedServing) or stated.source is None:
+    if stated.answer_name != "front" or cast("StatedServing", stated).source is None:
         return None
+    front = cast("StatedServing", stated)
     try:
-        true = list(rule_lines(runtime_rules(stated.source.runtime, stated.instance.graph), stated.instance.k))
+        true = list(rule_lines(runtime_rules(front.runtime, stated.instance.graph), stated.instance.k))
     except InputError as error:
         return f"runtime: {error}"
     same = true == list(rule_lines(stated.instance.constraints, stated.instance.k))
-    return None if same else f"instance.constraints: they are not those of the runtime {stated.source.runtime!r}"
+    return None if same else f"instance.constraints: they are not those of the runtime {front.runtime!r}"

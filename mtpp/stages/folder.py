@@ -86,6 +86,7 @@ def write_stages(
             model=Path(path).name,
             model_sha256=file_record(Path(path)).sha256,
             graph_hash=best.instance.graph.content_hash,
+            question_hash=best.instance.question_hash,
             k=best.instance.k,
             bandwidth=finite_or_none(best.instance.platform.bandwidth),
             bottleneck=best.partition.bottleneck,

@@ -17,6 +17,7 @@ from instances.errors import InputError
 from instances.json_files import Value, check_readable, read_json
 from mtpp.stages.records import (
     ELEMENTS,
+    OLDER_STAGES_FORMAT,
     STAGES_FORMAT,
     FileRecord,
     Manifest,
@@ -92,9 +93,10 @@ def file_record(path: Path) -> FileRecord:
 
 
 def _manifest(document: Value) -> Manifest:
-    document.check_format(STAGES_FORMAT)
+    older = document.check_format(STAGES_FORMAT, OLDER_STAGES_FORMAT) == OLDER_STAGES_FORMAT
     names = ("model", "model_sha256", "graph_hash", "k", "bandwidth", "bottleneck", "certificate", "samples")
-    fields = document.members(("format", *names, "inputs", "outputs", "stages"))
+    hashed = () if older else ("question_hash",)
+    fields = document.members(("format", *hashed, *names, "inputs", "outputs", "stages"))
     inputs = _by_name(map(_tensor, fields["inputs"].items()), fields["inputs"])
     items = fields["stages"].items()
     if not 1 <= len(items) <= _MOST_STAGES:
@@ -114,6 +116,7 @@ def _manifest(document: Value) -> Manifest:
         model=fields["model"].text(),
         model_sha256=fields["model_sha256"].text(),
         graph_hash=fields["graph_hash"].text(),
+        question_hash=None if older else fields["question_hash"].text(),
         k=fields["k"].whole(),
         bandwidth=fields["bandwidth"].optional_number(),
         bottleneck=fields["bottleneck"].number(),

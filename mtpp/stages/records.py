@@ -1,4 +1,4 @@
-"""Records of ``manifest.json`` in a folder of stages, ``mtpp-stages/1``."""
+"""Records of ``manifest.json`` in a folder of stages, ``mtpp-stages/2``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = [
     "ELEMENTS",
+    "OLDER_STAGES_FORMAT",
     "STAGES_FORMAT",
     "FileRecord",
     "Manifest",
@@ -19,7 +20,7 @@ __all__ = [
     "TensorRecord",
 ]
 
-STAGES_FORMAT = "mtpp-stages/1"
+STAGES_FORMAT, OLDER_STAGES_FORMAT = "mtpp-stages/2", "mtpp-stages/1"
 
 #: Element types of tensors between stages: number in ONNX, bytes, and what numpy calls it, if it knows it.
 ELEMENTS: dict[str, tuple[int, int, str | None]] = {
@@ -144,6 +145,7 @@ class Manifest:
     model: str  # name of the whole model's file, which need not be here
     model_sha256: str
     graph_hash: str
+    question_hash: str | None  # that of the certificate; None in older folders
     k: int
     bandwidth: float | None  # between stages [bytes/s]; None if it is infinite
     bottleneck: float  # predicted [s]
@@ -160,6 +162,7 @@ class Manifest:
             "model": self.model,
             "model_sha256": self.model_sha256,
             "graph_hash": self.graph_hash,
+            "question_hash": self.question_hash,
             "k": self.k,
             "bandwidth": self.bandwidth,
             "bottleneck": self.bottleneck,

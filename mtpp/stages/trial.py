@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from instances.errors import InputError, extra
 from mtpp.stages.manifest import read_manifest
+from mtpp.stages.promises import check_promises
 from mtpp.stages.records import FileRecord, Manifest, TensorRecord
 from mtpp.stages.runner import Pipeline, StageJob
 from mtpp.stages.samples import difference, fill, tolerance
@@ -150,6 +151,7 @@ def try_stages(
         raise InputError(f"running stages needs onnxruntime; install the extra: {extra('onnx')}.")
     folder = Path(os.path.realpath(folder))
     manifest = read_manifest(folder)
+    check_promises(manifest, Path(folder))
     _check_memory(manifest, folder, queue + len(manifest.stages))
     for stage in manifest.stages:
         _check_weight_files(folder / stage.file.file, stage.weights)

@@ -111,7 +111,8 @@ class Verdict:
     def _standing(self) -> list[tuple[str, str]]:
         certificate, lines = self.certificate, list[tuple[str, str]]()
         if self.faults:
-            return [("FALSE", f"{len(self.faults)} of its numbers do not hold")]
+            count = len(self.faults)
+            return [("FALSE", "1 statement does not hold" if count == 1 else f"{count} statements do not hold")]
         if self.no_answer is not None:
             none = (certificate.answer_name, f"none: {printable(self.no_answer.reason)}")
             return [none, ("" if self.no_answer.holds else "TRUSTED", self.no_answer.how)]

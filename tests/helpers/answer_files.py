@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
-from certificates import Document
+from certificates import Document, older
 
 from instances import Bound, ComputationGraph, Result, SharedParameter
 from instances.json_files import Value
@@ -31,7 +31,7 @@ def plan_file(planner: str = "spp", **options: Any) -> Document:
         name="five",
     )
     instance = TrainingInstance(chain, Cluster.of_servers([2, 2], 2.0, 1.0, "pairs"), 4, **options)
-    return json.loads(json.dumps(plan_certificate([certify_plan(instance, np.random.default_rng(0), planner)])))
+    return older(plan_certificate([certify_plan(instance, np.random.default_rng(0), planner)]))
 
 
 def placement_file(ordered: bool = False, **options: Any) -> Document:
@@ -50,7 +50,7 @@ def placement_file(ordered: bool = False, **options: Any) -> Document:
         read_off = OrderedPlacement.of(placement)
         buses = [list(reversed(read_off.bus_order[0])), *read_off.bus_order[1:]]
         placement = OrderedPlacement(instance, placement.device, read_off.device_order, buses)
-    return json.loads(json.dumps(placement_certificate([placed(placement)])))
+    return older(placement_certificate([placed(placement)]))
 
 
 def placed(placement: Placement) -> Result[PlacementInstance, Placement]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,7 @@ from brute_force import best_partition
 from exact import needed_optimum
 
 from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result, SharedParameter
+from instances.certificates.provenance import BOUND_FORMATS, opened
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import Value, read_json, write_json
 from instances.partitioning.constraints import Constraints
@@ -84,15 +86,31 @@ def answers(instance: Instance) -> list[Result]:
     return [*found, Result("exact", instance, best, exact, {"solve": 0.5}, "highs 1.0")]
 
 
+def older(document: Document) -> Document:
+    """The file as version 0.2.0 wrote it: without provenance, and no hash binds its question."""
+    document = json.loads(json.dumps(document))
+    plain = dict(opened(Value(document, "c.json"), *set(BOUND_FORMATS.values())).document.data)
+    for bound in plain.get("bounds", []):
+        _complete(bound)
+    return plain
+
+
+def _complete(bound: Document) -> None:
+    bound |= {"optimal": True, "seconds": 0.5, "solver": None, "version": None} | bound
+    if "proof" in bound["parameters"]:
+        _complete(bound["parameters"]["proof"])
+
+
 def document(**platform: Any) -> Document:
-    """A true certificate."""
-    return certificate_document(answers(Instance(GRAPH, Platform(**{"k": 3, "bandwidth": 2.0, **platform}))))
+    """A true certificate in the older format."""
+    platforms = Platform(**{"k": 3, "bandwidth": 2.0, **platform})
+    return older(certificate_document(answers(Instance(GRAPH, platforms))))
 
 
 def ruled(constraints: Constraints, **platform: Any) -> Document:
     """A true certificate of a question with side constraints."""
     place = Platform(**{"k": 3, "bandwidth": 2.0, **platform})
-    return certificate_document(answers(Instance(GRAPH, place, constraints=constraints)))
+    return older(certificate_document(answers(Instance(GRAPH, place, constraints=constraints))))
 
 
 PLAIN = document()

@@ -16,7 +16,7 @@ from mtpp.verification.fractions import as_float
 from mtpp.verification.placement.bounds import PlacementTask
 from mtpp.verification.placement.sequences import faults_of_sequences, run_in_sequence
 from mtpp.verification.placement.step_time import Run, Step, held_bytes, peaks
-from mtpp.verification.verdict import Verdict, check_claims
+from mtpp.verification.verdict import Check, Verdict, check_claims
 
 __all__ = ["verify_placement"]
 
@@ -26,9 +26,6 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
     placement, clock = placement_from_document(document), Clock(limits.seconds)
     step = Step.exact(placement.instance)
     faults = list(_faults_of_copies(placement))
-    task = PlacementTask(placement.instance, step, _work_bound(step, placement.instance), clock)
-    checks, false = check_claims(placement, task.check, limits.seconds)
-    faults += false
     fault, cost, needed = next(_faults_of_placement(placement, step), None), None, [Fraction(0)]
     if fault is None:
         run = _run(placement, step, clock)
@@ -38,7 +35,11 @@ def verify_placement(document: Value, limits: Limits) -> Verdict:
             cost, needed = Fraction(max(run.end)) * step.unit, _memory(placement, run)
             fault = next(_faults_of_order(placement, run), None)
     if fault is not None or cost is None:
+        checks = tuple(Check(claim, None, "not checked, without a placement") for claim in placement.claims)
         return Verdict(placement, None, checks, (*faults, f"placement: {fault}"))
+    task = PlacementTask(placement.instance, step, _work_bound(step, placement.instance), cost, clock)
+    checks, false = check_claims(placement, task.check, limits.seconds)
+    faults += false
     faults += _faults_of_memory(placement, needed, clock)
     faults += faults_of_cost("step_time", placement.cost, cost)
     faults += faults_of_sum(placement, cost)

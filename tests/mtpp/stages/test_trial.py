@@ -43,6 +43,7 @@ def trial() -> Trial:
         model="net$.onnx",
         model_sha256="",
         graph_hash="",
+        question_hash=None,
         k=3,
         bandwidth=None,
         bottleneck=3e-3,

@@ -1,0 +1,106 @@
+"""A manifest against the certificate of its folder: what the stages are said to cost, hold and send."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+from instances.errors import InputError
+from instances.json_files import finite_or_none
+from instances.partitioning.partition import Partition
+from instances.partitioning.stages import crossings
+from instances.partitioning.stated import read_certificate
+from mtpp.stages.records import Manifest
+
+__all__ = ["broken_promises", "check_promises"]
+
+_ROUNDING = 1e-9
+
+
+def check_promises(manifest: Manifest, folder: Path) -> None:
+    """Refuse a folder whose manifest contradicts its certificate.
+
+    Raises
+    ------
+    InputError
+    """
+    for fault in broken_promises(manifest, folder):
+        raise InputError(f"{folder}: {fault}; split again.")
+
+
+def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
+    """Yield what a manifest says otherwise than the certificate of its folder, whose partition is computed anew.
+
+    Raises
+    ------
+    InputError
+        If the certificate is refused, or holds no partition that is one.
+    """
+    certificate = read_certificate(folder / manifest.certificate.file)
+    instance, stated = certificate.instance, certificate.partition
+    if stated is None:
+        raise InputError(f"{certificate.file}: it holds no partition; split again.")
+    partition = Partition(instance, stated.block, stated.order)
+    said = {
+        "k": (manifest.k, instance.k),
+        "bandwidth": (manifest.bandwidth, finite_or_none(instance.platform.bandwidth)),
+        "graph_hash": (manifest.graph_hash, instance.graph.content_hash),
+        "question_hash": (manifest.question_hash, instance.question_hash),
+    }
+    for name, (one, other) in said.items():
+        if one != other and (name != "question_hash" or one is not None):
+            yield f"manifest.json: {name} is {one!r}, in the certificate {other!r}"
+    yield from _unlike("bottleneck", manifest.bottleneck, partition.bottleneck)
+    blocks = [stage.block for stage in manifest.stages]
+    if blocks != sorted(set(partition.block.tolist())):
+        yield f"manifest.json: its stages are the blocks {blocks}, which are not those of the certificate"
+        return
+    yield from _unlike_nodes(manifest, folder)
+    for number, stage in enumerate(manifest.stages):
+        costs = {
+            "time": (stage.time, partition.block_costs[stage.block]),
+            "work": (stage.work, partition.costs.work[stage.block]),
+            "parameter_bytes": (stage.parameter_bytes, partition.param_bytes[stage.block]),
+            "peak_bytes": (stage.peak_bytes, partition.peaks[stage.block]),
+        }
+        for name, (claimed, true) in costs.items():
+            yield from _unlike(f"stages[{number}].{name}", claimed, float(true))
+    yield from _unlike_tensors(manifest, partition)
+
+
+def _unlike(name: str, claimed: float, true: float) -> Iterator[str]:
+    if not math.isclose(claimed, true, rel_tol=_ROUNDING):
+        yield f"manifest.json: {name} is {claimed!r}, by the certificate {true!r}"
+
+
+def _unlike_nodes(manifest: Manifest, folder: Path) -> Iterator[str]:
+    """Nodes of the models, with those that are copied into several stages; not where nothing reads models."""
+    if find_spec("onnx") is None:
+        return
+    from instances.readers.onnx.model_file import load_model
+
+    for number, stage in enumerate(manifest.stages):
+        nodes = len(load_model(folder / stage.file.file).graph.node)
+        if nodes != stage.nodes:
+            yield f"manifest.json: stages[{number}].nodes is {stage.nodes}, its model has {nodes}"
+
+
+def _unlike_tensors(manifest: Manifest, partition: Partition) -> Iterator[str]:
+    """Bytes that each stage sends to each group of others."""
+    blocks = [stage.block for stage in manifest.stages]
+    sent: Counter[tuple[int, tuple[int, ...]]] = Counter()
+    for stage in manifest.stages:
+        for output in stage.outputs:
+            if output.readers:
+                sent[stage.block, tuple(blocks[reader] for reader in output.readers)] += output.tensor.bytes
+    promised: Counter[tuple[int, tuple[int, ...]]] = Counter()
+    for tensor in crossings(partition):
+        promised[tensor.source, tensor.readers] += int(tensor.bytes)
+    for source, readers in sorted(sent.keys() | promised.keys()):
+        one, other = sent[source, readers], promised[source, readers]
+        if one != other:
+            where = f"from block {source} to {', '.join(map(str, readers))}"
+            yield f"manifest.json: {one} bytes go {where}, by the certificate {other}"

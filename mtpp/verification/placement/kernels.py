@@ -1,0 +1,219 @@
+"""Compiled loops of the second opinion on placements: rows of the nodes before a node, and longest groups and windows.
+
+All times are whole numbers, at most a known one, so that sums of as many as there are nodes stay below 2^62. A time
+that passes between the ends of two nodes is -1 where they have to share a device.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from instances.compiled import compiled
+from instances.graph.tensors import IntArray
+
+__all__ = ["Rows", "Side", "longest_group", "longest_window", "raise_starts"]
+
+
+class Side(NamedTuple):
+    """A direction of time: nodes in order, and who comes before whom with the least time of a transfer."""
+
+    order: IntArray  # (n,)
+    start: IntArray  # (n + 1,) the nodes before node v are before[start[v] : start[v + 1]]
+    before: IntArray
+    sends: IntArray
+    spare: int  # a rest that need not fall between those that are with a node and the node
+
+
+class Rows(NamedTuple):
+    """Rows that some node still reads, in slots: nodes before a node, and times between their ends."""
+
+    slot: IntArray  # (n,) of each node
+    left: IntArray  # (n,) how many nodes still read the row
+    free: IntArray  # slots that are free, from the first on; the last number says how many
+    count: IntArray  # nodes of each slot
+    member: IntArray  # (slots, n)
+    near: IntArray  # (slots, n) least time on one device
+    far: IntArray  # (slots, n) least time on two devices
+
+
+@compiled
+def raise_starts(
+    side: Side,
+    rows: Rows,
+    begin: int,
+    end: int,
+    work: IntArray,
+    rest: IntArray,
+    group: IntArray,
+    early: IntArray,
+    late: IntArray,
+    share: float,
+    limit: int,
+    most: int,
+) -> None:
+    """Raise the earliest starts of the nodes at places `begin` to `end` of the order, and join groups below a limit.
+
+    `share` is a little less than one over the capacity of all devices; without a limit that is -1.
+    """
+    n = len(work)
+    near, far, seen = np.empty(n, np.int64), np.empty(n, np.int64), np.full(n, -1, np.int64)
+    for place in range(begin, end):
+        v, size = side.order[place], 0
+        member = np.empty(n, np.int64)
+        for e in range(side.start[v], side.start[v + 1]):
+            p = side.before[e]
+            early[v] = max(early[v], min(most, early[p] + work[p]))
+            s, together = rows.slot[p], group[p] == group[v]
+            for i in range(rows.count[s]):
+                u, inner, best = rows.member[s, i], rows.near[s, i], rows.far[s, i]
+                if not together:
+                    crossing = min(most, inner + side.sends[e])
+                    best = crossing if best < 0 else min(best, crossing)
+                if seen[u] != v:
+                    seen[u], near[u], far[u] = v, inner, best
+                    member[size] = u
+                    size += 1
+                else:
+                    near[u] = max(near[u], inner)
+                    far[u] = -1 if best < 0 or far[u] < 0 else max(far[u], best)
+            rows.left[p] -= 1
+            if rows.left[p] == 0:
+                rows.free[rows.free[-1]] = s
+                rows.free[-1] += 1
+        if size > 0:
+            early[v] = min(most, _wait(side.spare, v, member[:size], far, work, rest, group, early, share))
+        if limit >= 0:
+            _join(v, member[:size], far, work, group, early, late, limit)
+        if rows.left[v] > 0:
+            rows.free[-1] -= 1
+            s = rows.free[rows.free[-1]]
+            rows.slot[v], rows.count[s] = s, size + 1
+            for i in range(size):
+                u = member[i]
+                rows.member[s, i], rows.near[s, i] = u, min(most, near[u] + work[v])
+                rows.far[s, i] = -1 if far[u] < 0 else min(most, far[u] + work[v])
+            rows.member[s, size], rows.near[s, size], rows.far[s, size] = v, 0, -1
+
+
+@compiled
+def _wait(
+    spare: int,
+    v: int,
+    member: IntArray,
+    far: IntArray,
+    work: IntArray,
+    rest: IntArray,
+    group: IntArray,
+    early: IntArray,
+    share: float,
+) -> int:
+    """Earliest start of v behind the nodes of its row, of which the best choice is with v."""
+    size, start = len(member), early[v]
+    by_start = member[np.argsort(early[member])]
+    total = 0
+    for i in range(size - 1, -1, -1):
+        total += work[by_start[i]]
+        start = max(start, early[by_start[i]] + int(total * share))
+    arrival = np.empty(size, np.int64)  # of those that may be elsewhere
+    elsewhere = 0
+    for u in member:
+        if far[u] >= 0 and group[u] == group[v]:
+            far[u] = -1
+    for u in member:
+        if far[u] >= 0:
+            arrival[elsewhere] = early[u] + work[u] + far[u]
+            elsewhere += 1
+    latest = np.sort(arrival[:elsewhere])[::-1]
+    rank = np.full(size, -1, np.int64)  # in the order of starts; -1 for those that have to be with v
+    by_arrival, taken = np.argsort(-arrival[:elsewhere]), np.empty(elsewhere, np.int64)
+    for i in range(elsewhere):
+        taken[by_arrival[i]] = i
+    place, number = np.full(len(far), -1, np.int64), 0
+    for u in member:
+        if far[u] >= 0:
+            place[u] = taken[number]
+            number += 1
+    for i in range(size):
+        rank[i] = place[by_start[i]]
+    least, most = 0, elsewhere  # how many more are with v
+    while least < most:
+        middle = (least + most) // 2
+        if _through(spare, rest[v], by_start, rank, middle, work, rest, early) >= latest[middle]:
+            most = middle
+        else:
+            least = middle + 1
+    best = _through(spare, rest[v], by_start, rank, least, work, rest, early)
+    if least < elsewhere:
+        best = max(best, latest[least])
+    if least > 0:
+        fewer = _through(spare, rest[v], by_start, rank, least - 1, work, rest, early)
+        best = min(best, max(fewer, latest[least - 1]))
+    return max(start, best)
+
+
+@compiled
+def _through(
+    spare: int,
+    own_rest: int,
+    by_start: IntArray,
+    rank: IntArray,
+    count: int,
+    work: IntArray,
+    rest: IntArray,
+    early: IntArray,
+) -> int:
+    """Earliest time at which one device can have run those that have to be with a node, and `count` more."""
+    time, none = 0, True
+    for i in range(len(by_start)):
+        if rank[i] < count:
+            u = by_start[i]
+            time, none = max(time, early[u]) + work[u] + rest[u], False
+    return time if none or spare == 0 else time - (spare - own_rest)
+
+
+@compiled
+def _join(
+    v: int,
+    member: IntArray,
+    far: IntArray,
+    work: IntArray,
+    group: IntArray,
+    early: IntArray,
+    late: IntArray,
+    limit: int,
+) -> None:
+    """Put into the group of v all nodes of its row that would be too late on another device."""
+    for u in member:
+        if far[u] >= 0 and early[u] + work[u] + far[u] + work[v] + late[v] > limit:
+            old, new = group[u], group[v]
+            for w in range(len(group)):
+                if group[w] == old:
+                    group[w] = new
+
+
+@compiled
+def longest_group(nodes: IntArray, work: IntArray, rest: IntArray, early: IntArray, late: IntArray) -> int:
+    """The most that some of these nodes, the latest first, take on one device with what is around all of them."""
+    best = 0
+    for last in nodes:
+        total = 0
+        for v in nodes:
+            if late[v] >= late[last]:
+                total += work[v] + rest[v]
+                best = max(best, early[v] + total + late[last])
+    return best
+
+
+@compiled
+def longest_window(nodes: IntArray, work: IntArray, early: IntArray, late: IntArray, share: float) -> int:
+    """The most that some of these nodes, the latest first, take on all devices with what is around all of them."""
+    best = 0
+    for last in nodes:
+        total = 0
+        for v in nodes:
+            if late[v] >= late[last]:
+                total += work[v]
+                best = max(best, early[v] + int(total * share) + late[last])
+    return best
