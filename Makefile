@@ -15,7 +15,7 @@ SCHEDULER ?=
 REGAL ?=
 # Of make docs: a file of verdicts, by default that of docs/site/conf.py.
 VERDICTS ?=
-# Of make mutants: how many faults, and FILE:LINE instead of faults that are drawn.
+# Of make forgeries and make mutants: how many; and, of make mutants, FILE:LINE instead of faults that are drawn.
 COUNT ?= 30
 AT ?=
 BIN := .venv/bin
@@ -24,7 +24,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table paper test long hunt mutants bench check lint types contract warm notebooks golden docs networks release format clean
+.PHONY: help table paper test long hunt forgeries mutants bench check lint types contract warm notebooks golden docs networks release format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
@@ -33,6 +33,7 @@ help:
 	@echo "make check      lint, types, import contract, all tests, notebooks"
 	@echo "make long       tests that draw examples, with new and more of them: make long SECONDS=1800 SEED=7"
 	@echo "make hunt       look for false bounds on new random questions: make hunt SECONDS=600 METHODS=bounds SOLVER=scip"
+	@echo "make forgeries  change answer files at random, one change each, and see whether verify accepts any: make forgeries COUNT=100000"
 	@echo "make mutants    plant small faults and see whether tests notice: make mutants SEED=7 COUNT=30"
 	@echo "make bench      speed of the inner loops"
 	@echo "make docs       the site, as build/site/index.html"
@@ -63,6 +64,9 @@ long: warm
 hunt: warm
 	$(BIN)/python tests/helpers/hunt.py --seconds $(or $(SECONDS),600) --methods "$(METHODS)" --solver $(SOLVER) --jobs $(JOBS) \
 		$(if $(SEED),--seed $(SEED))
+
+forgeries: warm
+	$(BIN)/python tests/helpers/mass_mutation.py --count $(COUNT) $(if $(SEED),--seed $(SEED))
 
 mutants: .venv/test.stamp
 	$(BIN)/python tests/helpers/mutants.py --count $(COUNT) $(if $(SEED),--seed $(SEED)) $(if $(AT),--at $(AT))

@@ -67,6 +67,19 @@ _OF_SOLVERS = re.compile(
 _OPTIONS = ("time_limit", "gap", "threads", "seed")
 _PARAMETERS = ("nodes", "prices", "tree", "multipliers", "apart", "from_k", "value", "proof", "model", "by", *_OPTIONS)
 _PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
+_PRICE_TREE = ("prices", "tree", "multipliers", "apart")
+#: Those that the check of a method reads; all others are of no use, and newer files hold none of them.
+_WITNESSES = {
+    "pinned": ("nodes",),
+    "pigeonhole": ("nodes",),
+    "carried": ("from_k", "value", "proof"),
+    "priced": _PRICE_TREE,
+    "priced-quick": _PRICE_TREE,
+    "heads": ("heads", "tails", "nodes"),
+    "windows": ("heads", "tails", "window"),
+    "energetic": ("heads", "tails", "horizon", "interval"),
+    "colocation": ("heads", "tails", "horizon", "interval"),
+}
 _CLAIM = ("method", "value", "parameters", "recheck")
 _CLAIM_FREE = ("solver", "version", "seconds", "optimal")  # the last one in older files
 
@@ -155,13 +168,17 @@ def envelope(fields: Mapping[str, Value], cost: str, problem: str, question_hash
     return {
         "file": fields["bounds"].file,
         **{name: value.optional_number() for name, value in numbers.items()},
-        "claims": tuple(read_claim(value, problem) for value in fields["bounds"].items()),
+        "claims": tuple(
+            read_claim(value, problem, bound=question_hash is not None) for value in fields["bounds"].items()
+        ),
         "question_hash": question_hash,
     }
 
 
-def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
+def read_claim(value: Value, problem: str = PARTITIONING, *, bound: bool = False) -> Claim:
     """A bound of a certificate of a problem, which is as for `recheck`.
+
+    `bound` is whether it stands in a newer file, which holds nothing that no check reads.
 
     Raises
     ------
@@ -174,12 +191,16 @@ def read_claim(value: Value, problem: str = PARTITIONING) -> Claim:
     if "seconds" in fields:
         fields["seconds"].number()
     method, solver = fields["method"].text(), _optional_text(fields, "solver")
-    fields["parameters"].members((), (*_PARAMETERS, *_PARAMETERS_OF_TIMES))
+    members = fields["parameters"].members((), (*_PARAMETERS, *_PARAMETERS_OF_TIMES))
     kind = recheck(method, problem, fields["parameters"].data)
     if kind is None:
         fields["method"].fail(f"there is no method {method!r} (mtpp list models).")
     if solver is not None and solver not in SOLVER_NAMES:
         fields["solver"].fail(f"there is no solver {solver!r}; known are {', '.join(SOLVER_NAMES)}.")
+    if bound:
+        fields["parameters"].members((), (*_WITNESSES.get(method, ()), *_OPTIONS, "model", "by"))
+        if "proof" in members:
+            read_claim(members["proof"], problem, bound=True)
     return Claim(
         place=value.path,
         method=method,

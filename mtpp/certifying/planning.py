@@ -129,7 +129,10 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
     if search.planner in MILPS:
         return _solved(instance, search)
     planner = find(PLANNERS, search.planner, "planner")
-    effort, limits = Effort(search.effort, search.orders, search.tell), Limits(Deadline.after(search.time_limit, search.interrupted))
+    effort, limits = (
+        Effort(search.effort, search.orders, search.tell),
+        Limits(Deadline.after(search.time_limit, search.interrupted)),
+    )
     if search.planner == "improved" and instance.network is not None:
         return improved_on_cards(instance, rng, limits, effort)
     if effort.orders != "auto" or effort.level != Effort().level:

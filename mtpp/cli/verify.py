@@ -29,7 +29,8 @@ def verify(
     certificates: Annotated[
         list[Path],
         typer.Argument(
-            metavar="CERTIFICATE…", help="Files that certify, bound, plan, place or serve wrote with --out, or folders of split."
+            metavar="CERTIFICATE…",
+            help="Files that certify, bound, plan, place or serve wrote, or folders of split.",
         ),
     ],
     graph: Annotated[

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import chain
 
 from mtpp.cli.command import command
@@ -147,6 +148,9 @@ def _placement() -> Iterator[str]:
     from instances.placement.placement import Placement
     from instances.placement.problem import PlacementInstance
     from instances.random_graphs import regal_style
+    from mtpp.verification.clock import Clock
+    from mtpp.verification.placement.start_times import Known
+    from mtpp.verification.placement.step_time import Step
     from mtpp_models.placement.colocation import share_devices
     from mtpp_models.placement.heads import heads_of
     from mtpp_models.placement.probing import probe_sharing
@@ -161,5 +165,10 @@ def _placement() -> Iterator[str]:
             method.run(instance, np.random.default_rng(0), Limits(evaluations=_FEW))
     yield "colocation"
     bound_placement(Placement(instance, np.arange(_NODES) % 2), "colocation")
+    yield "second opinion on placements"
+    known = Known.of(Step.exact(instance), instance, Fraction(instance.total_work))
+    known.raise_both(Clock(_SECONDS))
+    known.longest_group(Clock(_SECONDS))
+    known.longest_window()
     yield "probing"
     probe_sharing(share_devices(heads_of(instance), instance.total_work, Deadline()), Deadline())

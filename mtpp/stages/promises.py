@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from instances.errors import InputError
-from instances.json_files import finite_or_none
+from instances.json_files import finite_or_none, read_json
 from instances.partitioning.partition import Partition
 from instances.partitioning.stages import crossings
-from instances.partitioning.stated import read_certificate
+from instances.partitioning.stated import certificate_from_document
 from mtpp.stages.records import Manifest
 
 __all__ = ["broken_promises", "check_promises"]
@@ -39,7 +39,7 @@ def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
     InputError
         If the certificate is refused, or holds no partition that is one.
     """
-    certificate = read_certificate(folder / manifest.certificate.file)
+    certificate = certificate_from_document(read_json(folder / manifest.certificate.file))
     instance, stated = certificate.instance, certificate.partition
     if stated is None:
         raise InputError(f"{certificate.file}: it holds no partition; split again.")

@@ -15,12 +15,17 @@ from instances.placement.placement import Placement
 from instances.placement.problem import PlacementInstance
 from instances.planning import Cluster, LayerChain, TrainingInstance
 from mtpp.certificates.writing import placement_certificate, plan_certificate
-from mtpp.certifying.planning import certify_plan
+from mtpp.certifying.planning import PlanResult, certify_plan
 from mtpp.verification.verdict import Verdict
 from mtpp.verification.verify import verify
 
 
 def plan_file(planner: str = "spp", **options: Any) -> Document:
+    """The file of `plan_result` in the older format."""
+    return older(plan_certificate([plan_result(planner, **options)]))
+
+
+def plan_result(planner: str = "spp", **options: Any) -> PlanResult:
     """Of five layers on two servers of two devices; in each planner's answer every transfer takes time."""
     chain = LayerChain(
         forward=[1.1, 2.3, 1.7, 2.9, 1.3],
@@ -31,10 +36,15 @@ def plan_file(planner: str = "spp", **options: Any) -> Document:
         name="five",
     )
     instance = TrainingInstance(chain, Cluster.of_servers([2, 2], 2.0, 1.0, "pairs"), 4, **options)
-    return older(plan_certificate([certify_plan(instance, np.random.default_rng(0), planner)]))
+    return certify_plan(instance, np.random.default_rng(0), planner)
 
 
 def placement_file(ordered: bool = False, **options: Any) -> Document:
+    """The file of `placement_result` in the older format."""
+    return older(placement_certificate([placement_result(ordered, **options)]))
+
+
+def placement_result(ordered: bool = False, **options: Any) -> Result[PlacementInstance, Placement]:
     """Of six nodes on three devices, two of which have to wait for one bus; with an order the other one goes first."""
     graph = ComputationGraph.from_edges(
         [(0, 1), (1, 2, 0), (1, 3, 1), (2, 4), (3, 4), (4, 5)],
@@ -50,7 +60,7 @@ def placement_file(ordered: bool = False, **options: Any) -> Document:
         read_off = OrderedPlacement.of(placement)
         buses = [list(reversed(read_off.bus_order[0])), *read_off.bus_order[1:]]
         placement = OrderedPlacement(instance, placement.device, read_off.device_order, buses)
-    return older(placement_certificate([placed(placement)]))
+    return placed(placement)
 
 
 def placed(placement: Placement) -> Result[PlacementInstance, Placement]:

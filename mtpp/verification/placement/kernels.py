@@ -32,7 +32,7 @@ class Rows(NamedTuple):
     slot: IntArray  # (n,) of each node
     left: IntArray  # (n,) how many nodes still read the row
     free: IntArray  # slots that are free, from the first on; the last number says how many
-    count: IntArray  # nodes of each slot
+    size: IntArray  # (slots,) nodes in each
     member: IntArray  # (slots, n)
     near: IntArray  # (slots, n) least time on one device
     far: IntArray  # (slots, n) least time on two devices
@@ -66,7 +66,7 @@ def raise_starts(
             p = side.before[e]
             early[v] = max(early[v], min(most, early[p] + work[p]))
             s, together = rows.slot[p], group[p] == group[v]
-            for i in range(rows.count[s]):
+            for i in range(rows.size[s]):
                 u, inner, best = rows.member[s, i], rows.near[s, i], rows.far[s, i]
                 if not together:
                     crossing = min(most, inner + side.sends[e])
@@ -89,7 +89,7 @@ def raise_starts(
         if rows.left[v] > 0:
             rows.free[-1] -= 1
             s = rows.free[rows.free[-1]]
-            rows.slot[v], rows.count[s] = s, size + 1
+            rows.slot[v], rows.size[s] = s, size + 1
             for i in range(size):
                 u = member[i]
                 rows.member[s, i], rows.near[s, i] = u, min(most, near[u] + work[v])

@@ -123,7 +123,7 @@ class Known:
             slot=np.zeros(n, np.int64),
             left=left.astype(np.int64),
             free=np.append(np.arange(slots), slots).astype(np.int64),
-            count=np.zeros(slots, np.int64),
+            size=np.zeros(slots, np.int64),
             member=np.zeros((slots, n), np.int64),
             near=np.zeros((slots, n), np.int64),
             far=np.zeros((slots, n), np.int64),

@@ -141,6 +141,7 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
 def _faults_of_words(stated: StatedServing) -> Iterator[str]:
     """Dimensions that the graph contradicts, and settings for another cut than the answer."""
     dims = stated.instance.graph.attributes.get("dims", {})
+    dims = dims if isinstance(dims, dict) and stated.source is None else {}
     for name, number in (("batch", stated.batch), ("context", stated.context)):
         if number < 1 or dims.get(name, number) != number:
             yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"

@@ -1,0 +1,257 @@
+"""Mass mutation of answer files: one random change in a true file of each format, and what `mtpp verify` makes of it.
+
+``make forgeries COUNT=100000`` tries many, the tests a few. A file with a change is refused in one line, false, of
+another question by its hash, or changed where its provenance is. What is accepted otherwise has to be true by the
+judgement here: the same numbers up to rounding, a lower bound than the true one, another witness of a proved bound, or
+a bound that is listed as trusted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from answer_files import placement_result, plan_result
+from certificates import GRAPH, Document, answers
+
+from instances import InputError, Instance, Platform
+from instances.architectures import ARCHITECTURES
+from instances.certificates.provenance import with_provenance
+from instances.devices.network import Network
+from instances.json_files import parse_json
+from instances.partitioning.constraints import Constraints
+from instances.runtimes import RUNTIMES
+from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving_file import serving_document
+from mtpp.api.serving import ServingResult
+from mtpp.certificates.writing import certificate_document, placement_certificate, plan_certificate
+from mtpp.verification.clock import OutOfTimeError
+from mtpp.verification.verdict import Verdict
+from mtpp.verification.verify import VERIFIERS, verify
+from mtpp_models.bounds.serving import serving_front
+
+VALUES: list[Any] = [
+    None, True, False, 0, 1, 2, -1, 7, 10**6, 2**63, 10**400, 0.0, 0.5, -0.5, 1e-300, 1e308, -1e308,
+    math.nan, math.inf, "", "s", "simple", "highs", "exact", "carried", "fp16", [], [0], [[0]], {}, {"nodes": [0]},
+]  # fmt: skip
+FACTORS = [0.0, 0.5, 2.0, -1.0, 1 - 1e-6, 1 + 1e-6, 0.999, 1.001, 10.0, 1e6]
+CHANGES = ["value", "scale", "scale", "add", "text", "drop", "double", "swap", "extra", "kind"]
+_ROUNDING = 2e-9
+
+
+@cache
+def originals() -> dict[str, Document]:
+    """A true file of each format, by name."""
+    rules = Constraints(together=((1, 2),), windows=((5, 2, 2),), uncut=(3,), at_least=((1, tuple(range(6))),))
+    questions = {
+        "certificate": Instance(GRAPH, Platform(3, 2.0)),
+        "certificate with memory": Instance(GRAPH, Platform(3, 2.0, 9.0)),
+        "certificate with rules": Instance(GRAPH, Platform(3, 2.0, 28.0, fit=True), constraints=rules),
+    }
+    files = {name: certificate_document(answers(question)) for name, question in questions.items()}
+    files["plan"] = plan_certificate([plan_result()])
+    files["plan on cards"] = plan_certificate([plan_result("improved", network=Network(), dtype="bf16", sequence=8)])
+    files["placement"] = placement_certificate([placement_result()])
+    files["placement in order"] = placement_certificate([placement_result(ordered=True)])
+    files["front"] = _front()
+    return {name: json.loads(json.dumps(file)) for name, file in files.items()}
+
+
+def _front() -> Document:
+    graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
+    question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"])
+    front = serving_front(question)
+    assert front.points
+    words = ServingResult(question, front, front.points[0], "vllm").settings
+    more = {"answer": 0, "runtime": "vllm", "words": words}
+    return with_provenance(serving_document(question, front.points) | more, question.question_hash)
+
+
+Path = tuple[str | int, ...]
+
+
+def places(value: Any, path: Path = ()) -> Iterator[Path]:
+    """Paths of everything in a document."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield (*path, key)
+        if isinstance(item, dict | list):
+            yield from places(item, (*path, key))
+
+
+@cache
+def patterns(name: str) -> dict[str, list[Path]]:
+    """Paths of a true file by their pattern, in which all places of a list are one."""
+    found: dict[str, list[Path]] = {}
+    for path in places(originals()[name]):
+        found.setdefault(pattern_of(path), []).append(path)
+    return found
+
+
+def pattern_of(path: Path) -> str:
+    words = ["[]" if isinstance(key, int) else re.sub(r"\d+", "#", key) for key in path]
+    return ".".join(words)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A file with one change."""
+
+    name: str
+    change: str
+    path: Path
+    text: str  # of the file
+
+
+def mutant(rng: random.Random) -> Mutant:
+    """A true file with one random change at a random pattern; at times with the hash that its question has by then."""
+    name = rng.choice(sorted(originals()))
+    file, by_pattern = copy.deepcopy(originals()[name]), patterns(name)
+    path = rng.choice(by_pattern[rng.choice(sorted(by_pattern))])
+    place: Any = file
+    for key in path[:-1]:
+        place = place[key]
+    change = rng.choice(CHANGES)
+    _apply(rng, change, place, path[-1])
+    if rng.random() < 0.3:
+        _hash_again(file)
+    return Mutant(name, change, path, json.dumps(file))
+
+
+def _apply(rng: random.Random, change: str, place: Any, key: Any) -> None:
+    old = place[key]
+    numeric = isinstance(old, int | float) and not isinstance(old, bool)
+    if change == "drop":
+        del place[key]
+    elif change == "extra":
+        extra = old if isinstance(old, dict) else place
+        if isinstance(extra, dict):
+            extra[rng.choice(["optimal", "more", "nodes", "seconds", "name", "fit", "solver"])] = rng.choice(VALUES)
+        else:
+            extra.append(rng.choice(VALUES))
+    elif change == "double" and isinstance(place, list):
+        place.insert(key, copy.deepcopy(old))
+    elif change == "swap":
+        other = rng.choice([*range(len(place))] if isinstance(place, list) else sorted(place))
+        place[key], place[other] = place[other], old
+    elif change == "scale" and numeric:
+        place[key] = old * rng.choice(FACTORS) if old else rng.choice([1, 1.0, -1])
+    elif change == "add" and numeric:
+        place[key] = old + rng.choice([-1, 1, 0.5, 1e-3])
+    elif change == "text" and isinstance(old, str) and old:
+        at = rng.randrange(len(old))
+        place[key] = old[:at] + rng.choice(["", "x", "0", old[at] * 2]) + old[at + 1 :]
+    elif change == "kind":
+        place[key] = str(old) if numeric else [old]
+    else:
+        place[key] = copy.deepcopy(rng.choice(VALUES))
+
+
+def _hash_again(file: Document) -> None:
+    """What a careful forger does: state the hash of the question that the file holds now."""
+    try:
+        file["question_hash"] = verify(parse_json(json.dumps(file), "c.json"), time_limit=5.0).certificate.true_hash
+    except Exception:
+        return
+
+
+def outcome(one: Mutant) -> str:
+    """What becomes of a mutant; "FORGED" if something false is accepted, or refused in more than a line."""
+    original = originals()[one.name]
+    try:
+        document = parse_json(one.text, "c.json")
+        verdict = verify(document, time_limit=5.0)
+    except InputError as error:
+        return "refused" if str(error).startswith("c.json") and "\n" not in str(error) else "FORGED"
+    except OutOfTimeError:
+        return "out of time"
+    if verdict.faults:
+        assert all("\n" not in fault for fault in verdict.faults)
+        return "false"
+    if verdict.certificate.true_hash != original["question_hash"]:
+        return "another question"
+    if one.path[0] == "provenance":
+        return "provenance"
+    return _judged(original, document.data, verdict)
+
+
+def _judged(original: Document, file: Document, verdict: Verdict) -> str:
+    """What is true of a file that is accepted as an answer to the same question."""
+    kept, without = _unordered(original), _unordered(file)
+    if alike(kept, without):
+        return "the same"
+    if without.get("bounds") is None or not alike(_rest(kept), _rest(without)):
+        return "FORGED"
+    true = {bound["method"]: bound["value"] for bound in original["bounds"]}
+    for check in verdict.checks:
+        limit = true.get(check.claim.method, max(true.values()))
+        if check.proved is not None and check.proved > limit * (1 + _ROUNDING) and check.proved > max(true.values()):
+            return "FORGED"
+    return "trusted" if any(check.proved is None for check in verdict.checks) else "true bounds"
+
+
+def _unordered(file: Document) -> Document:
+    """What is not free in a file; constraints of a kind hold in any order."""
+    bound = {name: item for name, item in file.items() if name != "provenance"}
+    rules = bound["instance"].get("constraints", {})
+    ordered = {kind: sorted(items, key=json.dumps) for kind, items in rules.items()}
+    return bound | {"instance": bound["instance"] | {"constraints": ordered}}
+
+
+def _rest(file: Document) -> Document:
+    """What is left of a file without its bounds and what sums them up."""
+    return {name: item for name, item in file.items() if name not in ("bounds", "bound", "ratio")}
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two values are the same but for the rounding of numbers."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(alike, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=_ROUNDING)
+    return bool(one == other)
+
+
+def tried(count: int, seed: int) -> tuple[Counter[str], list[Mutant]]:
+    """Outcomes of so many mutants, and those that forge something."""
+    rng, counts, forged = random.Random(seed), Counter[str](), list[Mutant]()
+    for _ in range(count):
+        one = mutant(rng)
+        found = outcome(one)
+        counts[found] += 1
+        forged += [one] if found == "FORGED" else []
+    return counts, forged
+
+
+def main() -> int:
+    """Try mutants, and print what became of them."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    words = parser.parse_args()
+    counts, forged = tried(words.count, words.seed)
+    changed = words.count - counts["the same"] - counts["provenance"]
+    print(f"{words.count} changes (seed {words.seed}) in files of {len(originals())} kinds, {len(VERIFIERS)} formats:")
+    for name, count in counts.most_common():
+        print(f"{count:8d} {name}")
+    print(f"{changed} changed a question, an answer or a bound; {len(forged)} of them were accepted though false")
+    for one in forged[:20]:
+        print(f"  {one.name}: {one.change} at {'.'.join(map(str, one.path))}")
+    return 1 if forged else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""One random change in a true file of each format: refused, false, another question, or no change of what is said."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from mass_mutation import alike, mutant, originals, outcome, tried
+
+from instances.json_files import Value
+from mtpp.verification.verify import verify
+
+
+@pytest.mark.parametrize("name", sorted(originals()))
+def test_the_originals_hold(name: str) -> None:
+    """Otherwise nothing that is refused would say anything."""
+    verdict = verify(Value(originals()[name], "c.json"), time_limit=20.0)
+    assert verdict.faults == ()
+    assert verdict.certificate.true_hash == originals()[name]["question_hash"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_change_is_accepted(seed: int) -> None:
+    counts, forged = tried(150, 1000 + seed)
+    assert not forged
+    assert counts["false"] > 5
+    assert counts["refused"] > 50
+
+
+def test_the_judge_sees_differences() -> None:
+    """Numbers are the same up to rounding; kinds and lengths are not."""
+    assert alike({"a": [1, 2.0]}, {"a": [1.0, 2.0 * (1 + 1e-12)]})
+    for other in ({"a": [1, 2.1]}, {"a": [1]}, {"a": [True, 2.0]}, {"b": [1, 2.0]}, {"a": None}):
+        assert not alike({"a": [1, 2.0]}, other)
+
+
+def test_a_seed_draws_the_same_mutants() -> None:
+    assert mutant(random.Random(5)) == mutant(random.Random(5))
+    assert outcome(mutant(random.Random(5))) == outcome(mutant(random.Random(5)))
