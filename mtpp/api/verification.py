@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, Unpack
 
 from instances import InputError
-from instances.errors import WordError
+from instances.errors import WordError, word
 from instances.json_files import read_json
 from instances.system.bounded_call import NotBoundedError, run_bounded
 from mtpp.questions.verifying import OwnGraph, VerifyWords, differences
