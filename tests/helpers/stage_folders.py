@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx_models import model, save
@@ -52,8 +54,12 @@ def two_stages(folder: Path) -> tuple[Path, Manifest]:
 
 
 def altered(folder: Path, name: str, content: bytes) -> None:
-    """Another content of a file, with the manifest that says so."""
+    """Another content of a file, with the manifest that says so, also how many nodes a model has."""
     manifest = json.loads((folder / "manifest.json").read_text())
+    for stage in manifest["stages"]:
+        if stage["file"] == name:
+            with suppress(DecodeError):
+                stage["nodes"] = len(onnx.ModelProto.FromString(content).graph.node)
     before = hashlib.sha256((folder / name).read_bytes()).hexdigest()
     (folder / name).write_bytes(content)
     text = json.dumps(manifest).replace(before, hashlib.sha256(content).hexdigest())

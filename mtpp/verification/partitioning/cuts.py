@@ -76,7 +76,10 @@ class BlockCuts:
         """
         decided = np.zeros(self._n, dtype=np.int8)
         decided[list(outside)] = OUT
-        decided[list(inside)] = IN
+        nodes = list(inside)
+        if (decided[nodes] == OUT).any():  # no block is there
+            return UNIT
+        decided[nodes] = IN
         return self.least_decided(decided, multiplier)
 
     def least_decided(self, decided: NDArray[np.int8], multiplier: int) -> int:

@@ -113,9 +113,12 @@ def tree_bound(
 
 
 def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = None) -> Iterator[NDArray[np.int8]]:
-    """Yield the decisions of each leaf on the nodes of a group each; what is no tree is refused at its place."""
+    """Yield the decisions of each leaf on the nodes of a group each; what is no tree is refused at its place.
+
+    Where nodes of one group are decided one below the other, the first decision stays: fewer exclude no block.
+    """
     decided = np.zeros(max(group) + 1, dtype=np.int8)
-    path: list[int] = []
+    path: list[tuple[int, bool, bool]] = []  # node, whether it was decided here, whether it is now left out
     ended = False
     for i, entry in enumerate(entries):
         if ended and place is not None:
@@ -124,12 +127,15 @@ def _leaves(entries: Sequence[int], group: Sequence[int], place: Value | None = 
             v = group[entry]
             if decided[v] and place is not None:
                 place.fail(f"node {entry} of entry {i} is decided above.")
-            decided[v] = IN
-            path.append(v)
+            path.append((v, not decided[v], False))
+            decided[v] = decided[v] or IN
             continue
         yield decided
-        while path and decided[path[-1]] == OUT:
-            decided[path.pop()] = 0
-        if path:
-            decided[path[-1]] = OUT
+        while path and path[-1][2]:
+            v, here, _ = path.pop()
+            decided[v] = 0 if here else decided[v]
         ended = not path
+        if path:
+            v, here, _ = path.pop()
+            path.append((v, here, True))
+            decided[v] = OUT if here else decided[v]

@@ -43,7 +43,7 @@ class _Stage(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _FrontVerdict(Verdict):
     """A verdict of several cuts, each proved as a whole."""
 

@@ -53,7 +53,7 @@ def test_files_hold_placements(tmp_path: Path) -> None:
     assert again.device.tolist() == placement.device.tolist()
     assert placement_document(again) == placement_document(placement)
     text = path.read_text()
-    for old, new in (('"mtpp-placement/1"', '"mtpp-graph/1"'), ("[0, 0, 1, 0]", "[0, 0, 1]"), ("[0, 0, 1, 0]", "[9]")):
+    for old, new in (('"mtpp-placement/3"', '"mtpp-graph/1"'), ("[0, 0, 1, 0]", "[0, 0, 1]"), ("[0, 0, 1, 0]", "[9]")):
         path.write_text(text.replace(old, new))
         with pytest.raises(InputError, match=r"placement\.json"):
             mtpp.read(path)
@@ -82,14 +82,14 @@ def test_a_certificate_holds_a_placement(tmp_path: Path) -> None:
 
 
 def test_files_hold_sequences(tmp_path: Path) -> None:
-    """Of format 2; null where devices and buses serve first come, first served."""
+    """Of format 4; null where devices and buses serve first come, first served."""
     placement, path = OrderedPlacement.of(diamond([0, 0, 1, 0])), tmp_path / "placement.json"
     save(placement, path)
     again = mtpp.read(path).answer
     assert isinstance(again, OrderedPlacement)
     assert placement_document(again) == placement_document(placement)
     text = path.read_text()
-    assert '"format": "mtpp-placement/2"' in text
+    assert '"format": "mtpp-placement/4"' in text
     for old, new, words in (
         (
             "[[0, 1, 3], [2]]",

@@ -76,6 +76,14 @@ def test_nodes_of_a_pair_share_no_block() -> None:
     assert BlockCuts(ExactInstance.of(QUESTION), Fraction(8), [SHARE - 1] * 4).least([1], [0, 2, 3]) == UNIT
 
 
+def test_bug_a_group_that_is_decided_twice_lost_a_leaf() -> None:
+    """Nodes 0 and 1 are one: behind both decisions on them the leaf without node 2 is still looked at."""
+    together = Instance(PATH, Platform(2, 1.0), constraints=Constraints(together=((0, 1),)))
+    for last, bound in ((0.0, 0), (1.0, 3)):
+        tree = PriceTree([2, 0, -1, 1, -1, -1, -1], [0.0, 0.0, 0.0, last], [])
+        assert proved(together, [1.0, 1.0, 0.0, 0.0], tree, 4) == pytest.approx(bound, abs=1e-12)
+
+
 @settings(max_examples=500)
 @given(instances(max_nodes=6, max_k=3) | heavy_overflows() | questions(max_nodes=5), st.randoms(use_true_random=False))
 def test_no_tree_proves_more_than_the_optimum(question: Instance, r: Random) -> None:

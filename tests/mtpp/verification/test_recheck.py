@@ -198,7 +198,7 @@ def test_too_many_ideals_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Independent nodes have 2^n ideals; the table has the size that a check may take."""
     monkeypatch.setattr("mtpp.verification.partitioning.ideals._TABLE", 2**20)
     graph = ComputationGraph.from_edges([], [1.0 + 0.01 * v for v in range(30)])
-    with pytest.raises(UndecidedError, match="there are more than 4096 ideals"):
+    with pytest.raises(UndecidedError, match="there are more than 16384 ideals"):
         proved(Instance(graph, Platform(5, 1.0)), 7.0)
 
 
