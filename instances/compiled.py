@@ -110,14 +110,17 @@ def _decorated(function: Callable[..., Any], options: dict[str, Any]) -> Callabl
     return numba.njit(**options)(function)
 
 
+_Locator: Any = UserProvidedCacheLocator  # its methods have no types
+
+
 class ReadingLocator(UserProvidedCacheLocator):
     """The folder of `_cache_in`, where machine code can be read; numba's own asks for one that can be written."""
 
-    def ensure_cache_path(self) -> None:
+    def ensure_cache_path(self: Any) -> None:
         """Make the folder, unless it has the code of all kernels."""
         folder = Path(self.get_cache_path())
         if not (_is_complete(folder.parent) and folder.is_dir()):
-            super().ensure_cache_path()
+            _Locator.ensure_cache_path(self)
 
 
 def _store_one_by_one(kernel: Any, folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Defaults and aliases of configurations, taken from an installed transformers.
 
-`python -m tests.helpers.model_defaults` writes `instances/readers/huggingface/defaults.json` anew, for the model types
+`python tests/helpers/model_defaults.py` writes `instances/readers/huggingface/defaults.json` anew, for the model types
 of `decoders.toml`.
 """
 
@@ -45,7 +45,11 @@ def defaults_of(kind: str) -> dict[str, Any]:
         for field in dataclasses.fields(own)
         if field.name not in base and _plain(field.default)
     }
-    defaults.setdefault("tie_word_embeddings", True)
+    if "tie_word_embeddings" not in defaults:  # the whole model says it
+        whole = CONFIG_MAPPING[kind.removesuffix("_text")]
+        defaults["tie_word_embeddings"] = next(
+            (field.default for field in dataclasses.fields(whole) if field.name == "tie_word_embeddings"), True
+        )
     others = [field.name for field in dataclasses.fields(own) if field.name not in {*base, *defaults}]
     return {"defaults": defaults, "aliases": dict(own.attribute_map), "others": others}
 

@@ -1,6 +1,6 @@
 """Counts of random small models of transformers, by torch: parameters, cache, matrix operations.
 
-`python -m tests.helpers.transformers_counts [TYPE…] [--seeds 20]` compares them with those of the reader of
+`python tests/helpers/transformers_counts.py [TYPE…] [--seeds 20]` compares them with those of the reader of
 configurations, for all model types that it knows, and prints a line for each type.
 """
 
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from model_defaults import defaults_of
+
 __all__ = ["Counts", "counted", "random_configuration", "read"]
 
 BATCH, PROMPT = 2, 11
@@ -19,6 +21,11 @@ BATCH, PROMPT = 2, 11
 MODELLED = (
     *("mamba", "falcon_mamba", "mamba2", "jamba", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "bamba"),
     *("falcon_h1", "granitemoehybrid", "llama4_text"),
+)
+#: Decoders of multimodal models, which transformers builds without a head; their operations are not compared.
+WITHOUT_HEAD = (
+    *("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text", "qwen3_vl_moe_text"),
+    *("glm4v_text", "glm4v_moe_text", "glm_ocr_text", "mistral4"),
 )
 #: Without a cache of keys and values, or with one that repeats the keys that heads share.
 OTHER_CACHE = ("openai-gpt", "falcon", "mamba", "falcon_mamba", "mamba2")
@@ -37,8 +44,13 @@ class Counts:
     def differences(self, other: Counts, kind: str) -> list[str]:
         """Differences, but for what transformers does otherwise."""
         names = ["parameters", "layers"]
+        if kind in WITHOUT_HEAD:
+            return self._unlike(other, names)
         names += [] if kind in OTHER_CACHE else ["cache"]
         names += [] if kind in MODELLED else ["prefill"] if kind == "openai-gpt" else ["prefill", "decode"]
+        return self._unlike(other, names)
+
+    def _unlike(self, other: Counts, names: list[str]) -> list[str]:
         return [
             f"{name} {getattr(self, name)} {getattr(other, name)}"
             for name in names
@@ -130,7 +142,7 @@ def _sizes(kind: str, random: Random) -> dict[str, Any]:
         sizes |= {"attention_types": [[["global"], layers]], "num_layers": layers}
     if kind in ("helium", "hunyuan_v1_dense"):
         sizes["head_dim"] = width
-    if kind in ("deepseek_v3", "deepseek_v2", "glm4_moe_lite", "axk1", "youtu", "minicpm3"):
+    if kind in ("deepseek_v3", "deepseek_v2", "glm4_moe_lite", "axk1", "youtu", "minicpm3", "mistral4"):
         sizes["head_dim"] = sizes["qk_rope_head_dim"]
         sizes["num_key_value_heads"] = heads
     if kind == "internlm3":
@@ -184,16 +196,22 @@ def counted(config: Any, *, flops: bool) -> Counts:
     """Counts of the model that transformers builds, by torch."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModel, AutoModelForCausalLM
 
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config)
+        if alone := config.model_type in WITHOUT_HEAD:
+            model = AutoModel.from_config(config)
+        else:
+            model = AutoModelForCausalLM.from_config(config)
     layers = next(
         module
         for name, module in model.named_modules()
         if isinstance(module, torch.nn.ModuleList) and name.count(".") <= 2 and len(module) == config.num_hidden_layers
     )
     parameters = sum(parameter.numel() for parameter in model.parameters())
+    tied = defaults_of(config.model_type)["defaults"]["tie_word_embeddings"]
+    if alone and not getattr(config, "tie_word_embeddings", tied):
+        parameters += config.vocab_size * config.hidden_size
     own = tuple(sum(parameter.numel() for parameter in layer.parameters()) for layer in layers)
     if not flops:
         return Counts(parameters, own, 0, 0, 0)
@@ -254,7 +272,7 @@ def _compare(kind: str, seeds: int) -> None:
         try:
             config = random_configuration(kind, Random(f"{kind} {seed}"))
             text = json.dumps(json.loads(config.to_json_string()))
-            expected = counted(config, flops=True)
+            expected = counted(config, flops=kind not in WITHOUT_HEAD)
         except Exception as error:
             failed = f"{type(error).__name__}: {error}"[:150]
             continue

@@ -19,6 +19,8 @@ from instances.readers.huggingface.record import Decoder, Experts, FeedForward, 
 __all__ = ["decoder_of", "model_types"]
 
 _SHOWN = 5
+#: Fields of multimodal models that hold the configuration of their decoder.
+_INSIDE = ("text_config", "llm_config", "language_config")
 #: Fields of parts that are no decoder, or no part of its forward pass, in words.
 _LEFT_OUT = {
     "vision_config": "a vision tower",
@@ -59,10 +61,14 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
     warnings: list[str] = []
     outer = members = config.open_members(("model_type",))
     kind = members["model_type"].text()
-    if kind not in model_types() and "text_config" in members:
-        members = members["text_config"].open_members(())
+    inside = next((name for name in _INSIDE if name in members), "")
+    if kind not in model_types() and not inside and f"{kind}_text" in model_types():
+        kind = f"{kind}_text"  # as these models had it before their decoders had a configuration of their own
+        warnings.append(f"only its decoder counts, a {kind}.")
+    if kind not in model_types() and inside:
+        members = members[inside].open_members(())
         inner = members["model_type"].text() if "model_type" in members else f"{kind}_text"
-        warnings.append(f"only the decoder of its text_config counts, a {inner}.")
+        warnings.append(f"only the decoder of its {inside} counts, a {inner}.")
         members = {**members, **{name: outer[name] for name in ("tie_word_embeddings",) if name in outer}}
         kind = inner
     if "auto_map" in members and kind not in model_types():

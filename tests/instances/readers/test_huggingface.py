@@ -304,3 +304,16 @@ def test_gguf_headers_say_the_true_bytes(tmp_path):
     (tmp_path / "model.gguf").write_bytes(gguf(tensors)[:200])
     with pytest.raises(InputError, match=r"model\.gguf: "):
         load_graph(path)
+
+
+@pytest.mark.parametrize("inside", ["text_config", "llm_config", "language_config"])
+def test_the_decoder_of_a_multimodal_model_counts(tmp_path, inside):
+    path = written(tmp_path, {"model_type": "of_pictures", inside: LLAMA})
+    with pytest.warns(InputWarning, match=f"only the decoder of its {inside} counts, a llama"):
+        assert load_graph(path).attributes["parameter_count"] == 1160
+
+
+def test_an_earlier_multimodal_configuration_has_its_fields_outside(tmp_path):
+    path = written(tmp_path, LLAMA | {"model_type": "qwen2_vl", "vision_config": {"depth": 3}})
+    with pytest.warns(InputWarning, match="only its decoder counts, a qwen2_vl_text"):
+        assert load_graph(path).attributes["parameter_count"] == 1160 + 2 * 16

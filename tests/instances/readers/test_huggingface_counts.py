@@ -1,6 +1,6 @@
 """Counts of configurations against transformers and torch's counter of operations.
 
-All model types with 20 configurations each: ``python -m tests.helpers.transformers_counts`` (two minutes).
+All model types with 20 configurations each: ``python tests/helpers/transformers_counts.py`` (two minutes).
 """
 
 import json
