@@ -5,27 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from os import PathLike, fspath
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from instances.errors import InputError, WordError, printable, word
+from mtpp.questions.grid_models import WIDTHS, chains_of
 from mtpp.questions.words import Word
 from mtpp.text.parsing import parse_bandwidth, parse_bytes, parse_flops
 
 if TYPE_CHECKING:
-    from instances.planning.grid import ConfiguredChain, GridInstance, Servers
+    from instances.planning.grid import GridInstance, Servers
     from instances.planning.grid.accelerators import Accelerator
-    from instances.planning.grid.transformer import Transformer
 
 __all__ = ["GridWords", "grid_instance"]
 
 _GRID = "Training in a grid"
-_DEVICE, _SEQUENCE, _OPTIMIZER_BYTES, _GRADIENT_BYTES, _UPDATE_BYTES = "A100-80", 2048, 18.0, 4.0, 42
+_DEVICE, _OPTIMIZER_BYTES, _GRADIENT_BYTES, _UPDATE_BYTES = "A100-80", 18.0, 4.0, 42
 #: Part of a device's memory that a plan may fill, if nobody says how much; bandwidths that transfers reach.
 _FILLED, _REACHED = 0.94, 0.8
-_WIDTHS = {"bf16": 2, "fp16": 2}
-_MICRO_BATCHES = (1, 2, 4)
 _SHARDED = 2  # first stage of ZeRO that divides gradients
 _FIXED = ("pp", "tp", "dp", "v", "cp", "ep")
 
@@ -93,8 +89,8 @@ def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridIns
     _check_words(words)
     device, fixed, servers = _device(words), _fixed(words["fix"]), _servers(cluster, words)
     dtype = words["dtype"] or "bf16"
-    chains = _chains(chain, words, device, servers, {name: fixed.pop(name, None) for name in ("cp", "ep")}, dtype)
-    width = _WIDTHS[dtype]
+    chains = chains_of(chain, words, device, servers, {name: fixed.pop(name, None) for name in ("cp", "ep")}, dtype)
+    width = WIDTHS[dtype]
     total = _OPTIMIZER_BYTES if words["optimizer_bytes"] is None else words["optimizer_bytes"]
     if total < width + _GRADIENT_BYTES:
         least = f"weights and gradients alone take {width + _GRADIENT_BYTES:g}."
@@ -130,9 +126,9 @@ def _check_words(words: Mapping[str, Any]) -> None:
     for name, default in others.items():
         if words[name] != default:
             raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
-    if words["dtype"] not in (None, *_WIDTHS):
+    if words["dtype"] not in (None, *WIDTHS):
         raise WordError(
-            "dtype", words["dtype"], f"times are those of 16-bit numbers; choose one of {', '.join(_WIDTHS)}."
+            "dtype", words["dtype"], f"times are those of 16-bit numbers; choose one of {', '.join(WIDTHS)}."
         )
     if words["attention"] not in ("fused", "eager"):
         raise WordError("attention", words["attention"], "choose fused or eager.")
@@ -179,108 +175,6 @@ def _servers(cluster: Any, words: Mapping[str, Any]) -> Servers:
     return Servers(count, size, inner, min(between, card / max(size, 1)), _REACHED)
 
 
-def _chains(
-    chain: Any,
-    words: Mapping[str, Any],
-    device: Accelerator,
-    servers: Servers,
-    fixed: dict[str, int | None],
-    dtype: str,
-) -> tuple[ConfiguredChain, ...]:
-    from instances.planning.grid import ConfiguredChain
-    from instances.planning.grid.names import TRANSFORMERS
-    from instances.planning.grid.transformer import Transformer
-
-    if isinstance(chain, ConfiguredChain):
-        return (_measured(chain, words),)
-    if isinstance(chain, Transformer):
-        return _estimated(chain, words, device, servers, fixed, dtype)
-    if not isinstance(chain, str | PathLike):
-        raise InputError(
-            f"A model of a grid is a name, a file or a chain of configurations, no {type(chain).__name__}."
-        )
-    text = fspath(chain)
-    if text in TRANSFORMERS:
-        return _estimated(TRANSFORMERS[text], words, device, servers, fixed, dtype)
-    if Path(text).is_file():
-        from instances.json_files import read_json
-        from instances.planning.grid.question_file import configured_from_document
-
-        return (_measured(configured_from_document(read_json(text)), words),)
-    known = ", ".join(TRANSFORMERS)
-    raise InputError(
-        f"{printable(text)}: there is no such model with configurations; give {known}, or a file of mtpp-chain/2."
-    )
-
-
-def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredChain:
-    """A chain that has its own times."""
-    for name, default in (("micro_batch", "auto"), ("tp", "auto"), ("cp", "1"), ("ep", "1"), ("sequence", None)):
-        if words[name] != default:
-            raise InputError(f"{chain.name}: it has its own configurations; leave out {word(name)}.")
-    return chain
-
-
-def _estimated(
-    model: Transformer,
-    words: Mapping[str, Any],
-    device: Accelerator,
-    servers: Servers,
-    fixed: dict[str, int | None],
-    dtype: str,
-) -> tuple[ConfiguredChain, ...]:
-    from instances.planning.grid.layer_costs import LayerCosts, configured
-    from instances.planning.grid.layer_times import Clockwork
-
-    sequence = words["sequence"] or min(_SEQUENCE, model.positions or _SEQUENCE)
-    if model.positions and sequence > model.positions:
-        raise WordError("sequence", sequence, f"{model.name} knows {model.positions} positions; give at most that.")
-    batch = words["global_batch"]
-    sizes = [n for n in _MICRO_BATCHES if batch % n == 0]
-    if words["micro_batch"] != "auto":
-        sizes = _numbers("micro_batch", words["micro_batch"])
-        for n in sizes:
-            if batch % n:
-                raise WordError("micro_batch", n, f"it does not divide {batch}, the samples of a step.")
-    cps, eps = ([fixed[name]] if fixed[name] is not None else _numbers(name, words[name]) for name in ("cp", "ep"))
-    tps = _tensor_degrees(model, words["tp"], servers)
-    degrees = tuple((t, c, e) for t in tps for c in cps for e in eps if c is not None and e is not None)
-    clock = Clockwork(device, servers.inner)
-    return tuple(
-        configured(
-            model,
-            device,
-            degrees,
-            LayerCosts(
-                model, clock, n, sequence, _WIDTHS[dtype], words["attention"] == "fused", servers.outer, servers.size
-            ),
-            dtype,
-        )
-        for n in sizes
-    )
-
-
-def _tensor_degrees(model: Transformer, given: str, servers: Servers) -> list[int]:
-    """Degrees that are given, which must be possible, or all that are."""
-    if given == "auto":
-        possible = [t for t in range(1, servers.size + 1) if servers.size % t == 0]
-        return [t for t in possible if _divides(model, t)]
-    degrees = _numbers("tp", given)
-    for t in degrees:
-        if servers.size % t:
-            raise WordError("tp", t, f"it does not divide {servers.size}, the devices of a server.")
-        model.check_degree(t)
-    return degrees
-
-
-def _divides(model: Transformer, t: int) -> bool:
-    try:
-        model.check_degree(t)
-    except InputError:
-        return False
-    return True
-
-
 def _stages_of_zero(given: str, runtime: str | None) -> tuple[int, ...]:
     if given != "auto" and not re.fullmatch(r"[0-3](,[0-3])*", given):
         raise WordError("zero", printable(given), "give stages from 0 to 3, or auto.")
@@ -290,12 +184,6 @@ def _stages_of_zero(given: str, runtime: str | None) -> tuple[int, ...]:
     if not stages:
         raise WordError("zero", given, "megatron divides optimizer states alone with a pipeline; give 0 or 1.")
     return tuple(stages)
-
-
-def _numbers(name: str, given: str) -> list[int]:
-    if not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", given):
-        raise WordError(name, printable(given), "give one or more whole numbers, such as 1,2,4.")
-    return sorted({int(part) for part in given.split(",")})
 
 
 def _modes(given: str, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class LayerCosts:
             forward=forward,
             input_backward=backward[0],
             weight_backward=backward[1],
-            parameters=(model.attention_parameters + self._dense) / t + 2 * model.norm_parameters,
+            parameters=(model.attention_parameters + self._dense) / t + 2 * model.norm_parameters + model.vectors,
             expert_parameters=self._experts / (t * degrees[2]),
             stored_bytes=stored,
             output_bytes=e * tokens * h / t,

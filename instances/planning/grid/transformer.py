@@ -36,6 +36,8 @@ class Transformer:
     causal: bool = True  # whether a token attends to those before it alone
     head: bool = True  # whether the last layer predicts tokens; otherwise there is a pooler
     tied: bool = False  # whether the head uses the table of the embedding
+    vectors: int = 0  # other parameters of a layer
+    end_vectors: int = 0  # other parameters after the layers
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "key_heads", "inner", "vocabulary", "experts", "chosen"):
@@ -93,7 +95,7 @@ class Transformer:
     def layer_parameters(self) -> int:
         """Parameters of a layer with all experts and two norms."""
         feed = self.experts * self.expert_parameters + self.router_parameters
-        return self.attention_parameters + feed + 2 * self.norm_parameters
+        return self.attention_parameters + feed + 2 * self.norm_parameters + self.vectors
 
     @property
     def embedding_parameters(self) -> int:
@@ -111,7 +113,7 @@ class Transformer:
         """Parameters after the layers: the last norm and the head, with its table even if that is tied; or a pooler."""
         if not self.head:
             return self.hidden**2 + self.hidden
-        return self.norm_parameters + self.table_parameters
+        return self.norm_parameters + self.table_parameters + self.end_vectors
 
     @property
     def parameters(self) -> int:
