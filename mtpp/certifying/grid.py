@@ -10,6 +10,7 @@ from heuristics.planning.grid import plan_in_grid
 from instances import Result
 from instances.deadline import Deadline, Stopwatch
 from instances.planning.grid import GridInstance, GridPlan
+from instances.system.interrupts import catch_interrupt
 from mtpp_models.planning.grid import COVERED, grid_bounds
 
 __all__ = ["CoveredGrid", "GridResult", "covered_grid"]
@@ -41,13 +42,15 @@ def covered_grid(
         If nothing fits.
     """
     watch = Stopwatch()
-    search = plan_in_grid(question, Limits(Deadline.after(time_limit)), runtime, tell)
-    assert search.best is not None
-    searched = watch.passed
-    bounds = grid_bounds(search.best, Deadline.after(time_limit))
+    with catch_interrupt() as interrupted:
+        search = plan_in_grid(question, Limits(Deadline.after(time_limit, interrupted)), runtime, tell)
+        assert search.best is not None
+        searched = watch.passed
+        bounds = grid_bounds(search.best, Deadline.after(time_limit, interrupted))
     seconds = watch.seconds(search=searched, bound=watch.passed - searched)
     provenance = {"planner": "grid", "time_limit": time_limit}
     parts = tuple(GridResult("grid", question, search.best, bound, seconds, provenance=provenance) for bound in bounds)
+    parts = tuple(replace(part, interrupted=interrupted.is_set()) for part in parts)
     best = max(parts, key=lambda part: part.bound.value if part.bound else 0.0)
     words = "" if best.bound is None else COVERED[best.bound.method]
     return CoveredGrid(replace(best, parts=parts), search.uniform, words)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from instances.errors import InputError
-from mtpp.cli.exit_codes import DONE
+from mtpp.cli.exit_codes import DONE, INTERRUPTED
+from mtpp.cli.messages import complain
 
 if TYPE_CHECKING:
     from mtpp.cli.printing import Printing
@@ -64,4 +65,6 @@ def plan_for_batch(chain: str, cluster: str, words: PlanWords, files: Drawn, pri
     files.write(document)
     if files.export is not None and runtime is not None:
         Path(files.export).write_text(grid_settings(plan, runtime))
+    if covered.result.interrupted:
+        return complain("stopped; this is the best plan by then.", INTERRUPTED)
     return DONE

@@ -34,7 +34,7 @@ def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
     settings = [(even_work(question, *one), *one) for one in every]
     work = Bound(min([plan.time, *(least for least, _, _ in settings)]), "work-grid")
     if plan.turns > 1:
-        turns = turns_bound(plan, every)
+        turns = None if deadline.passed else turns_bound(plan, every)
         return (work,) if turns is None else (Bound(max(turns, work.value), "turns-grid"), work)
     for least, setting, arrays in sorted(settings, key=lambda one: one[0]):
         if least >= narrow:
