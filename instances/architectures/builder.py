@@ -220,7 +220,8 @@ class GraphBuilder:
             If true, every parameter is a source without work that holds the parameter and outputs it.
             Otherwise parameters belong to their users, as states always do.
         name, source, attributes
-            Of the graph; the attributes gain `flops`, `multiply_adds` and `parameter_count`.
+            Of the graph; the attributes gain `flops`, `multiply_adds` and `parameter_count`, and `not_trained`, names
+            of what several nodes hold that is no parameter, such as a mask, if there is any.
         """
         hidden = (_STATE,) if weights_as_nodes else (*_HELD, _STATE)
         kept = [v for v, operator in enumerate(self.operators) if operator.kind not in hidden]
@@ -233,11 +234,14 @@ class GraphBuilder:
             if tensor.operator in node
         ]
         param_bytes, shared = self._place_parameters(node)
-        totals = {
+        totals: dict[str, Any] = {
             "flops": sum(operator.flops for operator in self.operators),
             "multiply_adds": sum(operator.multiply_adds for operator in self.operators),
             "parameter_count": sum(op.outputs[0].elements for op in self.operators if op.kind == PARAMETER),
         }
+        shared_names, kinds = {one.name for one in shared}, {op.name: op.kind for op in self.operators}
+        if buffers := [one for one in kinds if one in shared_names and kinds[one] == _BUFFER]:
+            totals["not_trained"] = buffers
         return ComputationGraph.from_edges(
             edges,
             work=[device.time(operator.flops, operator.bytes_moved) for operator in operators],

@@ -44,7 +44,15 @@ _RECHECKS = {
         "priced-quick": "trusted",
         "stated": "trusted",
     },
-    PLANNING: {"z-any-order": "trusted", "z-fixed": "trusted", "z-split": "trusted", "work-any": "formula"},
+    PLANNING: {
+        "z-any-order": "trusted",
+        "z-fixed": "trusted",
+        "z-split": "trusted",
+        "work-any": "formula",
+        "z-grid": "program",
+        "turns-grid": "program",
+        "work-grid": "formula",
+    },
     PLACEMENT: {
         "simple": "formula",
         "heads": "heads and tails",

@@ -21,6 +21,7 @@ BOUND_FORMATS = {
     "mtpp-certificate/2": "mtpp-certificate/1",
     "mtpp-plan/3": "mtpp-plan/1",
     "mtpp-plan/4": "mtpp-plan/2",
+    "mtpp-plan/6": "mtpp-plan/5",
     "mtpp-placement/3": "mtpp-placement/1",
     "mtpp-placement/4": "mtpp-placement/2",
     "mtpp-serving/2": "mtpp-serving/1",
@@ -32,7 +33,7 @@ _GRAPH = r"\.(name|source|attributes|parameters\[\d+\]\.name)"
 #: What needs no check, by its place.
 _FREE = re.compile(
     rf"instance\.name|{_BOUND}\.(solver|version|seconds|parameters\.(time_limit|gap|threads|seed|model|by))"
-    rf"|instance\.(graph|operators){_GRAPH}|instance\.(chain\.(name|source)|cluster\.name)"
+    rf"|instance\.(graph|operators){_GRAPH}|instance\.(chain\.(name|source)|chains\[\d+\]\.(name|source)|cluster\.name)"
     r"|planner|order_name|seed|time_limit|version|graph|chain|cluster|partition\.graph"
 )
 _STEP = re.compile(r"\.?([a-z_]+)|\[(\d{1,9})\]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.ndimage import minimum_filter1d
@@ -19,7 +21,7 @@ __all__ = ["by_block", "collapse"]
 _COUNTS, _NEIGHBOURHOOD = 0.01, 0.05
 
 
-def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> LayerChain:
+def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trained_only: bool = False) -> LayerChain:
     """Collapse the graph of a forward pass into a chain.
 
     The nodes are ordered such that each comes as late as its readers allow: by the number of edges on the longest path
@@ -38,6 +40,8 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
         One microbatch, forward; its work in seconds.
     backward : (n,) floats, optional
         Backward time of each node [s]; by default twice its work.
+    trained_only : bool
+        Whether shared tensors that the graph's attribute `not_trained` names, as masks, are no parameters.
 
     Returns
     -------
@@ -55,6 +59,9 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None) -> Laye
             f"{graph.name}: node {v} ({graph.names[v]}) keeps {graph.state_bytes[v]:g} bytes from run to run, which a "
             "training step does not; give a graph without states."
         )
+    held = graph.attributes.get("not_trained")
+    if trained_only and isinstance(held, list):
+        graph = replace(graph, parameters=tuple(one for one in graph.parameters if one.name not in held))
     times = 2 * graph.work if backward is None else numbers(backward, "backward")
     if len(times) != graph.n:
         raise InputError(f"There are {graph.n} nodes but {len(times)} backward times; give one a node.")

@@ -32,13 +32,15 @@ __all__ = [
 _BACKWARD = re.compile(r"^\S+ -- .*backward_compute_time=([^,\s]+)", re.MULTILINE)
 
 
-def load_chain(spec: str | Path, **options: Any) -> LayerChain:
+def load_chain(spec: str | Path, *, trained_only: bool = False, **options: Any) -> LayerChain:
     """A chain from a file, or from a computation graph.
 
     Parameters
     ----------
     spec : str or path
         A chain file, a PipeDream profile, or whatever `load_graph` takes, which is collapsed.
+    trained_only : bool
+        As for `collapse`.
     **options
         Of `load_graph`, such as ``dims={"batch": 4}``.
 
@@ -58,7 +60,7 @@ def load_chain(spec: str | Path, **options: Any) -> LayerChain:
             return read_chain(path)
         if recognises_pipedream(text):
             return read_profile(path, **options)
-    return collapse(load_graph(spec, **options))
+    return collapse(load_graph(spec, **options), trained_only=trained_only)
 
 
 def read_profile(path: str | Path, **options: Any) -> LayerChain:

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
 from instances.errors import InputError, WordError
 from instances.json_files import read_text
 from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
+from instances.planning.grid import ConfiguredChain
+from instances.planning.grid.transformer import Transformer
 from instances.system.interrupts import catch_interrupt
+from mtpp.api.grid import GridResult, in_grid, planned_in_grid
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
 from mtpp.questions.words import pick, takes_words
@@ -26,14 +29,30 @@ if TYPE_CHECKING:
 __all__ = ["plan", "planned"]
 
 
-@takes_words(PlanWords)
+@overload
 def plan(
     chain: str | PathLike[str] | LayerChain | ComputationGraph,
     cluster: str | PathLike[str] | Cluster,
     microbatches: int,
     planner: str = "improved",
     **words: Unpack[PlanWords],
-) -> PlanResult:
+) -> PlanResult: ...
+
+
+@overload
+def plan(
+    chain: str | PathLike[str] | ConfiguredChain | Transformer, cluster: str, **words: Unpack[PlanWords]
+) -> GridResult: ...
+
+
+@takes_words(PlanWords)
+def plan(
+    chain: str | PathLike[str] | LayerChain | ComputationGraph | ConfiguredChain | Transformer,
+    cluster: str | PathLike[str] | Cluster,
+    microbatches: int | None = None,
+    planner: str = "improved",
+    **words: Unpack[PlanWords],
+) -> PlanResult | GridResult:
     """Plan pipelined training and bound how much faster a plan could be, as ``mtpp plan``.
 
     Parameters
@@ -43,7 +62,7 @@ def plan(
     cluster : str, path or Cluster
         A file, servers as "8x4", a testbed of the paper, or "simulation-SEED".
     microbatches : int
-        Of an iteration.
+        Of an iteration; leave it out for a plan of `global_batch` samples.
     planner : str
         A name of `mtpp.PLANNERS`.
     bandwidth : float or str, optional
@@ -78,11 +97,13 @@ def plan(
     time_limit : float, optional
         For the search [s].
     seed : int
+    global_batch, micro_batch, tp, cp, ep, zero, checkpoint, attention, fix, device, price, runtime
+        Of equal pipelines of whole microbatches, with degrees of parallelism: `docs/training.md`.
 
     Returns
     -------
     Result
-        Its answer is an `Iteration`, which has the plan.
+        Its answer is an `Iteration`, which has the plan; with `global_batch` a `GridPlan`.
 
     Raises
     ------
@@ -95,6 +116,10 @@ def plan(
     >>> mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps").answer.plan.n_stages > 0
     True
     """
+    if in_grid(microbatches, planner, words):
+        return planned_in_grid(chain, cluster, words).result
+    assert microbatches is not None
+    assert not isinstance(chain, ConfiguredChain | Transformer)
     instance = training_instance(chain, cluster, microbatches, pick(PlanningWords, words))
     return planned(instance, planner, words).result
 

@@ -17,6 +17,9 @@ from instances.placement.placement_file import placement_document
 from instances.placement.problem import PlacementInstance
 from instances.placement.stated import question_document as placement_question
 from instances.planning import Iteration, Schedule, TrainingInstance
+from instances.planning.grid.grid_file import grid_document
+from instances.planning.grid.plan import GridPlan
+from instances.planning.grid.problem import GridInstance
 from instances.planning.plan_files import operations_document, plan_document
 from instances.planning.question_file import question_document as plan_question
 from instances.planning.timeline_file import timeline_document
@@ -25,6 +28,7 @@ from mtpp.versions import package_version
 __all__ = [
     "bound_document",
     "certificate_document",
+    "grid_certificate",
     "partition_answer",
     "placement_certificate",
     "plan_certificate",
@@ -47,6 +51,8 @@ def result_document(result: Result[Any, Any]) -> dict[str, Any]:
         return plan_certificate(parts)
     if isinstance(result.instance, PlacementInstance):
         return placement_certificate(parts)
+    if isinstance(result.instance, GridInstance):
+        return grid_certificate(parts)
     if result.bound is None and result.impossible is None:
         if result.partition is None:
             raise InputError(f"{result.instance.label}: {result.method} found nothing to write.")
@@ -136,6 +142,15 @@ def placement_certificate(answers: Sequence[Result[PlacementInstance, Placement]
         "sequence": list(best.answer.timeline.sequence),
         **_claims(answers, PLACEMENT),
     }
+    return with_provenance(document, best.instance.question_hash)
+
+
+def grid_certificate(answers: Sequence[Result[GridInstance, GridPlan]]) -> dict[str, Any]:
+    """The answers to one question of training in a grid as the JSON document of a plan file."""
+    best = combine(*answers)
+    assert best.answer is not None
+    origin = {"version": package_version() or "", **answers[0].provenance}
+    document = {**grid_document(best.answer), **_claims(answers, PLANNING), **origin}
     return with_provenance(document, best.instance.question_hash)
 
 

@@ -14,6 +14,7 @@ from instances.system.interrupts import keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, INTERRUPTED
+from mtpp.cli.grid_plan import plan_for_batch
 from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
 from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
@@ -35,7 +36,8 @@ class PlanFiles(Files):
     export: Annotated[
         Path | None,
         options.of_files(
-            metavar="FILE", help="Order of passes for torch.distributed.pipelining (.csv), or a Perfetto trace (.json)."
+            metavar="FILE",
+            help="Order for torch.distributed.pipelining (.csv), Perfetto trace (.json), or settings of --for.",
         ),
     ] = None
 
@@ -56,7 +58,9 @@ def plan(
             help="A JSON or CSV file, servers as 8x4 or 6x2+3x4, 1080ti-8, v100-4, or simulation-SEED.",
         ),
     ],
-    microbatches: Annotated[int, options.of_question(metavar="M", help="Microbatches of an iteration.")],
+    microbatches: Annotated[
+        int | None, options.of_question(metavar="M", help="Microbatches of an iteration; or give --global-batch.")
+    ] = None,
     planner: Annotated[
         str, options.of_search(metavar="NAME", help="See mtpp list planners; or milp, milp-load, milp-compact.")
     ] = "improved",
@@ -68,9 +72,16 @@ def plan(
 
     Bounds are named by the plans that they hold for.
 
+    With --global-batch a plan of equal pipelines of whole microbatches with tensor, context and expert degrees.
+
     Example: mtpp plan simulation --cluster 8x4 --bandwidth 128Gbps,32Gbps --microbatches 32 --out plan.json
     """
+    from mtpp.api.grid import in_grid
+
     files.check(files.export)
+    if in_grid(microbatches, planner, words):
+        return plan_for_batch(chain, cluster, words, files, printing)
+    assert microbatches is not None
     if files.export is not None and files.export.suffix not in (".csv", ".json"):
         raise InputError(f"--export {files.export}: a schedule is written as .csv, a trace as .json.")
     instance = training_instance(chain, cluster, microbatches, pick(PlanningWords, words))

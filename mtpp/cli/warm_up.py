@@ -23,6 +23,8 @@ _MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
 _HEARTBEAT = 0.2
 # Placers that have nothing to compile and may be missing.
 _PROGRAMS = ("metis", "scotch", "placeto-published")
+# A plan in a grid.
+_GRID = {"global_batch": 4, "bandwidth": "1GB/s", "micro_batch": "1", "sequence": 8}
 
 
 @command
@@ -126,7 +128,11 @@ def _planning() -> Iterator[str]:
     from heuristics.planning import PLANNERS
     from instances.devices.network import Network
     from instances.planning import Cluster, LayerChain, TrainingInstance
+    from mtpp.certifying.grid import covered_grid
     from mtpp.certifying.planning import certify_plan
+    from mtpp.questions.grid import grid_instance
+    from mtpp.questions.planning import PlanWords
+    from mtpp.questions.words import checked
 
     layers, between = np.ones(4), np.ones(3)
     network = LayerChain(layers, 2 * layers, between, between, layers)
@@ -136,6 +142,8 @@ def _planning() -> Iterator[str]:
         certify_plan(instance, np.random.default_rng(0), name)
     yield "shared network cards"
     certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
+    yield "plans in a grid"
+    covered_grid(grid_instance("gpt2", "1x2", checked(PlanWords, _GRID)))
 
 
 def _placement() -> Iterator[str]:

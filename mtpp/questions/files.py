@@ -18,6 +18,7 @@ from instances.json_files import (
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated import certificate_from_document
 from instances.placement.stated import ORDERED_FORMAT, placement_from_document
+from instances.planning.grid.stated import GRID_FORMAT, grid_from_document
 from instances.results import STATED, exceeds
 
 if TYPE_CHECKING:
@@ -108,6 +109,17 @@ def plan_of_document(document: Value) -> Plan:
         document.fail(str(error))
 
 
+def _grid(document: Value) -> Result[Any, Any]:
+    from instances.planning.grid.grid_file import plan_of
+
+    stated = grid_from_document(document)
+    try:
+        plan = plan_of(stated)
+    except InputError as error:
+        document.fail(str(error))
+    return _result(document, stated.instance, plan, stated.claims)
+
+
 def _result(document: Value, instance: Any, answer: Any, claims: Sequence[Claim]) -> Result[Any, Any]:
     best = max(claims, key=lambda claim: claim.value, default=None)
     bound = None
@@ -122,6 +134,7 @@ _READERS: dict[str, Callable[[Value], Result[Any, Any]]] = {
     CERTIFICATE_FORMAT: _certificate,
     PLAN_FORMAT: _paper_plan,
     TIMED_PLAN_FORMAT: _timeline,
+    GRID_FORMAT: _grid,
     PLACEMENT_FORMAT: _placement,
     ORDERED_FORMAT: _placement,
 }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from instances.errors import InputError, WordError, said, word
 from instances.graph.graph import ComputationGraph
 from mtpp.questions.clusters import load_cluster, network_of
+from mtpp.questions.grid import GridWords
 from mtpp.questions.platforms import DeviceMemoryWords
 from mtpp.questions.reading import ChainWords, device_of, is_module, read_module
 from mtpp.questions.solving import SEARCH, SeedWords
@@ -64,7 +65,7 @@ class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
     full_duplex: Annotated[bool, Word("Links carry both directions at once.", False)]
 
 
-class PlanWords(PlanningWords, SeedWords, total=False):
+class PlanWords(PlanningWords, GridWords, SeedWords, total=False):
     """Words of `mtpp.plan`."""
 
     effort: Annotated[
@@ -180,7 +181,8 @@ def chain_of(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: 
         first = "=".join(map(str, next(iter(dims.items()))))
         raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
     if not simulated:
-        return load_chain(text, dims=_dims(text, words), **reading)
+        trained = words["network"] == "shared"  # the paper's network keeps its numbers
+        return load_chain(text, dims=_dims(text, words), trained_only=trained, **reading)
     if any(value is not None for value in reading.values()):
         names = ("input_work", "time_unit", "peak_flops", "memory_bandwidth")
         *most, last = map(word, names)

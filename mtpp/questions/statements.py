@@ -20,6 +20,7 @@ from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import WordError, word
 from instances.graph.display import figures
 from instances.partitioning.question_lines import rule_lines
+from instances.planning.grid import GridInstance
 from mtpp.questions.clusters import load_cluster
 from mtpp.questions.partitioning import Blocks, Rules, counts_of, rules_of, runtime_rules
 from mtpp.questions.platforms import bandwidth_of
@@ -150,6 +151,9 @@ def _of_placement(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Calla
 
 
 def _of_plan(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
+    if isinstance(stated.instance, GridInstance):
+        memory = stated.instance.memory
+        return {"memory": lambda: _size("memory", memory, given["memory"])}
     instance: TrainingInstance = stated.instance
 
     def cluster() -> str | None:

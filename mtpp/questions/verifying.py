@@ -9,6 +9,7 @@ from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
 from instances.errors import word
 from instances.partitioning.question_lines import rule_lines
+from instances.planning.grid import GridInstance
 from mtpp.questions.partitioning import runtime_rules
 from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
 from mtpp.questions.reading import ReadingWords, read_graph
@@ -51,6 +52,10 @@ class OwnGraph:
 
     def difference(self, stated: Envelope) -> str | None:
         """Why the graph of a certificate is not this one; None if it is."""
+        if isinstance(stated.instance, GridInstance):
+            raise InputError(
+                f"{stated.file}: of a plan for a global batch, state the question with {word('question')}."
+            )
         if stated.answer_name == "plan":
             key = (stated.instance.dtype, stated.instance.sequence)
             if key not in self._read:

@@ -14,10 +14,12 @@ from instances.certificates.provenance import accepted, older_format
 from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
 from instances.partitioning.stated_serving import SERVING_FORMAT
 from instances.placement.stated import ORDERED_FORMAT
+from instances.planning.grid.stated import GRID_FORMAT
 from mtpp.verification.clock import Limits
 from mtpp.verification.faults import unequal
 from mtpp.verification.partitioning.certificate import verify_partition
 from mtpp.verification.placement.certificate import verify_placement
+from mtpp.verification.planning.grid.plan import verify_grid
 from mtpp.verification.planning.plan import verify_plan
 from mtpp.verification.planning.timeline import verify_timeline
 from mtpp.verification.serving.front import verify_serving
@@ -30,6 +32,7 @@ VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
     CERTIFICATE_FORMAT: verify_partition,
     PLAN_FORMAT: verify_plan,
     TIMED_PLAN_FORMAT: verify_timeline,
+    GRID_FORMAT: verify_grid,
     PLACEMENT_FORMAT: verify_placement,
     ORDERED_FORMAT: verify_placement,
     SERVING_FORMAT: verify_serving,

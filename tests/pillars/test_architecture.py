@@ -61,6 +61,9 @@ RECORDS = {
     "instances.partitioning.stated_serving",
     "instances.placement.problem",
     "instances.placement.stated",
+    "instances.planning.grid.configurations",
+    "instances.planning.grid.problem",
+    "instances.planning.grid.stated",
     "instances.planning.problem",
     "instances.planning.stated",
 }

@@ -19,6 +19,7 @@ from instances.json_files import Value, check_readable, parse_json, read_text
 from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import decoder_of
 from instances.readers.huggingface.network import other_caches
+from instances.readers.huggingface.record import Decoder
 from instances.readers.huggingface.weights import with_true_bytes
 
 __all__ = ["CONFIGURATION", "configuration_file", "find_architecture", "read_configuration", "recognises_configuration"]
@@ -117,6 +118,18 @@ def _read(file: Path) -> Value:
     """The content of a configuration; limits of times in it may be infinite, which JSON has no word for."""
     check_readable(file, _MOST)
     return parse_json(_INFINITE.sub("1e999", read_text(file)), str(file))
+
+
+def find_decoder(spec: object) -> tuple[str, Decoder, list[str]] | None:
+    """Name, record and doubts of the configuration with this path; None if there is none.
+
+    Raises
+    ------
+    InputError
+        If the configuration is refused.
+    """
+    file = configuration_file(spec)
+    return None if file is None else (_name(file), *decoder_of(_read(file)))
 
 
 def find_architecture(spec: object) -> Architecture | None:

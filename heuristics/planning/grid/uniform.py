@@ -1,0 +1,135 @@
+"""Uniform plans: the same tensor degree, number of layers and recomputation in all stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.tensors import FloatArray, IntArray
+from instances.planning.grid.arrays import GridArrays
+from instances.planning.grid.configurations import ConfiguredChain, Degrees
+from instances.planning.grid.placing import PLACINGS
+from instances.planning.grid.plan import GridPlan
+from instances.planning.grid.problem import GridInstance
+from instances.planning.grid.settings import Setting
+
+__all__ = ["Sketch", "built", "even_cuts", "uniform_sketches"]
+
+_TURNS = (1, 2, 3, 4, 6, 8)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A plan that nobody has checked yet, and an estimate of its time."""
+
+    estimate: float  # [s]
+    setting: Setting
+    cuts: tuple[int, ...]
+    tensor: tuple[int, ...]
+    modes: tuple[str, ...]
+
+
+def built(question: GridInstance, sketch: Sketch) -> list[GridPlan]:
+    """The plan in each placing; none if it does not fit."""
+    plans, one = [], sketch.setting
+    for placing in PLACINGS[: 1 if one.expert > 1 or one.pipelines == 1 or len(sketch.tensor) == 1 else 2]:
+        try:
+            plan = GridPlan(
+                question,
+                one.micro_batch,
+                one.pipelines,
+                sketch.cuts,
+                sketch.tensor,
+                sketch.modes,
+                one.context,
+                one.expert,
+                one.zero,
+                placing,
+            )
+        except InputError:
+            continue
+        plans.append(plan)
+    return plans
+
+
+def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
+    """Cuts into stages with equal numbers of the most frequent layers, one more in the first ones.
+
+    What comes before and after these layers is part of the first and the last stage. None if there are too few.
+    """
+    kinds = [layer.kind for layer in chain.layers]
+    common = max(dict.fromkeys(kinds), key=kinds.count)
+    begin, end = kinds.index(common), len(kinds) - kinds[::-1].index(common)
+    if stages > end - begin:
+        return None
+    counts = np.full(stages, (end - begin) // stages)
+    counts[: (end - begin) % stages] += 1
+    return (0, *(begin + np.cumsum(counts)[:-1]).tolist(), chain.n)
+
+
+class _Sums:
+    """Sums over layers that all recompute the same, as far as they can."""
+
+    def __init__(self, chain: ConfiguredChain, degrees: Degrees, mode: str) -> None:
+        ways = [{way.recompute: way for way in layer.modes(degrees)} for layer in chain.layers]
+        self.modes = tuple(mode if mode in one else "none" for one in ways)
+        layers = [one[word] for one, word in zip(ways, self.modes, strict=True)]
+        self.found = mode == "none" or mode in self.modes
+        self.times, self.stored, self.numbers = (
+            np.cumsum([0.0, *values])
+            for values in (
+                [one.forward + one.backward for one in layers],
+                [one.stored_bytes for one in layers],
+                [one.parameters + one.expert_parameters for one in layers],
+            )
+        )
+        self.working = max(one.working_bytes for one in layers)
+        self.output = max(one.output_bytes for one in layers)
+
+    def of(self, sums: FloatArray, cuts: IntArray) -> FloatArray:
+        """Sums of each stage."""
+        return np.diff(sums[cuts])
+
+
+def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Setting) -> Iterator[Sketch]:
+    """Plans of a setting for all tensor degrees, numbers of groups and turns that may fit."""
+    chain, fixed = question.chain(setting.micro_batch), question.fixed
+    M = question.global_batch // (setting.pipelines * setting.micro_batch)
+    D = setting.pipelines * setting.context
+    kept = sum(question.state_bytes.kept(setting.zero, D))
+    every_cut = {n: even_cuts(chain, n) for n in range(1, question.layers + 1)}
+    for t in arrays.degrees.tolist():
+        degrees = (t, setting.context, setting.expert)
+        tables = [_Sums(chain, degrees, mode) for mode in question.modes]
+        most = min(question.servers.devices // (D * t), question.layers)
+        for S, v in product(range(1, most + 1), _TURNS):
+            if fixed.pp not in (None, S) or fixed.v not in (None, v) or (v > 1 and (S == 1 or M % S)):
+                continue
+            cuts = every_cut.get(S * v)
+            if cuts is None:
+                continue
+            places = np.array(cuts)
+            for sums in tables:
+                if sums.found and _may_fit(sums, places, v, M, question.memory, kept):
+                    estimate = _estimate(sums, places, S, v, M, question, setting)
+                    yield Sketch(estimate, setting, cuts, (t,) * S, sums.modes)
+
+
+def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, kept: float) -> bool:
+    """Whether each group may have room; with several turns the order decides, so that one microbatch is counted."""
+    held = np.minimum(M, np.arange(len(cuts) - 1, 0, -1)) if v == 1 else 1
+    needed = held * sums.of(sums.stored, cuts) + sums.of(sums.numbers, cuts) * kept
+    return bool((needed.reshape(v, -1).sum(axis=0) <= 1.001 * memory).all())
+
+
+def _estimate(sums: _Sums, cuts: IntArray, S: int, v: int, M: int, question: GridInstance, setting: Setting) -> float:
+    times, D = sums.of(sums.times, cuts), setting.pipelines * setting.context
+    rate = question.servers.rate(inside=False)
+    passing = (times.sum() - times.max() + 2 * (S - 1) * sums.output / rate) / v
+    sent = 2 * (D - 1) / D * question.state_bytes.gradients / rate
+    after = sums.of(sums.numbers, cuts).max() * (sent + question.update_time / (D if setting.zero else 1))
+    return float(M * times.reshape(v, S).sum(axis=0).max() + passing + after)

@@ -1,0 +1,85 @@
+"""A question as plain arrays for one size of microbatches and one context and expert degree."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from instances.graph.tensors import FloatArray, IntArray
+from instances.planning.grid.configurations import ConfiguredChain
+from instances.planning.grid.problem import GridInstance
+from instances.planning.grid.recomputation import Fronts, Menus, fronts_of
+
+__all__ = ["GridArrays"]
+
+
+class GridArrays(NamedTuple):
+    """Layers with T tensor degrees; sums are those before each layer."""
+
+    degrees: IntArray  # (T,): tensor degrees, in rising order
+    forward: FloatArray  # (T, L + 1): sums [s]
+    backward: FloatArray  # (T, L + 1): sums, where nothing is recomputed [s]
+    parameters: FloatArray  # (2, T, L + 1): sums of dense numbers and of those of experts
+    largest: FloatArray  # (T, L): dense numbers of each layer
+    output: FloatArray  # (T, L): bytes that a device sends after each layer
+    tied: FloatArray  # (T,): numbers that the last layer shares with the first
+    caps: FloatArray  # (T, W): as `Menus.caps`
+    fronts: Fronts
+
+    @classmethod
+    def of(cls, question: GridInstance, chain: ConfiguredChain, context: int, expert: int) -> GridArrays | None:
+        """Arrays of all tensor degrees that fit into a server and that the question allows; None if there is none."""
+        size, wanted = question.servers.size, question.fixed.tp
+        degrees = [
+            (t, c, e)
+            for t, c, e in chain.degrees
+            if (c, e) == (context, expert) and t * c <= size and size % t == 0 and wanted in (None, t)
+        ]
+        if not degrees:
+            return None
+        plain = [chain.plain(one) for one in degrees]
+
+        def table(name: str) -> FloatArray:
+            return np.array([[float(getattr(layer, name)) for layer in row] for row in plain])
+
+        def sums(name: str) -> FloatArray:
+            return np.insert(np.cumsum(table(name), axis=1), 0, 0.0, axis=1)
+
+        menus = _menus(question, chain, degrees)
+        return cls(
+            degrees=np.array([t for t, _, _ in degrees]),
+            forward=sums("forward"),
+            backward=sums("backward"),
+            parameters=np.stack((sums("parameters"), sums("expert_parameters"))),
+            largest=table("parameters"),
+            output=table("output_bytes"),
+            tied=np.ascontiguousarray(table("tied_parameters")[:, -1]) * (chain.n > 1),
+            caps=menus.caps,
+            fronts=fronts_of(menus),
+        )
+
+
+def _menus(question: GridInstance, chain: ConfiguredChain, degrees: list[tuple[int, int, int]]) -> Menus:
+    ways = [
+        [[way for way in layer.modes(one) if way.recompute in question.modes] for layer in chain.layers]
+        for one in degrees
+    ]
+    most = max(len(menu) for row in ways for menu in row)
+    shape = (len(degrees), chain.n, most)
+    stored, working, again = np.zeros(shape), np.zeros(shape), np.full(shape, np.inf)
+    for t, row in enumerate(ways):
+        for layer, menu in enumerate(row):
+            for j, way in enumerate(menu):
+                stored[t, layer, j], working[t, layer, j] = way.stored_bytes, way.working_bytes
+                again[t, layer, j] = way.backward - menu[0].backward
+    caps = [np.unique([way.working_bytes for menu in row for way in menu]) for row in ways]
+    width = max(map(len, caps))
+    kinds = [layer.configurations for layer in chain.layers]
+    return Menus(
+        stored,
+        working,
+        again,
+        kind=np.array([kinds.index(one) for one in kinds]),
+        caps=np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in caps]),
+    )

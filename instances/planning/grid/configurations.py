@@ -1,0 +1,181 @@
+"""Layers with all ways to run them: degrees of parallelism, and what is recomputed."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import cached_property
+
+from instances.errors import InputError, printable
+from instances.graph.display import Displayed, figures
+
+__all__ = ["FULL", "MODES", "NONE", "Configuration", "ConfiguredChain", "ConfiguredLayer", "Degrees"]
+
+#: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
+MODES = ("none", "act", "core", "full")
+NONE, FULL = MODES[0], MODES[-1]
+
+#: Tensor, context and expert degree.
+Degrees = tuple[int, int, int]
+_NAMES = ("tp", "cp", "ep")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """One way to run a layer; all numbers are those of one device and one microbatch."""
+
+    tp: int = 1  # devices that share each product
+    cp: int = 1  # devices that share a sequence
+    ep: int = 1  # devices among which experts are divided; they are also replicas or share a sequence
+    recompute: str = NONE  # one of `MODES`
+    forward: float  # [s]
+    input_backward: float  # gradients of inputs, with what is recomputed [s]
+    weight_backward: float  # gradients of weights [s]
+    parameters: float  # trained numbers, without experts
+    expert_parameters: float = 0.0  # trained numbers of experts
+    tied_parameters: float = 0.0  # numbers of the last layer that the first one has as well
+    stored_bytes: float  # kept from the forward to the backward pass
+    working_bytes: float = 0.0  # held beside that while the layer recomputes
+    output_bytes: float  # sent to the next stage, as many gradients come back
+
+    def __post_init__(self) -> None:
+        for name in _NAMES:
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                raise InputError(f"{name} is {getattr(self, name)}; give a whole number, 1 or more.")
+        if self.recompute not in MODES:
+            raise InputError(f"recompute is {printable(str(self.recompute))}; give one of {', '.join(MODES)}.")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in (*_NAMES, "recompute"):
+                if not 0 <= value < math.inf:
+                    raise InputError(f"{field.name} is {value}; it must be a finite number, 0 or more.")
+                object.__setattr__(self, field.name, float(value))
+
+    @property
+    def degrees(self) -> Degrees:
+        """Tensor, context and expert degree."""
+        return self.tp, self.cp, self.ep
+
+    @property
+    def backward(self) -> float:
+        """Both parts of the backward pass [s]."""
+        return self.input_backward + self.weight_backward
+
+
+@dataclass(frozen=True)
+class ConfiguredLayer:
+    """A layer and the ways to run it."""
+
+    name: str
+    kind: str  # layers of one kind have the same configurations
+    configurations: tuple[Configuration, ...]
+
+    def __post_init__(self) -> None:
+        seen: dict[tuple[Degrees, str], Configuration] = {}
+        for one in self.configurations:
+            if seen.setdefault((one.degrees, one.recompute), one) is not one:
+                raise InputError(f"Layer {printable(self.name)}: {_named(one)} is there twice; leave one out.")
+        for one in self.configurations:
+            plain = seen.get((one.degrees, NONE))
+            if plain is None:
+                raise InputError(f"Layer {printable(self.name)}: {_named(one)} has none that recomputes nothing.")
+            if one.forward != plain.forward or one.backward < plain.backward:
+                raise InputError(
+                    f"Layer {printable(self.name)}: {_named(one)} needs the forward time of the one that recomputes "
+                    "nothing, and at least its backward time."
+                )
+
+    def modes(self, degrees: Degrees) -> tuple[Configuration, ...]:
+        """Ways to run it with these degrees, the one that recomputes nothing first; empty if there are none."""
+        found = [one for one in self.configurations if one.degrees == degrees]
+        return tuple(sorted(found, key=lambda one: MODES.index(one.recompute)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConfiguredChain(Displayed):
+    """Layers in the order of the forward pass, each with its configurations, for microbatches of one size.
+
+    Parameters
+    ----------
+    layers : sequence of ConfiguredLayer
+    micro_batch : int
+        Samples of a microbatch.
+    sequence : int, optional
+        Tokens of a sample.
+    flops : float, optional
+        Operations of the forward pass of a sample.
+    name, source, dtype, device : str
+        What it is called, where the numbers come from, and for which type of numbers and device they hold.
+
+    Raises
+    ------
+    InputError
+        If there is no layer, two layers of one kind differ, or a layer lacks degrees that others have.
+    """
+
+    layers: tuple[ConfiguredLayer, ...]
+    micro_batch: int = 1
+    sequence: int | None = None
+    flops: float | None = None
+    name: str = "chain"
+    source: str = ""
+    dtype: str = "bf16"
+    device: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(self.layers))
+        if not self.layers:
+            raise InputError("The chain has no layer; give at least one.")
+        kinds: dict[str, ConfiguredLayer] = {}
+        for layer in self.layers:
+            first = kinds.setdefault(layer.kind, layer)
+            if first.configurations != layer.configurations:
+                raise InputError(
+                    f"Layers {printable(first.name)} and {printable(layer.name)} are of one kind, "
+                    f"{printable(layer.kind)}, but have other configurations; give them other kinds."
+                )
+            for degrees in self.degrees:
+                if not layer.modes(degrees):
+                    words = ", ".join(f"{name} {degree}" for name, degree in zip(_NAMES, degrees, strict=True))
+                    raise InputError(f"Layer {printable(layer.name)} has no configuration of {words}, as others have.")
+
+    @property
+    def n(self) -> int:
+        """Number of layers, L."""
+        return len(self.layers)
+
+    @cached_property
+    def degrees(self) -> tuple[Degrees, ...]:
+        """Degrees that there are configurations of, in rising order."""
+        return tuple(sorted({one.degrees for layer in self.layers for one in layer.configurations}))
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of all configurations, layer by layer."""
+        text = repr([[astuple(one) for one in layer.configurations] for layer in self.layers])
+        return hashlib.sha256(f"{self.micro_batch}{text}".encode()).hexdigest()
+
+    def plain(self, degrees: Degrees) -> Sequence[Configuration]:
+        """(L,) the configuration of each layer with these degrees that recomputes nothing."""
+        return [layer.modes(degrees)[0] for layer in self.layers]
+
+    @property
+    def parameters(self) -> float:
+        """Trained numbers of all layers; what the last shares with the first counts once."""
+        tp = min(self.degrees)
+        layers = self.plain(tp)
+        whole = sum(one.parameters * tp[0] + one.expert_parameters * tp[0] * tp[2] for one in layers)
+        return whole - layers[-1].tied_parameters * tp[0] * (self.n > 1)
+
+    def _title(self) -> str:
+        return self.name
+
+    def _facts(self) -> dict[str, str]:
+        degrees = ", ".join("×".join(map(str, one)) for one in self.degrees)
+        return {"layers": str(self.n), "parameters": figures(self.parameters), "degrees": degrees}
+
+
+def _named(one: Configuration) -> str:
+    return f"the configuration tp {one.tp}, cp {one.cp}, ep {one.ep}, recompute {one.recompute}"

@@ -1,0 +1,64 @@
+"""Sizes of a language model from the record of its configuration."""
+
+from __future__ import annotations
+
+from instances.errors import InputError
+from instances.planning.grid.transformer import Transformer
+from instances.readers.huggingface.record import Attention, Decoder, FeedForward
+
+__all__ = ["transformer_of"]
+
+
+def transformer_of(decoder: Decoder, name: str) -> Transformer:
+    """Sizes of a decoder whose layers are equal, with plain attention and one feed-forward network or experts.
+
+    Biases, norms of queries and other vectors count as parameters and take no time of their own; a window of attention
+    does not count.
+
+    Raises
+    ------
+    InputError
+        If its layers differ, or are of other kinds; the message names what is.
+    """
+    layer = decoder.layers[0]
+    if any(other != layer for other in decoder.layers):
+        raise InputError(f"{name}: its layers differ; plans for a global batch need equal ones.")
+    feed, experts = layer.feed, None if layer.feed is None else layer.feed.experts
+    if len(layer.mixers) != 1 or not isinstance(layer.mixers[0], Attention) or feed is None:
+        raise InputError(f"{name}: a layer is not attention and a feed-forward network; no costs are known of others.")
+    attention = layer.mixers[0]
+    special = attention.gate or attention.width != attention.value_width or decoder.embedding != decoder.hidden
+    if special or (experts is not None and (experts.shared or (feed.inner and experts.count < 1))):
+        raise InputError(f"{name}: gates, shared experts or other widths of values or words have no costs here.")
+    norm = decoder.hidden * {"rms": 1, "plain": 1, "layer": 2, "none": 0}[decoder.norm]
+    return Transformer(
+        name=name,
+        layers=len(decoder.layers),
+        hidden=decoder.hidden,
+        heads=attention.heads,
+        key_heads=attention.key_heads,
+        head_width=attention.width,
+        inner=feed.inner if experts is None else experts.inner,
+        gated=feed.gated,
+        vocabulary=decoder.vocabulary,
+        positions=decoder.positions,
+        experts=1 if experts is None else experts.count,
+        chosen=1 if experts is None else experts.chosen,
+        tied=decoder.tied,
+        vectors=_biases(attention, feed, decoder.hidden) + layer.vectors + layer.norms * norm - 2 * decoder.hidden,
+        end_vectors=decoder.final_norm * norm
+        - decoder.hidden
+        + decoder.embedding_norm * norm
+        + decoder.head_bias * decoder.vocabulary,
+    )
+
+
+def _biases(attention: Attention, feed: FeedForward, hidden: int) -> int:
+    """Parameters of a layer that are no matrices or norms of its width."""
+    found = sum(attention.norms) + attention.vectors + feed.vectors + attention.output_bias * hidden
+    found += attention.bias * (attention.heads + 2 * attention.key_heads) * attention.width
+    inner = feed.inner if feed.experts is None else feed.experts.inner
+    of_one = (1 + feed.gated) * inner + hidden
+    if feed.experts is None:
+        return found + feed.bias * of_one
+    return found + feed.experts.count * feed.experts.bias * of_one + feed.experts.router_vectors

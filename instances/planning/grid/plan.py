@@ -1,0 +1,313 @@
+r"""Plans in a grid: stages of all pipelines, their degrees, what each layer recomputes; and all costs.
+
+d equal pipelines run :math:`M = G / (d μ)` whole microbatches of μ samples each. Stage n holds consecutive layers on
+:math:`c · t_n` devices of one server, c the context degree. With S groups of devices and v turns there are S v stages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.display import Displayed, Rows, figures
+from instances.graph.tensors import FloatArray, IntArray
+from instances.planning.grid.configurations import Configuration, ConfiguredChain
+from instances.planning.grid.memory import MemoryParts
+from instances.planning.grid.orders import one_forward_one_backward
+from instances.planning.grid.placing import PLACINGS, place
+from instances.planning.grid.problem import GridInstance
+from instances.planning.grid.simulator import Passes, step_time
+
+__all__ = ["GridPlan"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GridPlan(Displayed):
+    """One answer.
+
+    Parameters
+    ----------
+    instance : GridInstance
+    micro_batch : int
+        Samples of a microbatch, μ.
+    pipelines : int
+        Equal pipelines, d.
+    cuts : sequence of S v + 1 integers
+        Stage n holds the layers ``cuts[n] … cuts[n + 1] - 1`` and runs on group n modulo S.
+    tensor : sequence of S integers
+        Tensor degree of each group.
+    modes : sequence of L str
+        What each layer recomputes.
+    context, expert : int
+        Context degree, and expert degree.
+    zero : int
+        Stage of ZeRO.
+    placing : str
+        One of `PLACINGS`.
+
+    Raises
+    ------
+    InputError
+        If it is no plan of the question, or a group does not fit into the memory of its devices.
+    """
+
+    instance: GridInstance
+    micro_batch: int
+    pipelines: int
+    cuts: tuple[int, ...]
+    tensor: tuple[int, ...]
+    modes: tuple[str, ...]
+    context: int = 1
+    expert: int = 1
+    zero: int = 1
+    placing: str = PLACINGS[0]
+
+    cost_name: ClassVar[str] = "time"
+
+    def __post_init__(self) -> None:
+        for name in ("cuts", "tensor", "modes"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        question, L = self.instance, self.instance.layers
+        cuts = self.cuts
+        if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != L or any(i >= j for i, j in pairwise(cuts)):
+            raise InputError(f"The cuts {list(cuts)} must rise from 0 to {L}, the number of layers.")
+        if not self.tensor or (len(cuts) - 1) % len(self.tensor) or len(self.modes) != L:
+            raise InputError("Give a tensor degree for each group, a whole number of turns, and a mode for each layer.")
+        if self.zero not in question.zero or any(mode not in question.modes for mode in self.modes):
+            raise InputError("The question does not allow this stage of ZeRO or what a layer recomputes.")
+        if self.pipelines not in question.pipelines(self.chain, self.context):
+            raise InputError(
+                f"{self.pipelines} pipelines do not divide {question.global_batch} samples, or the devices."
+            )
+        if (self.pipelines * self.context) % self.expert:
+            raise InputError(f"An expert degree of {self.expert} must divide pipelines times context degree.")
+        fixed = question.fixed
+        for name, value in (("pp", self.groups), ("v", self.turns), *(("tp", t) for t in self.tensor)):
+            if getattr(fixed, name) not in (None, value):
+                raise InputError(f"The question asks for {name} {getattr(fixed, name)}, not {value}.")
+        if self.first_device is None:
+            raise InputError(f"{self.devices} devices of this plan do not fit on {question.servers.name}.")
+        for g in np.flatnonzero(self.memory.total > question.memory * (1 + 1e-12))[:1]:
+            raise InputError(
+                f"Group {g} needs {self.memory.total[g]:.6g} bytes on each device, which has {question.memory:.6g}."
+            )
+
+    @property
+    def chain(self) -> ConfiguredChain:
+        """The layers with the times of its microbatches."""
+        return self.instance.chain(self.micro_batch)
+
+    @property
+    def groups(self) -> int:
+        """Groups of devices of a pipeline, S."""
+        return len(self.tensor)
+
+    @property
+    def stages(self) -> int:
+        """Stages, S v."""
+        return len(self.cuts) - 1
+
+    @property
+    def turns(self) -> int:
+        """Stages of each group, v."""
+        return self.stages // self.groups
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches of a pipeline in a step, M."""
+        return self.instance.global_batch // (self.pipelines * self.micro_batch)
+
+    @property
+    def devices(self) -> int:
+        """Devices that work."""
+        return self.pipelines * self.context * sum(self.tensor)
+
+    @property
+    def shards(self) -> tuple[int, int]:
+        """Devices that hold the same dense parameters, and the same experts."""
+        return self.pipelines * self.context, self.pipelines * self.context // self.expert
+
+    @cached_property
+    def first_device(self) -> IntArray | None:
+        """(S, d) first device of each stage's group in each pipeline."""
+        servers = self.instance.servers
+        widths = [self.context * t for t in self.tensor]
+        return place(servers.count, servers.size, widths, self.pipelines, self.placing)
+
+    @cached_property
+    def layers(self) -> tuple[Configuration, ...]:
+        """(L,) configuration of each layer."""
+        found = []
+        for n, (begin, end) in enumerate(pairwise(self.cuts)):
+            degrees = (self.tensor[n % self.groups], self.context, self.expert)
+            for layer in range(begin, end):
+                ways = [one for one in self.chain.layers[layer].modes(degrees) if one.recompute == self.modes[layer]]
+                if not ways:
+                    name = self.chain.layers[layer].name
+                    raise InputError(
+                        f"Layer {name} has no configuration {degrees} that recomputes {self.modes[layer]}."
+                    )
+                found.append(ways[0])
+        return tuple(found)
+
+    @cached_property
+    def parameters(self) -> FloatArray:
+        """(2, S v) numbers on each device of each stage: dense ones, and those of experts."""
+        rows = np.array([[one.parameters for one in self.layers], [one.expert_parameters for one in self.layers]])
+        sums = np.add.reduceat(rows, self.cuts[:-1], axis=1)
+        if self.stages == 1 and self.instance.layers > 1:
+            sums[0] -= self.layers[-1].tied_parameters
+        return sums
+
+    @cached_property
+    def forward_time(self) -> FloatArray:
+        """(S v,) forward time of a microbatch, no shorter than ZeRO 3 gathers its weights [s]."""
+        return np.maximum(self._sums("forward"), self._sharing(forward=True))
+
+    @cached_property
+    def backward_time(self) -> FloatArray:
+        """(S v,) backward time, no shorter than ZeRO 2 and 3 move gradients and weights [s]."""
+        return np.maximum(self._sums("backward"), self._sharing(forward=False))
+
+    @cached_property
+    def transfer_time(self) -> FloatArray:
+        """(S v - 1,) time to send a microbatch to the next stage, and as long back [s]."""
+        times, server = np.zeros(self.stages - 1), self._server
+        for n, cut in enumerate(self.cuts[1:-1]):
+            here, there = n % self.groups, (n + 1) % self.groups
+            degrees = (self.tensor[there], self.context, self.expert)
+            received = self.chain.layers[cut - 1].modes(degrees)[0].output_bytes
+            inside = bool((server[here] == server[there]).all())
+            times[n] = max(self.layers[cut - 1].output_bytes, received) / self.instance.servers.rate(inside=inside)
+        return times
+
+    @cached_property
+    def after_time(self) -> FloatArray:
+        """(S v,) time after the last backward pass: gradients are added up, and parameters updated [s]."""
+        question, sizes = self.instance, self.instance.state_bytes
+        times = np.zeros(self.stages)
+        for n in range(self.stages):
+            rate = self._rate(n % self.groups)
+            for numbers, shards in zip(self.parameters[:, n], self.shards, strict=True):
+                part = (shards - 1) / shards
+                moved = {
+                    0: 2 * part * sizes.gradients,
+                    1: part * (sizes.gradients + sizes.weights),
+                    2: part * sizes.weights,
+                    3: 0.0,
+                }[self.zero]
+                times[n] += numbers * moved / rate
+                times[n] += numbers * question.update_time / (shards if self.zero else 1)
+        tied = self.layers[-1].tied_parameters
+        if tied and self.stages > 1:
+            again = tied * sizes.gradients / question.servers.rate(inside=False)
+            times[[0, -1]] += again
+        return times
+
+    @cached_property
+    def memory(self) -> MemoryParts:
+        """Memory of a device of each group."""
+        S, question = self.groups, self.instance
+        sizes = np.zeros((3, S))
+        for g in range(S):
+            held = [one for n in range(g, self.stages, S) for one in self.layers[self.cuts[n] : self.cuts[n + 1]]]
+            sizes[:, g] = question.kept_bytes(held, self.zero, self.shards, whole=len(held) == len(self.layers))
+        stored = self._sums("stored_bytes")
+        if self.turns == 1:
+            most = np.minimum(self.microbatches, S - np.arange(S)) * stored
+        else:
+            rows = self.orders // self.microbatches
+            most = np.cumsum(np.where(rows % 2 == 0, 1.0, -1.0) * stored[rows // 2], axis=1).max(axis=1)
+        return MemoryParts(sizes[0], sizes[1], sizes[2], most, self._most("working_bytes"))
+
+    @property
+    def orders(self) -> IntArray:
+        """(S, 2 v M) passes of each group, as `one_forward_one_backward`."""
+        return one_forward_one_backward(self.groups, self.turns, self.microbatches)
+
+    @property
+    def passes(self) -> Passes:
+        """Durations for the simulator."""
+        S, C, half = self.groups, self.stages, not self.instance.full_duplex
+        machines: dict[tuple[int, int], int] = {}
+        channel = np.zeros(2 * C - 2, dtype=np.int64)
+        for row in range(2 * C - 2):
+            n = row if row < C - 1 else row - C + 1
+            ends = (n % S, (n + 1) % S) if row < C - 1 else ((n + 1) % S, n % S)
+            pair = (min(ends), max(ends)) if half else ends
+            channel[row] = machines.setdefault(pair, len(machines))
+        return Passes(
+            self.forward_time, self.backward_time, self.transfer_time, self.after_time, channel, len(machines)
+        )
+
+    @cached_property
+    def starts(self) -> tuple[FloatArray, FloatArray, float]:
+        """Starts of passes and of transfers as `step_time` fills them in, and the time of the step [s]."""
+        C, M = self.stages, self.microbatches
+        passes, sent = np.zeros((2 * C, M)), np.zeros((max(1, 2 * C - 2), M))
+        return passes, sent, float(step_time(self.passes, self.orders, M, passes, sent, np.inf))
+
+    @property
+    def time(self) -> float:
+        """Time of a step [s]."""
+        return self.starts[2]
+
+    @property
+    def cost(self) -> float:
+        """The time of a step."""
+        return self.time
+
+    @property
+    def bubble(self) -> float:
+        """Part of the step in which a working device neither computes nor recomputes, on average."""
+        busy = self.microbatches * (self.forward_time + self.backward_time).reshape(self.turns, -1).sum(axis=0)
+        return 1 - float((busy * self.tensor).sum()) / (sum(self.tensor) * self.time)
+
+    def _sums(self, name: str) -> FloatArray:
+        return np.add.reduceat(np.array([getattr(one, name) for one in self.layers], dtype=np.float64), self.cuts[:-1])
+
+    def _most(self, name: str) -> FloatArray:
+        """(S,) largest value of a layer of each group."""
+        most = np.maximum.reduceat([getattr(one, name) for one in self.layers], self.cuts[:-1])
+        return most.reshape(self.turns, self.groups).max(axis=0)
+
+    @property
+    def _server(self) -> IntArray:
+        assert self.first_device is not None
+        return self.first_device // self.instance.servers.size
+
+    def _rate(self, group: int) -> float:
+        """Bytes a second between the replicas of a group."""
+        inside = len(np.unique(self._server[group])) == 1
+        return self.instance.servers.rate(inside=inside)
+
+    def _sharing(self, *, forward: bool) -> FloatArray:
+        """(S v,) time in which replicas gather weights and divide gradients during a pass of a microbatch [s]."""
+        sizes, times = self.instance.state_bytes, np.zeros(self.stages)
+        moved = sizes.weights * (self.zero == 3) + (0.0 if forward else sizes.gradients * (self.zero >= 2))
+        for n in range(self.stages):
+            for numbers, shards in zip(self.parameters[:, n], self.shards, strict=True):
+                times[n] += numbers * moved * (shards - 1) / shards / self._rate(n % self.groups)
+        return times
+
+    def _title(self) -> str:
+        return self.chain.name
+
+    def _facts(self) -> dict[str, str]:
+        degrees = f"pp {self.groups}, tp {', '.join(map(str, sorted(set(self.tensor))))}, dp {self.pipelines}"
+        return {"grid": degrees, "time": figures(self.time, "s"), "devices": str(self.devices)}
+
+    def _rows(self) -> Rows:
+        names = [layer.name for layer in self.chain.layers]
+        rows = [
+            [str(n), names[begin], names[end - 1], str(self.tensor[n % self.groups]), figures(time)]
+            for n, ((begin, end), time) in enumerate(
+                zip(pairwise(self.cuts), (self.forward_time + self.backward_time).tolist(), strict=True)
+            )
+        ]
+        return ["stage", "first layer", "last layer", "tp", "time [s]"], rows

@@ -1,0 +1,246 @@
+"""Question of training in a grid: layers with configurations, equal servers, and the samples of a step."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import cached_property
+
+from instances.errors import InputError
+from instances.graph.display import Displayed, figures
+from instances.graph.question_lines import hash_of_question
+from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain
+from instances.planning.grid.question_lines import grid_in_words, grid_lines
+
+__all__ = ["Fixed", "GridInstance", "Servers", "StateBytes"]
+
+_MOST_DEVICES, _MOST_SAMPLES = 4096, 1_000_000
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Equal servers; every device has its own part of the card of its server."""
+
+    count: int
+    size: int  # devices of a server
+    inner: float  # bandwidth of a device within its server [bytes/s]
+    outer: float  # bandwidth of a device to other servers, its part of the card [bytes/s]
+    reached: float = 1.0  # part of the bandwidths that transfers reach
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.size < 1 or self.devices > _MOST_DEVICES:
+            raise InputError(f"{self.count} servers of {self.size} devices: give from 1 to {_MOST_DEVICES} devices.")
+        for name in ("inner", "outer", "reached"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise InputError(f"The servers' {name} is {getattr(self, name)}; it must be positive and finite.")
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @property
+    def devices(self) -> int:
+        """Number of devices, V."""
+        return self.count * self.size
+
+    @property
+    def name(self) -> str:
+        """As the command line says it."""
+        return f"{self.count}x{self.size}"
+
+    def rate(self, *, inside: bool) -> float:
+        """Bytes a second that a device sends within its server or to others."""
+        return self.reached * (self.inner if inside else self.outer)
+
+
+@dataclass(frozen=True)
+class StateBytes:
+    """Bytes of each trained number on a device that keeps all of it."""
+
+    weights: float = 2.0
+    gradients: float = 4.0
+    optimizer: float = 12.0  # a copy in 32 bits and two moments
+
+    def __post_init__(self) -> None:
+        for name in ("weights", "gradients", "optimizer"):
+            size = getattr(self, name)
+            if not 0 <= size < math.inf:
+                raise InputError(f"A parameter takes {size} bytes; give a finite number, 0 or more.")
+            object.__setattr__(self, name, float(size))
+
+    def kept(self, zero: int, shards: int) -> tuple[float, float, float]:
+        """Bytes a number of weights, gradients and optimizer, as ZeRO divides them among `shards` devices."""
+        return (
+            self.weights / (shards if zero >= 3 else 1),
+            self.gradients / (shards if zero >= 2 else 1),
+            self.optimizer / (shards if zero >= 1 else 1),
+        )
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Degrees that a plan must have; None leaves one free."""
+
+    pp: int | None = None  # stages that hold devices of their own
+    tp: int | None = None  # devices that share each product
+    dp: int | None = None  # equal pipelines
+    v: int | None = None  # stages of each device, in turns
+
+    def __post_init__(self) -> None:
+        for name in ("pp", "tp", "dp", "v"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}; it must be 1 or more.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GridInstance(Displayed):
+    """One question: how to train with steps of `global_batch` samples.
+
+    Parameters
+    ----------
+    chains : sequence of ConfiguredChain
+        The same layers for each number of samples of a microbatch that a plan may choose.
+    servers : Servers
+    global_batch : int
+        Samples of a step, G.
+    memory : float
+        Of a device [bytes].
+    state_bytes : StateBytes
+    update_time : float
+        Time of the optimizer for each number that a device updates [s].
+    zero : tuple of int
+        Stages of ZeRO that a plan may choose, 0 to 3.
+    modes : tuple of str
+        What layers may recompute, of `MODES`.
+    fixed : Fixed
+    full_duplex : bool
+        Whether a channel carries activations and gradients at once.
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range, or no plan can have the fixed degrees.
+    """
+
+    chains: tuple[ConfiguredChain, ...]
+    servers: Servers
+    global_batch: int
+    memory: float = math.inf
+    state_bytes: StateBytes = StateBytes()
+    update_time: float = 0.0
+    zero: tuple[int, ...] = (1,)
+    modes: tuple[str, ...] = MODES
+    fixed: Fixed = Fixed()
+    full_duplex: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chains", tuple(self.chains))
+        for name in ("memory", "update_time"):
+            object.__setattr__(self, name, float(getattr(self, name)))
+        if not self.chains or len({chain.micro_batch for chain in self.chains}) < len(self.chains):
+            raise InputError("Give one chain for each number of samples of a microbatch.")
+        if len({chain.n for chain in self.chains}) > 1:
+            raise InputError("The chains have different numbers of layers; give the same layers for each microbatch.")
+        if not 1 <= self.global_batch <= _MOST_SAMPLES:
+            raise InputError(f"global_batch is {self.global_batch}; give from 1 to {_MOST_SAMPLES} samples.")
+        if not self.memory > 0:
+            raise InputError(f"memory is {self.memory}; it must be above 0.")
+        if not 0 <= self.update_time < math.inf:
+            raise InputError(f"update_time is {self.update_time}; it must be finite, 0 or more.")
+        if not self.zero or any(stage not in range(4) for stage in self.zero):
+            raise InputError(f"zero is {self.zero}; give stages from 0 to 3.")
+        if MODES[0] not in self.modes or any(mode not in MODES for mode in self.modes):
+            raise InputError(f"Layers may recompute {self.modes}; give {MODES[0]}, and others of {', '.join(MODES)}.")
+        self._check_degrees()
+
+    @property
+    def layers(self) -> int:
+        """Number of layers, L."""
+        return self.chains[0].n
+
+    def chain(self, micro_batch: int) -> ConfiguredChain:
+        """The chain for microbatches of so many samples."""
+        for chain in self.chains:
+            if chain.micro_batch == micro_batch:
+                return chain
+        raise InputError(f"There are no times for microbatches of {micro_batch} samples; choose one that there is.")
+
+    def pipelines(self, chain: ConfiguredChain, context: int = 1) -> Sequence[int]:
+        """Numbers of equal pipelines, d, that divide the step into whole microbatches and have devices."""
+        total, most = self.global_batch // chain.micro_batch, self.servers.devices // context
+        if self.global_batch % chain.micro_batch:
+            return []
+        wanted = self.fixed.dp
+        return [d for d in range(1, min(total, most) + 1) if total % d == 0 and wanted in (None, d)]
+
+    def kept_bytes(
+        self, layers: Sequence[Configuration], zero: int, shards: tuple[int, int], *, whole: bool
+    ) -> tuple[float, float, float]:
+        """Weights, gradients and optimizer of a device that holds these layers; `whole` if they are all of them."""
+        dense = sum(one.parameters for one in layers)
+        if whole and len(layers) > 1:
+            dense -= layers[-1].tied_parameters
+        numbers = (dense, sum(one.expert_parameters for one in layers))
+        parts = [self.state_bytes.kept(zero, count) for count in shards]
+        weights, gradients, optimizer = (
+            sum(number * part[i] for number, part in zip(numbers, parts, strict=True)) for i in range(3)
+        )
+        if zero == 3:  # two layers are gathered at a time
+            most = max(one.parameters for one in layers)
+            weights += 2 * self.state_bytes.weights * most * sum(count > 1 for count in shards)
+        return weights, gradients, optimizer
+
+    @property
+    def label(self) -> str:
+        """Names of chain and servers and the samples of a step, as messages show them."""
+        return f"{self.chains[0].name} on {self.servers.name}, {self.global_batch} samples"
+
+    @property
+    def time_unit(self) -> str:
+        """Time unit of its costs."""
+        return "s"
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+        numbers = (self.global_batch, self.memory, self.update_time, self.zero, self.modes, self.full_duplex)
+        records = (astuple(self.servers), astuple(self.state_bytes), astuple(self.fixed))
+        text = "".join(chain.content_hash for chain in self.chains) + repr(numbers) + repr(records)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, names of layers included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("training in a grid", grid_lines(self))
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        return grid_in_words(self)
+
+    def _check_degrees(self) -> None:
+        fixed, V = self.fixed, self.servers.devices
+        needed = (fixed.pp or 1) * (fixed.tp or 1) * (fixed.dp or 1)
+        if needed > V:
+            raise InputError(f"The fixed degrees need {needed} devices, and there are {V}; lower one.")
+        if (fixed.pp or 1) * (fixed.v or 1) > self.layers:
+            raise InputError(f"There are {self.layers} layers; pp times v must be at most that.")
+        degrees = sorted({tp for chain in self.chains for tp, _, _ in chain.degrees})
+        if fixed.tp is not None and fixed.tp not in degrees:
+            raise InputError(f"tp is {fixed.tp}; there are configurations of {', '.join(map(str, degrees))}.")
+        if fixed.tp is not None and self.servers.size % fixed.tp:
+            raise InputError(f"tp is {fixed.tp}; it must divide {self.servers.size}, the devices of a server.")
+        if not any(self.pipelines(chain) for chain in self.chains):
+            sizes = ", ".join(str(chain.micro_batch) for chain in self.chains)
+            pipelines = "any number of pipelines" if fixed.dp is None else f"{fixed.dp} pipelines"
+            raise InputError(
+                f"A step of {self.global_batch} samples has no whole microbatches of {sizes} samples for {pipelines}; "
+                "choose degrees that divide it."
+            )
+
+    def _title(self) -> str:
+        return self.chains[0].name
+
+    def _facts(self) -> dict[str, str]:
+        facts = {"layers": str(self.layers), "servers": self.servers.name, "samples": str(self.global_batch)}
+        return facts | ({"memory": figures(self.memory, "bytes")} if math.isfinite(self.memory) else {})

@@ -1,0 +1,175 @@
+"""The least time that it takes to fit consecutive layers into memory by recomputing some of them.
+
+What layers may recompute are points (bytes kept, time); those of several layers add up, and only sums that no other
+beats in both matter, their front. A cap on the memory in which a layer recomputes leaves out ways with more; each cap
+has fronts of its own. A front of more than `_MOST` points is made smaller by pairs of neighbours that become one point
+with the smaller of both values each: then times are bounds, never too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from instances.compiled import compiled
+from instances.graph.tensors import FloatArray, IntArray
+from instances.planning.grid.configurations import Configuration
+
+__all__ = ["Fronts", "Menus", "chosen_modes", "fronts_of", "least_time"]
+
+_MOST = 256
+_T = TypeVar("_T")
+
+
+class Menus(NamedTuple):
+    """Ways to run each of L layers with each of T degrees; what there is not takes for ever."""
+
+    stored: FloatArray  # (T, L, J): bytes kept from the forward to the backward pass
+    working: FloatArray  # (T, L, J): bytes held while the layer recomputes
+    again: FloatArray  # (T, L, J): time to recompute [s]
+    kind: IntArray  # (L,): equal for layers with the same ways
+    caps: FloatArray  # (T, W): all values of `working` of each degree, in rising order, the last one repeated
+
+
+class Fronts(NamedTuple):
+    """Fronts of all runs of layers i … j - 1, one after the other."""
+
+    begin: IntArray  # (T, W, L, L + 1): where the front of a run begins
+    size: IntArray  # (T, W, L, L + 1): its points, 0 if a layer has no way below the cap
+    stored: FloatArray  # (N,): bytes of each point, rising within a front
+    again: FloatArray  # (N,): time of each point, falling
+
+
+@compiled
+def _sorted_front(stored: FloatArray, again: FloatArray, count: int) -> int:
+    """Sort points and keep those that no other beats; return how many."""
+    order = np.argsort(stored[:count] + 0.0)
+    kept_stored, kept_again, kept = np.empty(count), np.empty(count), 0
+    for i in order:
+        while kept > 0 and kept_stored[kept - 1] == stored[i] and kept_again[kept - 1] >= again[i]:
+            kept -= 1
+        if kept == 0 or again[i] < kept_again[kept - 1]:
+            kept_stored[kept], kept_again[kept] = stored[i], again[i]
+            kept += 1
+    while kept > _MOST:
+        half = 0
+        for i in range(0, kept, 2):
+            kept_stored[half], kept_again[half] = kept_stored[i], kept_again[min(i + 1, kept - 1)]
+            half += 1
+        kept = half
+    stored[:kept], again[:kept] = kept_stored[:kept], kept_again[:kept]
+    return kept
+
+
+@compiled
+def fronts_of(menus: Menus) -> Fronts:
+    """Fronts of all runs of layers; a run whose first layer is of the kind that follows it shares that of the next."""
+    T, L, J = menus.stored.shape
+    W = menus.caps.shape[1]
+    begin, size = np.zeros((T, W, L, L + 1), dtype=np.int64), np.zeros((T, W, L, L + 1), dtype=np.int64)
+    all_stored, all_again, used = np.empty(1024), np.empty(1024), 0
+    stored, again = np.empty(_MOST * J), np.empty(_MOST * J)
+    for t in range(T):
+        for w in range(W):
+            for i in range(L):
+                for j in range(i + 1, L + 1):
+                    if i > 0 and menus.kind[i - 1] == menus.kind[j - 1]:
+                        begin[t, w, i, j], size[t, w, i, j] = begin[t, w, i - 1, j - 1], size[t, w, i - 1, j - 1]
+                        continue
+                    count, before = 0, size[t, w, i, j - 1]
+                    for p in range(max(before, 1 if j == i + 1 else 0)):
+                        at = begin[t, w, i, j - 1] + p
+                        for mode in range(J):
+                            if (
+                                menus.again[t, j - 1, mode] < np.inf
+                                and menus.working[t, j - 1, mode] <= menus.caps[t, w]
+                            ):
+                                stored[count] = menus.stored[t, j - 1, mode] + (all_stored[at] if before else 0.0)
+                                again[count] = menus.again[t, j - 1, mode] + (all_again[at] if before else 0.0)
+                                count += 1
+                    count = _sorted_front(stored, again, count)
+                    while used + count > len(all_stored):
+                        all_stored = np.concatenate((all_stored, np.empty(len(all_stored))))
+                        all_again = np.concatenate((all_again, np.empty(len(all_again))))
+                    all_stored[used : used + count], all_again[used : used + count] = stored[:count], again[:count]
+                    begin[t, w, i, j], size[t, w, i, j] = used, count
+                    used += count
+    return Fronts(begin, size, all_stored[:used].copy(), all_again[:used].copy())
+
+
+@compiled
+def least_time(fronts: Fronts, caps: FloatArray, t: int, i: int, j: int, held: int, room: float) -> float:
+    """Least time to recompute, per microbatch, if `held` microbatches of layers i … j - 1 fit into `room` bytes."""
+    best = np.inf
+    for w in range(caps.shape[1]):
+        free = (room - caps[t, w]) / held
+        low = fronts.begin[t, w, i, j]
+        high = low + fronts.size[t, w, i, j]
+        first = low
+        while low < high:  # the last point that fits
+            middle = (low + high) // 2
+            if fronts.stored[middle] <= free:
+                low = middle + 1
+            else:
+                high = middle
+        if low > first:
+            best = min(best, fronts.again[low - 1])
+    return best
+
+
+def chosen_modes(layers: Sequence[tuple[Configuration, ...]], held: int, room: float) -> tuple[str, ...] | None:
+    """Mode of each layer such that `held` microbatches fit into `room` bytes and little time is spent again.
+
+    It is the least time where layers are of few kinds. The first layers of a kind recompute. None if nothing fits.
+    """
+    kinds: dict[tuple[Configuration, ...], list[int]] = {}
+    for place, ways in enumerate(layers):
+        kinds.setdefault(ways, []).append(place)
+    best: tuple[float, tuple[tuple[int, ...], ...]] | None = None
+    for cap in sorted({way.working_bytes for ways in layers for way in ways}):
+        points: list[tuple[float, float, tuple[tuple[int, ...], ...]]] = [(0.0, 0.0, ())]
+        for ways, places in kinds.items():
+            sums = product(points, _counts(ways, len(places), cap))
+            points = _front((s + p, x + y, (*some, one)) for (s, x, some), (p, y, one) in sums)
+        for stored, again, some in points:
+            if held * stored + cap <= room and (best is None or again < best[0]):
+                best = again, some
+    if best is None:
+        return None
+    modes = [""] * len(layers)
+    for (ways, places), numbers in zip(kinds.items(), best[1], strict=True):
+        words = [way.recompute for way, count in zip(ways, numbers, strict=True) for _ in range(count)]
+        for place, word in zip(places, reversed(words), strict=True):
+            modes[place] = word
+    return tuple(modes)
+
+
+@lru_cache(maxsize=4096)
+def _counts(ways: tuple[Configuration, ...], layers: int, cap: float) -> list[tuple[float, float, tuple[int, ...]]]:
+    """Front of the numbers of equal layers that run each way."""
+    plain, allowed = ways[0].backward, [way.working_bytes <= cap for way in ways]
+    vectors: list[tuple[int, ...]] = [()]
+    for fits in allowed[:-1]:
+        vectors = [(*one, count) for one in vectors for count in range((layers - sum(one)) * fits + 1)]
+    complete = [(*one, layers - sum(one)) for one in vectors if allowed[-1] or sum(one) == layers]
+    return _front(
+        (
+            sum(count * way.stored_bytes for count, way in zip(one, ways, strict=True)),
+            sum(count * (way.backward - plain) for count, way in zip(one, ways, strict=True)),
+            one,
+        )
+        for one in complete
+    )
+
+
+def _front(points: Iterable[tuple[float, float, _T]]) -> list[tuple[float, float, _T]]:
+    """Points that no other beats, by their bytes; of very many some, the smallest in any case."""
+    kept: list[tuple[float, float, _T]] = []
+    for point in sorted(points, key=lambda point: point[:2]):
+        if not kept or point[1] < kept[-1][1]:
+            kept.append(point)
+    return kept[:: -(-len(kept) // _MOST)] if kept else kept

@@ -1,0 +1,45 @@
+"""Degrees that all stages of a plan share, and the least work that each device has with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from instances.planning.grid.arrays import GridArrays
+from instances.planning.grid.problem import GridInstance
+
+__all__ = ["Setting", "even_work", "settings_of"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Degrees of a plan that all its stages share."""
+
+    micro_batch: int
+    pipelines: int
+    context: int
+    expert: int
+    zero: int
+
+
+def settings_of(question: GridInstance) -> Iterator[tuple[Setting, GridArrays]]:
+    """All settings with their arrays; the arrays are made once for each size of microbatches and degree."""
+    for chain in question.chains:
+        for context, expert in sorted({(c, e) for _, c, e in chain.degrees}):
+            arrays = GridArrays.of(question, chain, context, expert)
+            if arrays is None:
+                continue
+            for d, zero in product(question.pipelines(chain, context), question.zero):
+                if d * context % expert == 0 and (zero == min(question.zero) or d * context > 1):
+                    yield Setting(chain.micro_batch, d, context, expert, zero), arrays
+
+
+def even_work(question: GridInstance, setting: Setting, arrays: GridArrays) -> float:
+    """Time of a step if all devices shared all work equally, a bound [s]."""
+    M = question.global_batch // (setting.pipelines * setting.micro_batch)
+    K = question.servers.devices // (setting.pipelines * setting.context)
+    layers = np.diff(arrays.forward + arrays.backward, axis=1)
+    return float(M * (arrays.degrees[:, None] * layers).min(axis=0).sum() / K)

@@ -1,0 +1,207 @@
+"""The question of training in a grid: layers with configurations, servers, the samples of a step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from instances.errors import InputError, WordError, printable, word
+from mtpp.questions.grid_models import WIDTHS, chains_of
+from mtpp.questions.words import Word
+from mtpp.text.parsing import parse_bandwidth, parse_bytes, parse_flops
+
+if TYPE_CHECKING:
+    from instances.planning.grid import GridInstance, Servers
+    from instances.planning.grid.accelerators import Accelerator
+
+__all__ = ["GridWords", "grid_instance"]
+
+_GRID = "Training in a grid"
+_DEVICE, _OPTIMIZER_BYTES, _GRADIENT_BYTES, _UPDATE_BYTES = "A100-80", 18.0, 4.0, 42
+#: Part of a device's memory that a plan may fill, if nobody says how much; bandwidths that transfers reach.
+_FILLED, _REACHED = 0.94, 0.8
+_SHARDED = 2  # first stage of ZeRO that divides gradients
+_FIXED = ("pp", "tp", "dp", "v", "cp", "ep")
+
+
+class GridWords(TypedDict, total=False):
+    """Words of a plan for a global batch."""
+
+    global_batch: Annotated[
+        int | None,
+        Word(
+            "Samples of a step: plans equal pipelines of whole microbatches, in place of microbatches.",
+            None,
+            "G",
+            _GRID,
+            1,
+        ),
+    ]
+    micro_batch: Annotated[
+        str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]", _GRID)
+    ]
+    tp: Annotated[str, Word("Tensor degrees to choose from.", "auto", "auto|N[,N]", _GRID)]
+    cp: Annotated[str, Word("Context degrees to choose from.", "1", "N[,N]", _GRID)]
+    ep: Annotated[str, Word("Expert degrees to choose from.", "1", "N[,N]", _GRID)]
+    zero: Annotated[
+        str, Word("Stages of ZeRO to choose from; of 2 and 3 passes hide what is sent.", "1", "auto|0…3", _GRID)
+    ]
+    checkpoint: Annotated[
+        str,
+        Word(
+            "What each layer may recompute: nothing, norms and activations, attention, all.",
+            "auto",
+            "auto|none|act|core|full",
+            _GRID,
+        ),
+    ]
+    attention: Annotated[
+        str, Word("Attention in one kernel, or in several that keep all scores.", "fused", "fused|eager", _GRID)
+    ]
+    fix: Annotated[
+        str | None, Word("Degrees that the plan must have, such as pp=8,tp=4,dp=2,v=2.", None, "NAME=N[,…]", _GRID)
+    ]
+    device: Annotated[
+        str | None,
+        Word("V100-16, V100-32, A100-40, A100-80, H100-80 or H200-141.  [default: A100-80]", None, "NAME", _GRID),
+    ]
+    price: Annotated[float | None, Word("Of an hour of a device, for the cost of a step.", None, "X", _GRID, 0)]
+    runtime: Annotated[
+        str | None,
+        Word("Plans that megatron or torchtitan can run; export writes its settings.", None, "NAME", _GRID),
+    ]
+
+
+def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridInstance:
+    """The question of training in a grid.
+
+    Raises
+    ------
+    InputError
+        If a word, the model or the cluster is refused, or no plan can have these degrees.
+    """
+    from instances.planning.grid import GridInstance
+    from instances.planning.grid.configurations import MODES
+    from instances.planning.grid.problem import Fixed, StateBytes
+
+    _check_words(words)
+    device, fixed, servers = _device(words), _fixed(words["fix"]), _servers(cluster, words)
+    dtype = words["dtype"] or "bf16"
+    chains = chains_of(chain, words, device, servers, {name: fixed.pop(name, None) for name in ("cp", "ep")}, dtype)
+    width = WIDTHS[dtype]
+    total = _OPTIMIZER_BYTES if words["optimizer_bytes"] is None else words["optimizer_bytes"]
+    if total < width + _GRADIENT_BYTES:
+        least = f"weights and gradients alone take {width + _GRADIENT_BYTES:g}."
+        raise WordError("optimizer_bytes", f"{total:g}", least)
+    known = (MODES[0], MODES[-1]) if words["runtime"] else MODES  # what runtimes recompute of each layer by number
+    return GridInstance(
+        chains,
+        servers,
+        words["global_batch"],
+        memory=_FILLED * device.memory if words["memory"] is None else parse_bytes(words["memory"], "memory"),
+        state_bytes=StateBytes(width, _GRADIENT_BYTES, total - width - _GRADIENT_BYTES),
+        update_time=_UPDATE_BYTES / (_REACHED * device.memory_bandwidth),
+        zero=_stages_of_zero(words["zero"], words["runtime"]),
+        modes=_modes(words["checkpoint"], known),
+        fixed=Fixed(**fixed),
+        full_duplex=words["full_duplex"],
+    )
+
+
+def _check_words(words: Mapping[str, Any]) -> None:
+    """Refuse what only other plans know."""
+    others = {
+        "network": "shared",
+        "parameter_copies": None,
+        "samples": None,
+        "recompute": False,
+        "dims": None,
+        "input_work": None,
+        "time_unit": None,
+        "orders": "auto",
+        "effort": 2,
+    }
+    for name, default in others.items():
+        if words[name] != default:
+            raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
+    if words["dtype"] not in (None, *WIDTHS):
+        raise WordError(
+            "dtype", words["dtype"], f"times are those of 16-bit numbers; choose one of {', '.join(WIDTHS)}."
+        )
+    if words["attention"] not in ("fused", "eager"):
+        raise WordError("attention", words["attention"], "choose fused or eager.")
+    if words["runtime"] not in (None, "megatron", "torchtitan"):
+        raise WordError("runtime", words["runtime"], "plans for a global batch are for megatron or torchtitan.")
+
+
+def _device(words: Mapping[str, Any]) -> Accelerator:
+    from instances.planning.grid.accelerators import ACCELERATORS, accelerator
+
+    name = _DEVICE if words["device"] is None else words["device"]
+    if name not in ACCELERATORS:
+        raise WordError("device", name, f"choose one of {', '.join(ACCELERATORS)}.")
+    found = accelerator(name)
+    if words["peak_flops"] is not None:
+        found = replace(found, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
+    if words["memory_bandwidth"] is not None:
+        found = replace(found, memory_bandwidth=parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth"))
+    return found
+
+
+def _servers(cluster: Any, words: Mapping[str, Any]) -> Servers:
+    """Equal servers such as 8x8; each device has its part of the server's card."""
+    from instances.planning.grid import Servers
+
+    shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", cluster) if isinstance(cluster, str) else None
+    if shape is None:
+        raise WordError(
+            "cluster", printable(str(cluster)), "a plan for a global batch needs equal servers such as 8x8."
+        )
+    if words["bandwidth"] is None:
+        raise WordError(
+            "cluster", cluster, f"give {word('bandwidth')} within and between servers, such as 300GB/s,400GB/s."
+        )
+    rates = str(words["bandwidth"]).split(",") if isinstance(words["bandwidth"], str) else [words["bandwidth"]]
+    if len(rates) > 2:
+        raise WordError("bandwidth", words["bandwidth"], "give one rate, or one within and one between servers.")
+    inner, between = parse_bandwidth(rates[0]), parse_bandwidth(rates[-1])
+    nic = [part for part in words["nic"].split(",") if part != "full"]
+    if "half" in nic or len(nic) > 1:
+        raise WordError("nic", words["nic"], "here cards carry both directions at once; give a rate alone.")
+    card = parse_bandwidth(nic[0], word="nic") if nic else between
+    count, size = map(int, shape.groups())
+    return Servers(count, size, inner, min(between, card / max(size, 1)), _REACHED)
+
+
+def _stages_of_zero(given: str, runtime: str | None) -> tuple[int, ...]:
+    if given != "auto" and not re.fullmatch(r"[0-3](,[0-3])*", given):
+        raise WordError("zero", printable(given), "give stages from 0 to 3, or auto.")
+    stages = sorted({int(part) for part in (given.split(",") if given != "auto" else "123")})
+    if runtime == "megatron":
+        stages = [stage for stage in stages if stage < _SHARDED]
+    if not stages:
+        raise WordError("zero", given, "megatron divides optimizer states alone with a pipeline; give 0 or 1.")
+    return tuple(stages)
+
+
+def _modes(given: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    """Modes of layers that a plan may choose; nothing to recompute is always one."""
+    parts = list(known) if given == "auto" else given.split(",")
+    for part in parts:
+        if part not in known:
+            raise WordError("checkpoint", printable(part), f"choose from {', '.join(known)}, or auto.")
+    return tuple(dict.fromkeys((known[0], *parts)))
+
+
+def _fixed(given: str | None) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for part in given.split(",") if given else ():
+        match = re.fullmatch(r"(\w+)=([1-9]\d{0,5})", part)
+        if match is None or match[1] not in _FIXED or match[1] in found:
+            raise WordError(
+                "fix", printable(given or ""), f"give each of {', '.join(_FIXED)} at most once, such as pp=8,tp=4."
+            )
+        found[match[1]] = int(match[2])
+    return found

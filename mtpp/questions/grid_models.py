@@ -1,0 +1,148 @@
+"""Models of plans in a grid: names, configurations of Hugging Face, files of measured layers."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from instances.errors import InputError, InputWarning, WordError, printable, word
+
+if TYPE_CHECKING:
+    from instances.planning.grid import ConfiguredChain, Servers
+    from instances.planning.grid.accelerators import Accelerator
+    from instances.planning.grid.transformer import Transformer
+
+__all__ = ["WIDTHS", "chains_of"]
+
+#: Bytes of a number of each type that there are times of.
+WIDTHS = {"bf16": 2, "fp16": 2}
+
+_SEQUENCE = 2048
+_MICRO_BATCHES = (1, 2, 4)
+
+
+def chains_of(
+    chain: Any,
+    words: Mapping[str, Any],
+    device: Accelerator,
+    servers: Servers,
+    fixed: dict[str, int | None],
+    dtype: str,
+) -> tuple[ConfiguredChain, ...]:
+    """The layers of a model for each size of microbatches.
+
+    Raises
+    ------
+    InputError
+        If there is no such model, or a degree or size does not suit it.
+    """
+    from instances.planning.grid import ConfiguredChain
+    from instances.planning.grid.from_decoder import transformer_of
+    from instances.planning.grid.names import TRANSFORMERS
+    from instances.planning.grid.transformer import Transformer
+    from instances.readers.huggingface.files import find_decoder
+
+    if isinstance(chain, ConfiguredChain):
+        return (_measured(chain, words),)
+    if isinstance(chain, Transformer):
+        return _estimated(chain, words, device, servers, fixed, dtype)
+    if not isinstance(chain, str | PathLike):
+        raise InputError(
+            f"A model of a grid is a name, a file or a chain of configurations, no {type(chain).__name__}."
+        )
+    text = fspath(chain)
+    if text in TRANSFORMERS:
+        return _estimated(TRANSFORMERS[text], words, device, servers, fixed, dtype)
+    if (found := find_decoder(text)) is not None:
+        name, record, doubts = found
+        for doubt in doubts:
+            warnings.warn(doubt, InputWarning, stacklevel=2)
+        return _estimated(transformer_of(record, name), words, device, servers, fixed, dtype)
+    if Path(text).is_file():
+        from instances.json_files import read_json
+        from instances.planning.grid.question_file import configured_from_document
+
+        return (_measured(configured_from_document(read_json(text)), words),)
+    known = ", ".join(TRANSFORMERS)
+    raise InputError(
+        f"{printable(text)}: there is no such model with configurations; give {known}, or a file of mtpp-chain/2."
+    )
+
+
+def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredChain:
+    """A chain that has its own times."""
+    for name, default in (("micro_batch", "auto"), ("tp", "auto"), ("cp", "1"), ("ep", "1"), ("sequence", None)):
+        if words[name] != default:
+            raise InputError(f"{chain.name}: it has its own configurations; leave out {word(name)}.")
+    return chain
+
+
+def _estimated(
+    model: Transformer,
+    words: Mapping[str, Any],
+    device: Accelerator,
+    servers: Servers,
+    fixed: dict[str, int | None],
+    dtype: str,
+) -> tuple[ConfiguredChain, ...]:
+    from instances.planning.grid.layer_costs import LayerCosts, configured
+    from instances.planning.grid.layer_times import Clockwork
+
+    sequence = words["sequence"] or min(_SEQUENCE, model.positions or _SEQUENCE)
+    if model.positions and sequence > model.positions:
+        raise WordError("sequence", sequence, f"{model.name} knows {model.positions} positions; give at most that.")
+    batch = words["global_batch"]
+    sizes = [n for n in _MICRO_BATCHES if batch % n == 0]
+    if words["micro_batch"] != "auto":
+        sizes = numbers_of("micro_batch", words["micro_batch"])
+        for n in sizes:
+            if batch % n:
+                raise WordError("micro_batch", n, f"it does not divide {batch}, the samples of a step.")
+    cps, eps = ([fixed[name]] if fixed[name] is not None else numbers_of(name, words[name]) for name in ("cp", "ep"))
+    tps = _tensor_degrees(model, words["tp"], servers)
+    degrees = tuple((t, c, e) for t in tps for c in cps for e in eps if c is not None and e is not None)
+    clock = Clockwork(device, servers.inner)
+    return tuple(
+        configured(
+            model,
+            device,
+            degrees,
+            LayerCosts(
+                model, clock, n, sequence, WIDTHS[dtype], words["attention"] == "fused", servers.outer, servers.size
+            ),
+            dtype,
+        )
+        for n in sizes
+    )
+
+
+def _tensor_degrees(model: Transformer, given: str, servers: Servers) -> list[int]:
+    """Degrees that are given, which must be possible, or all that are."""
+    if given == "auto":
+        possible = [t for t in range(1, servers.size + 1) if servers.size % t == 0]
+        return [t for t in possible if _divides(model, t)]
+    degrees = numbers_of("tp", given)
+    for t in degrees:
+        if servers.size % t:
+            raise WordError("tp", t, f"it does not divide {servers.size}, the devices of a server.")
+        model.check_degree(t)
+    return degrees
+
+
+def _divides(model: Transformer, t: int) -> bool:
+    try:
+        model.check_degree(t)
+    except InputError:
+        return False
+    return True
+
+
+def numbers_of(name: str, given: str) -> list[int]:
+    """Whole numbers of a word such as 1,2,4, in rising order."""
+    if not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", given):
+        raise WordError(name, printable(given), "give one or more whole numbers, such as 1,2,4.")
+    return sorted({int(part) for part in given.split(",")})

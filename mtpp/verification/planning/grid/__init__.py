@@ -1,0 +1,1 @@
+"""Independent verification of training plans in a grid."""

@@ -1,0 +1,264 @@
+r"""Bounds on all plans in a grid, proved a second time.
+
+*work-grid*: on K devices of each of d pipelines, M microbatches take at least :math:`M \sum_l \min_t t (f + b) / K`.
+
+*z-grid*: of plans whose devices run one stage each, by all suffixes of stages, backwards. Stage n with c one way to the
+next, :math:`τ = f + b` and A after its last backward pass needs :math:`Z_1 = \max(M τ, τ + 2 M c, τ + 2 c + Z_1')` and
+:math:`Z_2 = \max(M τ + A, τ + 2 M c + A, f + c + Z_2')`, in full duplex M c for 2 M c. The first of s stages holds
+min(M, s) microbatches, and recomputes no more than it must. Links are those within a server where groups of the size
+can lie in one. A plan below the claim would leave a suffix below it at every layer; there is none. Sums are floats,
+and the claim is taken a part of 5e-10 lower than stated, far more than they are off.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+
+from instances.planning.grid.configurations import Configuration, ConfiguredChain
+from instances.planning.grid.problem import GridInstance
+from mtpp.verification.clock import Clock
+from mtpp.verification.planning.grid.costs import after_time, kept_bytes, meanwhile
+
+__all__ = ["MARGIN", "Setting", "TooManyWaysError", "settings_of"]
+
+MARGIN = 5e-10
+_MOST_POINTS = 200_000
+
+Point = tuple[float, float]
+
+
+class TooManyWaysError(Exception):
+    """A stage has too many ways to recompute."""
+
+
+def settings_of(question: GridInstance) -> Iterator[Setting]:
+    """All degrees that the stages of a plan can share."""
+    servers, wanted = question.servers, question.fixed
+    for chain in question.chains:
+        triples = {(one.tp, one.cp, one.ep) for layer in chain.layers for one in layer.configurations}
+        for cp, ep in sorted({(cp, ep) for _, cp, ep in triples}):
+            tensor = sorted(
+                t
+                for t, c, e in triples
+                if (c, e) == (cp, ep) and t * cp <= servers.size and servers.size % t == 0 and wanted.tp in (None, t)
+            )
+            samples = question.global_batch
+            for d in range(1, servers.devices // cp + 1):
+                if not tensor or samples % (d * chain.micro_batch) or wanted.dp not in (None, d) or (d * cp) % ep:
+                    continue
+                for zero in question.zero:
+                    yield Setting(question, chain, tensor, cp, ep, d, zero)
+
+
+@dataclass
+class Setting:
+    """Degrees that all stages of a plan share."""
+
+    question: GridInstance
+    chain: ConfiguredChain
+    tensor: list[int]
+    cp: int
+    ep: int
+    d: int
+    zero: int
+    _fronts: dict[tuple[int, float, tuple[tuple[int, int], ...]], list[Point]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.M = self.question.global_batch // (self.d * self.chain.micro_batch)
+        self.K = self.question.servers.devices // (self.d * self.cp)
+        allowed = self.question.modes
+        self.ways = {
+            t: [
+                [
+                    one
+                    for one in sorted(layer.configurations, key=lambda one: one.recompute != "none")
+                    if (one.tp, one.cp, one.ep) == (t, self.cp, self.ep) and one.recompute in allowed
+                ]
+                for layer in self.chain.layers
+            ]
+            for t in self.tensor
+        }
+        kinds: dict[tuple[Configuration, ...], int] = {}
+        self.kind = [kinds.setdefault(layer.configurations, len(kinds)) for layer in self.chain.layers]
+
+    @property
+    def work(self) -> float:
+        """Even share of all work of a device [s]."""
+        layers = range(self.chain.n)
+        least = [min(t * _both(self.ways[t][layer][0]) for t in self.tensor) for layer in layers]
+        return float(self.M * sum(least) / self.K)
+
+    def least_below(self, ceiling: float, clock: Clock) -> float:
+        """Least of max(Z1, Z2) of all plans below the ceiling; infinite if there are none."""
+        L, best, fixed = self.chain.n, math.inf, self.question.fixed.pp
+        before, before_forward, need = self._prefixes()
+        later: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
+        later[L] = {0: [(0.0, 0.0)]}
+        duplex = 1 if self.question.full_duplex else 2
+        for s in range(1, min(L, self.K) + 1):
+            here: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
+            for i in range(L - s, -1, -1):
+                clock.raise_if_late()
+                for t in self.tensor:
+                    for j in range(i + 1, L + 1):
+                        if not later[j]:
+                            continue
+                        stage = self._stage(t, i, j, min(self.M, s))
+                        if stage is None or self.M * stage[0] + before[i] >= ceiling:
+                            break
+                        tau, forward, after, c = stage
+                        c = c if s > 1 else 0.0
+                        one = max(self.M * tau, tau + duplex * self.M * c if s > 1 else 0.0)
+                        for k, points in later[j].items():
+                            if k + t > self.K - self.M * need[i] / ceiling * (1 - MARGIN):
+                                continue
+                            found = [
+                                (
+                                    max(one, tau + 2 * c + p) if s > 1 else one,
+                                    max(one + after, forward + c + q) if s > 1 else one + after,
+                                )
+                                for p, q in points
+                            ]
+                            keep = [
+                                (p, q) for p, q in found if p + before[i] < ceiling and q + before_forward[i] < ceiling
+                            ]
+                            if keep:
+                                here[i].setdefault(k + t, []).extend(keep)
+                here[i] = {k: _lowest(points) for k, points in here[i].items()}
+            if fixed in (None, s):
+                best = min([best, *(max(point) for points in here[0].values() for point in points)])
+            later = here
+        return best
+
+    def both(self, layer: int) -> float:
+        """Least time of both passes of a layer."""
+        return min(_both(self.ways[t][layer][0]) for t in self.tensor)
+
+    def passes(self, t: int, i: int, j: int, held: int) -> float | None:
+        """Time of both passes of layers i … j - 1 with what they must recompute; None if they do not fit."""
+        stage = self._stage(t, i, j, held)
+        return None if stage is None else stage[0]
+
+    def _prefixes(self) -> tuple[list[float], list[float], list[float]]:
+        """Least time of both passes and of forward passes before each layer, and device seconds of a microbatch."""
+        rows: tuple[list[float], list[float], list[float]] = ([0.0], [0.0], [0.0])
+        for layer in range(self.chain.n):
+            plain = [(t, self.ways[t][layer][0]) for t in self.tensor]
+            values = (
+                min(_both(one) for _, one in plain),
+                min(one.forward for _, one in plain),
+                min(t * _both(one) for t, one in plain),
+            )
+            for row, value in zip(rows, values, strict=True):
+                row.append(row[-1] + value)
+        return rows
+
+    def _stage(self, t: int, i: int, j: int, held: int) -> tuple[float, float, float, float] | None:
+        """Both passes, the forward pass, time after them and transfer to the next of layers i … j - 1."""
+        forward, back, after, room, c = self._plain(t, i, j)
+        again = self._again(t, i, j, held, room)
+        if again is None:
+            return None
+        there, flow = forward
+        tau = max(there, flow[0]) + max(back + again, flow[1])
+        return tau, max(there, flow[0]), after, c
+
+    def _plain(self, t: int, i: int, j: int) -> tuple[tuple[float, tuple[float, float]], float, float, float, float]:
+        key = (t, i, j)
+        if key in self._known:
+            return self._known[key]
+        question, servers = self.question, self.question.servers
+        layers, whole = [menu[0] for menu in self.ways[t][i:j]], j - i == self.chain.n
+        shards = (self.d * self.cp, self.d * self.cp // self.ep)
+        width = t * self.cp
+        rate = self._rate(width * self.d <= servers.size)
+        after = after_time(question, layers, self.zero, shards, rate, whole)
+        tied = Fraction(self.ways[t][-1][0].tied_parameters)
+        if not whole and (i == 0 or j == self.chain.n):
+            after += tied * Fraction(question.state_bytes.gradients) / self._rate(False)
+        flow = meanwhile(question, layers, self.zero, shards, rate, whole)
+        kept = sum(kept_bytes(question, layers, self.zero, shards, whole))
+        beside = self._rate(width + self.tensor[0] * self.cp <= servers.size)
+        found = (
+            (math.fsum(one.forward for one in layers), (float(flow[0]), float(flow[1]))),
+            math.fsum(one.input_backward + one.weight_backward for one in layers),
+            float(after),
+            question.memory * (1 + 2 * MARGIN) - float(kept),
+            float(Fraction(layers[-1].output_bytes) / beside),
+        )
+        self._known[key] = found
+        return found
+
+    _known: dict[tuple[int, int, int], tuple[tuple[float, tuple[float, float]], float, float, float, float]] = field(
+        default_factory=dict
+    )
+
+    def _rate(self, near: bool) -> Fraction:
+        servers = self.question.servers
+        return Fraction(servers.reached) * Fraction(servers.inner if near else servers.outer)
+
+    def _again(self, t: int, i: int, j: int, held: int, room: float) -> float | None:
+        """Least time to recompute such that `held` microbatches fit; None if nothing does."""
+        counts: dict[int, int] = {}
+        menus: dict[int, list[Configuration]] = {}
+        for layer in range(i, j):
+            counts[self.kind[layer]] = counts.get(self.kind[layer], 0) + 1
+            menus[self.kind[layer]] = self.ways[t][layer]
+        best = None
+        for cap in sorted({one.working_bytes for menu in menus.values() for one in menu}):
+            front = self._front(t, cap, tuple(sorted(counts.items())), menus)
+            place = bisect_right(front, ((room - cap) / held, math.inf))
+            if place and (best is None or front[place - 1][1] < best):
+                best = front[place - 1][1]
+        return best
+
+    def _front(
+        self, t: int, cap: float, counts: tuple[tuple[int, int], ...], menus: dict[int, list[Configuration]]
+    ) -> list[Point]:
+        """Bytes and time of all ways to run so many layers of each kind that no other beats."""
+        key = (t, cap, counts)
+        if key not in self._fronts:
+            points: list[Point] = [(0.0, 0.0)]
+            for kind, count in counts:
+                more = _ways_of(menus[kind], count, cap)
+                if len(points) * len(more) > _MOST_POINTS:
+                    raise TooManyWaysError
+                points = _lowest([(s + p, x + y) for (s, x), (p, y) in product(points, more)])
+            self._fronts[key] = points
+        return self._fronts[key]
+
+
+def _ways_of(menu: list[Configuration], count: int, cap: float) -> list[Point]:
+    """Bytes and time of all numbers of equal layers that recompute each way below a cap."""
+    plain = _both(menu[0])
+    menu = [one for one in menu if one.working_bytes <= cap]
+    if not menu:
+        return []
+    if (count + 1) ** (len(menu) - 1) > _MOST_POINTS:
+        raise TooManyWaysError
+    others = np.indices((count + 1,) * (len(menu) - 1)).reshape(len(menu) - 1, (count + 1) ** (len(menu) - 1))
+    numbers = np.vstack((count - others.sum(axis=0), others))
+    numbers = numbers[:, numbers[0] >= 0]
+    stored = np.array([one.stored_bytes for one in menu]) @ numbers
+    again = np.array([_both(one) - plain for one in menu]) @ numbers
+    return _lowest(list(zip(stored.tolist(), again.tolist(), strict=True)))
+
+
+def _lowest(points: list[Point]) -> list[Point]:
+    """Points that no other beats in both, rising in the first value."""
+    kept: list[Point] = []
+    for point in sorted(set(points)):
+        if not kept or point[1] < kept[-1][1]:
+            kept.append(point)
+    return kept
+
+
+def _both(one: Configuration) -> float:
+    return one.forward + one.input_backward + one.weight_backward

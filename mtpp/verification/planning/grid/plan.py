@@ -1,0 +1,201 @@
+"""Check a plan in a grid: devices, passes and transfers, memory, time, and its bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from itertools import pairwise
+
+from instances.certificates.claims import Claim
+from instances.json_files import Value
+from instances.planning.grid.stated import StatedGrid, grid_from_document
+from mtpp.verification.clock import Clock, Limits
+from mtpp.verification.faults import ROUNDING, faults_of_cost, faults_of_sum, is_near, unequal
+from mtpp.verification.fractions import as_float
+from mtpp.verification.planning.grid.costs import GridCosts, kept_bytes
+from mtpp.verification.planning.grid.proving import proved_bound
+from mtpp.verification.verdict import Check, Verdict, check_claims, compare
+
+__all__ = ["verify_grid"]
+
+_BOUNDS = {
+    "work-grid": "even share of all work",
+    "z-grid": "all stages and degrees",
+    "turns-grid": "all groups and degrees",
+}
+
+
+def verify_grid(document: Value, limits: Limits) -> Verdict:
+    """Check everything in a plan in a grid that can be checked; errors are those of `verify`."""
+    stated, clock = grid_from_document(document), Clock(limits.seconds)
+    checks, faults = check_claims(stated, lambda claim: _check(stated, claim, clock), limits.seconds)
+    if stated.key != stated.instance.key:
+        faults.append(unequal("key", stated.key, stated.instance.key))
+    fault = next(_structure_faults(stated), None)
+    costs = None if fault else GridCosts.of(stated)
+    if costs is None:
+        return Verdict(stated, None, checks, (*faults, f"plan: {fault or 'a layer has no such configuration'}"))
+    slack = ROUNDING * Fraction(max((max(row) for row in stated.starts if row), default=0.0))
+    fault = next(_order_faults(stated, costs, slack, clock), None)
+    if fault is not None:
+        return Verdict(stated, None, checks, (*faults, f"plan: {fault}"))
+    cost = _time(stated, costs)
+    faults += _faults_of_memory(stated, costs)
+    faults += faults_of_cost("time", stated.cost, cost)
+    faults += faults_of_sum(stated, cost)
+    return Verdict(stated, cost, checks, tuple(faults))
+
+
+def _check(stated: StatedGrid, claim: Claim, clock: Clock) -> Check:
+    turns = claim.method == "turns-grid"
+    if claim.method not in _BOUNDS or (claim.method != "work-grid" and turns != (stated.turns > 1)):
+        fault = "this bound holds for several stages a device" if turns else "this bound holds for one stage a device"
+        return Check(claim, None, "false", f"{fault}, and this plan has {stated.turns}")
+    if claim.value <= 0:
+        return Check(claim, Fraction(0), "nothing to prove")
+    proved = proved_bound(stated.instance, claim.method, claim.value, clock)
+    if proved is None:
+        return Check(claim, None, "trusted: its layers are of too many kinds to prove it again")
+    how = f"re-proved: {_BOUNDS[claim.method]}"
+    return compare(claim, proved, how)
+
+
+def _structure_faults(stated: StatedGrid) -> Iterator[str]:
+    """Yield reasons why degrees, cuts and devices are no plan of the question."""
+    question, L = stated.instance, stated.instance.layers
+    S, C = stated.groups, len(stated.cuts) - 1
+    if C < 1 or stated.cuts[0] != 0 or stated.cuts[-1] != L or any(i >= j for i, j in pairwise(stated.cuts)):
+        yield f"the cuts do not rise from 0 to {L}, the number of layers"
+        return
+    if min(S, stated.turns, stated.pipelines, stated.context, stated.expert, stated.micro_batch) < 1:
+        yield "a degree is below 1"
+        return
+    if len(stated.tensor) != S or S * stated.turns != C or len(stated.modes) != L:
+        yield f"{C} stages, {S} groups and {stated.turns} turns, or the modes of {L} layers, do not fit together"
+        return
+    if stated.global_batch != question.global_batch:
+        yield f"global_batch is {stated.global_batch}, and {question.global_batch} in the question"
+    if all(chain.micro_batch != stated.micro_batch for chain in question.chains):
+        yield f"the question has no times for microbatches of {stated.micro_batch} samples"
+    if question.global_batch % (stated.micro_batch * stated.pipelines):
+        yield f"{question.global_batch} samples are no whole microbatches in {stated.pipelines} pipelines"
+    if stated.zero not in question.zero or any(mode not in question.modes for mode in stated.modes):
+        yield "the question does not allow this stage of ZeRO, or what a layer recomputes"
+    if (stated.pipelines * stated.context) % stated.expert:
+        yield f"an expert degree of {stated.expert} does not divide pipelines times context degree"
+    fixed = question.fixed
+    for name, wanted, found in (("pp", fixed.pp, S), ("dp", fixed.dp, stated.pipelines), ("v", fixed.v, stated.turns)):
+        if wanted not in (None, found):
+            yield f"the question asks for {name} {wanted}, not {found}"
+    if fixed.tp is not None and set(stated.tensor) != {fixed.tp}:
+        yield f"the question asks for tp {fixed.tp} in all stages"
+    yield from _device_faults(stated)
+
+
+def _device_faults(stated: StatedGrid) -> Iterator[str]:
+    """Each device is used once, and those of a stage of a pipeline lie in one server."""
+    servers, used, places = stated.instance.servers, set[tuple[int, int]](), dict[tuple[int, int], set[int]]()
+    wanted = (
+        {
+            (g, tp, cp, d)
+            for g, t in enumerate(stated.tensor)
+            for tp in range(t)
+            for cp in range(stated.context)
+            for d in range(stated.pipelines)
+        }
+        if sum(stated.tensor) * stated.context * stated.pipelines == len(stated.ranks)
+        else set()
+    )
+    for number, (rank, server, gpu, stage, tp, cp, dp) in enumerate(stated.ranks):
+        if rank != number or not (0 <= server < servers.count and 0 <= gpu < servers.size) or (server, gpu) in used:
+            yield f"ranks[{number}] is out of order, or its device is not there or used twice"
+            return
+        used.add((server, gpu))
+        wanted.discard((stage, tp, cp, dp)) if (stage, tp, cp, dp) in wanted else places.setdefault((-1, -1), set())
+        places.setdefault((stage, dp), set()).add(server)
+    if wanted or (-1, -1) in places or not stated.ranks:
+        yield "ranks do not name each place of each degree once"
+    for (stage, dp), found in places.items():
+        if len(found) > 1:
+            yield f"stage {stage} of pipeline {dp} lies in several servers"
+
+
+def _order_faults(stated: StatedGrid, costs: GridCosts, slack: Fraction, clock: Clock) -> Iterator[str]:
+    """Passes and transfers start after what they need, and one at a time on each machine."""
+    S, C = stated.groups, len(costs.stages)
+    M = stated.global_batch // (stated.micro_batch * stated.pipelines)
+    if len(stated.starts) != 2 * C or len(stated.sent) != 2 * C - 2:
+        yield f"starts and sent have not {2 * C} and {2 * C - 2} rows"
+        return
+    for row in (*stated.starts, *stated.sent):
+        if len(row) != M or not all(0 <= time < math.inf for time in row):
+            yield f"starts and sent need {M} times a row, each 0 or more"
+            return
+    there, back = costs.durations
+    moved = [costs.transfer(n) for n in range(C - 1)]
+    starts = [[Fraction(time) for time in row] for row in stated.starts]
+    sent = [[Fraction(time) for time in row] for row in stated.sent]
+    machines: dict[tuple[str, int, int], list[tuple[Fraction, Fraction]]] = {}
+    for n in range(C):
+        clock.raise_if_late()
+        for m in range(M):
+            before = sent[n - 1][m] + moved[n - 1] if n else Fraction(0)
+            after = sent[C - 1 + n][m] + moved[n] if n < C - 1 else starts[2 * n][m] + there[n]
+            if (
+                starts[2 * n][m] < before - slack
+                or starts[2 * n + 1][m] < max(after, starts[2 * n][m] + there[n]) - slack
+            ):
+                yield f"a pass of microbatch {m} in stage {n} starts before its input is there"
+            for place, time in ((2 * n, there[n]), (2 * n + 1, back[n])):
+                machines.setdefault(("group", n % S, 0), []).append((starts[place][m], starts[place][m] + time))
+            if n < C - 1:
+                ready = starts[2 * n][m] + there[n], starts[2 * n + 3][m] + back[n + 1]
+                ends = (n % S, (n + 1) % S), ((n + 1) % S, n % S)
+                for place, due, pair in zip((n, C - 1 + n), ready, ends, strict=True):
+                    if sent[place][m] < due - slack:
+                        yield f"a transfer of microbatch {m} after stage {n} starts before the pass before it ends"
+                    if not stated.instance.full_duplex:
+                        pair = (min(pair), max(pair))
+                    machines.setdefault(("channel", *pair), []).append((sent[place][m], sent[place][m] + moved[n]))
+    for (kind, *numbers), spans in machines.items():
+        for (_, end), (start, _) in pairwise(sorted(spans)):
+            if start < end - slack:
+                yield f"two operations of {kind} {numbers} overlap"
+
+
+def _time(stated: StatedGrid, costs: GridCosts) -> Fraction:
+    back, C = costs.durations[1], len(costs.stages)
+    return max(Fraction(max(stated.starts[2 * n + 1])) + back[n] + costs.after(n) for n in range(C))
+
+
+def _faults_of_memory(stated: StatedGrid, costs: GridCosts) -> Iterator[str]:
+    """Each part of the memory of each group, and that they fit."""
+    question, S, limit = stated.instance, stated.groups, stated.instance.memory
+    if len(stated.memory) != S or any(len(row) != 5 for row in stated.memory):
+        yield f"memory: give five numbers for each of {S} groups"
+        return
+    for g in range(S):
+        layers = costs.held(g)
+        parts = kept_bytes(question, layers, stated.zero, costs.shards, len(layers) == question.layers)
+        parts += [_most_stored(stated, costs, g), max(Fraction(one.working_bytes) for one in layers)]
+        for name, claimed, true in zip(
+            ("weights", "gradients", "optimizer", "stored", "working"), stated.memory[g], parts, strict=True
+        ):
+            if not is_near(claimed, true):
+                yield unequal(f"memory of group {g}, {name}", claimed, as_float(true))
+        if not math.isinf(limit) and sum(parts, Fraction(0)) > Fraction(limit) * (1 + ROUNDING):
+            yield f"plan: group {g} needs {as_float(sum(parts, Fraction(0)))!r} bytes on a device that has {limit!r}"
+
+
+def _most_stored(stated: StatedGrid, costs: GridCosts, group: int) -> Fraction:
+    """Most bytes between passes, in the order in which the passes of a group start."""
+    events = []
+    for n in range(group, len(costs.stages), stated.groups):
+        size = sum((Fraction(one.stored_bytes) for one in costs.stages[n]), Fraction(0))
+        events += [(time, size) for time in stated.starts[2 * n]] + [(time, -size) for time in stated.starts[2 * n + 1]]
+    held = most = Fraction(0)
+    for _, change in sorted(events, key=lambda event: event[0]):
+        held += change
+        most = max(most, held)
+    return most

@@ -1,0 +1,36 @@
+"""Bounds on plans in a grid by their names, each proved a second time."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from instances.planning.grid.problem import GridInstance
+from mtpp.verification.clock import Clock
+from mtpp.verification.planning.grid.bounds import MARGIN, TooManyWaysError, settings_of
+from mtpp.verification.planning.grid.turns import has_ends, may_hold
+
+__all__ = ["proved_bound"]
+
+
+def proved_bound(question: GridInstance, method: str, value: float, clock: Clock) -> Fraction | None:
+    """Bound on all plans that is proved here, at most `value`; None if there is none.
+
+    An `OutOfTimeError` says that the clock has run out.
+    """
+    settings = list(settings_of(question))
+    works = [one.work for one in settings]
+    if method == "work-grid":
+        return min((Fraction(work) for work in works), default=Fraction(value))
+    ceiling, least = value * (1 - MARGIN), value
+    if method == "turns-grid":
+        if not all(has_ends(one) for one in settings):
+            return None
+        found = any(may_hold(one, ceiling, clock) for one, work in zip(settings, works, strict=True) if work < ceiling)
+        return Fraction(0) if found else Fraction(value)
+    for one, work in zip(settings, works, strict=True):
+        if work < ceiling:
+            try:
+                least = min(least, one.least_below(ceiling, clock))
+            except TooManyWaysError:
+                return None
+    return Fraction(least)

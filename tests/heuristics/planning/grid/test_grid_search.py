@@ -1,0 +1,140 @@
+"""Search and bounds in a grid against all plans of small questions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from heuristics.limits import Limits
+from heuristics.planning.grid import plan_in_grid
+from heuristics.planning.grid.uniform import built, uniform_sketches
+from instances.errors import InputError
+from instances.planning.grid import GridInstance, Servers
+from instances.planning.grid.problem import Fixed
+from instances.planning.grid.settings import settings_of
+from mtpp.certifying.grid import covered_grid
+from mtpp_models.planning.grid.turns import turns_bound
+from tests.helpers.grid_cases import all_plans, equal_question, plans_in_turns, random_question, with_ends
+
+
+@pytest.mark.parametrize(
+    ("layers", "batch", "memory", "zero", "best", "bound"),
+    [
+        (4, 4, math.inf, 0, 30, 30),
+        (4, 4, 12, 0, 47, 44.5),
+        (4, 4, 12, 1, 38, 38),
+        (4, 4, 8, 0, 58, 48),
+        (3, 6, 10, 0, 51, 48),
+        (3, 6, 8, 0, 60.5, 54.5),
+        (3, 6, 8, 1, 51, 51),
+        (3, 6, 6, 0, 78.5, 78.5),
+    ],
+)
+def test_golden_plans(layers: int, batch: int, memory: float, zero: int, best: float, bound: float) -> None:
+    question = replace(equal_question(layers, batch, memory, zero), fixed=Fixed(v=1))
+    result = covered_grid(question).result
+    assert (result.cost, result.bound and result.bound.value) == (best, bound)
+    assert min(plan.time for plan in all_plans(question)) == best
+
+
+def test_nothing_fits_in_one_line() -> None:
+    with pytest.raises(InputError, match="nothing fits into 6 bytes a device: each layer fits alone, but not all"):
+        plan_in_grid(equal_question(4, 4, 6), Limits())
+    with pytest.raises(InputError, match=r"layer layer\.0 alone needs 3\.5 bytes on a device in its smallest"):
+        plan_in_grid(equal_question(4, 4, 2), Limits())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_are_below_all_plans_and_the_search_is_near_the_best(seed: int) -> None:
+    rng, missed = np.random.default_rng(seed), 0
+    for _ in range(10):
+        question = replace(random_question(rng), fixed=Fixed(v=1))
+        best = min((plan.time for plan in all_plans(question)), default=None)
+        if best is None:
+            with pytest.raises(InputError, match="nothing fits"):
+                plan_in_grid(question, Limits())
+            continue
+        covered = covered_grid(question)
+        result = covered.result
+        assert result.cost is not None
+        assert result.bound is not None
+        assert result.cost >= best * (1 - 1e-12)
+        missed += result.cost > best * (1 + 1e-9)
+        for part in result.parts:
+            assert part.bound is not None
+            assert part.bound.value <= best * (1 + 1e-12)
+        assert result.cost <= 1.2 * best
+    assert missed <= 2
+
+
+def test_the_plan_is_no_slower_than_any_uniform_plan() -> None:
+    rng = np.random.default_rng(7)
+    for _ in range(25):
+        question = random_question(rng)
+        sketches = [
+            one for setting, arrays in settings_of(question) for one in uniform_sketches(question, arrays, setting)
+        ]
+        times = [plan.time for sketch in sketches for plan in built(question, sketch)]
+        if times:
+            assert plan_in_grid(question, Limits()).ceiling <= min(times)
+
+
+def test_more_servers_never_make_the_plan_slower() -> None:
+    rng = np.random.default_rng(11)
+    for _ in range(15):
+        size = int(rng.choice([1, 2]))
+        question = random_question(rng, Servers(3, size, 4, 1))
+        before = math.inf
+        for count in range(1, 4):
+            smaller = _on(question, count)
+            try:
+                time = math.inf if smaller is None else plan_in_grid(smaller, Limits()).ceiling
+            except InputError:
+                time = math.inf
+            assert time <= before
+            before = time
+
+
+def _on(question: GridInstance, count: int) -> GridInstance | None:
+    return replace(question, servers=replace(question.servers, count=count))
+
+
+def test_fixed_degrees_are_kept() -> None:
+    question = replace(equal_question(4, 4), fixed=Fixed(pp=2, tp=1, dp=2, v=1))
+    plan = plan_in_grid(question, Limits()).best
+    assert plan is not None
+    assert (plan.groups, plan.tensor, plan.pipelines, plan.turns) == (2, (1, 1), 2, 1)
+
+
+def test_runtimes_get_plans_that_they_can_run() -> None:
+    question = replace(equal_question(4, 4, 8), zero=(1,))
+    for runtime in ("megatron", "torchtitan"):
+        plan = plan_in_grid(question, Limits(), runtime).best
+        assert plan is not None
+        assert len(set(plan.tensor)) == 1
+
+
+def test_a_limit_of_no_time_still_gives_a_plan() -> None:
+    from instances.deadline import Deadline
+
+    search = plan_in_grid(equal_question(4, 4), Limits(Deadline.after(0.0)))
+    assert search.best is not None
+
+
+def test_no_plan_in_turns_is_below_its_bound() -> None:
+    rng, above = np.random.default_rng(17), 0
+    for _ in range(6):
+        question = with_ends(rng)
+        plans = list(plans_in_turns(question))
+        if not plans:
+            continue
+        best = min(plans, key=lambda plan: plan.time)
+        worst = max(plans, key=lambda plan: plan.time)
+        bound = turns_bound(worst, list(settings_of(question)))
+        assert bound is not None
+        assert bound <= best.time * (1 + 1e-9)
+        above += bound > 0.7 * best.time
+    assert above >= 2

@@ -1,0 +1,134 @@
+"""The verb plan for a global batch: what it prints, writes, exports, draws and refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_line import mtpp
+from runtime_readers import megatron
+
+import mtpp as python
+from instances.json_files import write_json
+from instances.planning.grid.question_document import chain_document
+from tests.helpers.grid_cases import equal_chain
+
+SMALL = "plan gpt2 --cluster 1x4 --bandwidth 300GB/s --global-batch 8 --micro-batch 1 --sequence 256"
+
+
+def test_a_plan_says_what_it_rests_on_and_is_verified(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert mtpp(f"{SMALL} --price 2 --out plan.json --plot plan.png") == 0
+    out = capsys.readouterr().out
+    for words in ("124,439,808 parameters", "bf16, sequence 256", "ZeRO 1", "tokens/s", "(MFU)", "10^6 tokens", "gap"):
+        assert words in out
+    for column in ("state [GiB]", "stored [GiB]", "recompute", "uniform"):
+        assert column in out
+    assert Path("plan.png").stat().st_size > 10_000
+    assert mtpp("verify plan.json") == 0
+    document = json.loads(Path("plan.json").read_text())
+    assert document["format"] == "mtpp-plan/6"
+    assert [rank["rank"] for rank in document["ranks"]] == list(range(4))
+    assert python.read("plan.json").cost == document["time"]
+    document["time"] *= 0.9
+    Path("plan.json").write_text(json.dumps(document))
+    assert mtpp("verify plan.json") == 1
+
+
+def test_python_takes_the_same_words(folder: Path) -> None:
+    words = {"bandwidth": "300GB/s", "micro_batch": "1", "sequence": 256}
+    result = python.plan("gpt2", "1x4", global_batch=8, **words)
+    assert result.answer is not None
+    assert result.bound is not None
+    assert result.bound.value <= result.answer.time
+
+
+def test_megatron_gets_all_degrees(folder: Path) -> None:
+    command = f"{SMALL} --fix pp=2,tp=2,v=1 --memory 0.95GB --checkpoint full --for megatron --export run.args"
+    assert mtpp(f"{command} --out plan.json") == 0
+    text = Path("run.args").read_text()
+    document = json.loads(Path("plan.json").read_text())
+    options = dict(line.removeprefix("--").split(" ", 1) for line in text.splitlines() if line.count(" ") == 1)
+    assert options["tensor-model-parallel-size"] == "2"
+    assert options["micro-batch-size"] == "1"
+    assert options["global-batch-size"] == "8"
+    assert "--sequence-parallel" in text
+    assert "--use-distributed-optimizer" in text
+    layout = re.search(r'--pipeline-model-parallel-layout ".*"', text)
+    assert layout is not None
+    stages = megatron(f"--pipeline-model-parallel-size 2 {layout[0]}\n", 12, 2)
+    cut = document["cuts"][1]
+    assert stages == [0] * cut + [1] * (14 - cut)
+
+
+def test_torchtitan_gets_a_file_of_toml(folder: Path) -> None:
+    assert mtpp(f"{SMALL} --fix pp=2,tp=1,dp=2 --for torchtitan --export run.toml --out plan.json") == 0
+    settings = tomllib.loads(Path("run.toml").read_text())
+    document = json.loads(Path("plan.json").read_text())
+    parallel = settings["parallelism"]
+    assert parallel["tensor_parallel_degree"] == 1
+    assert parallel["pipeline_parallel_degree"] == 2
+    assert parallel["data_parallel_shard_degree"] * parallel["data_parallel_replicate_degree"] == 2
+    parts = parallel["module_fqns_per_model_part"]
+    assert [name for part in parts for name in part if name.startswith("layers")] == [f"layers.{i}" for i in range(12)]
+    assert len(parts) == len(document["cuts"]) - 1
+    assert settings["training"]["local_batch_size"] * 2 == settings["training"]["global_batch_size"] == 8
+    assert settings["activation_checkpoint"]["mode"] == "none"
+
+
+def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_json(folder / "chain.json", chain_document(equal_chain(4)))
+    assert mtpp("plan chain.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4 --memory 1MB --out plan.json") == 0
+    assert mtpp("verify plan.json") == 0
+    document = json.loads(Path("chain.json").read_text())
+    document["kinds"]["layer"] = document["kinds"]["layer"][1:]
+    Path("chain.json").write_text(json.dumps(document))
+    capsys.readouterr()
+    assert mtpp("plan chain.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4") == 2
+    assert "has none that recomputes nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--global-batch 8 --micro-batch 3", "--micro-batch 3: it does not divide 8, the samples of a step"),
+        ("--global-batch 7 --fix dp=2", "has no whole microbatches"),
+        ("--global-batch 8 --tp 3", "--tp 3: it does not divide 4, the devices of a server"),
+        ("--global-batch 8 --fix tp=8", "The fixed degrees need 8 devices, and there are 4"),
+        ("--global-batch 8 --fix pp=4,dp=4", "The fixed degrees need 16 devices, and there are 4"),
+        ("--global-batch 8 --fix pp=99", "devices"),
+        ("--global-batch 8 --fix depth=2", "give each of pp, tp, dp, v, cp, ep at most once"),
+        ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
+        ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),
+        ("--global-batch 8 --memory 1MB", "nothing fits into 1e+06 bytes a device: layer head alone needs"),
+        ("--global-batch 8 --device T4", "choose one of V100-16"),
+        ("--global-batch 8 --microbatches 4", "leave out --microbatches"),
+        ("--global-batch 8 --planner spp", "have one planner"),
+        ("--global-batch 8 --samples 4", "--samples: a plan for --global-batch has no such thing"),
+        ("--global-batch 8 --sequence 4096", "gpt2 knows 1024 positions"),
+        ("--global-batch 8 --dtype fp8", "times are those of 16-bit numbers"),
+        ("--global-batch 8 --checkpoint some", "choose from none, act, core, full, or auto"),
+        ("--global-batch 8 --export run.args", "say with --for which runtime"),
+        ("--tp 2 --microbatches 4", "--tp belongs to plans for --global-batch"),
+        ("", "Give --microbatches, or --global-batch"),
+    ],
+)
+def test_bad_words_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str], words: str, message: str) -> None:
+    assert mtpp(f"plan gpt2 --cluster 1x4 --bandwidth 300GB/s {words}") == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_unknown_models_and_unequal_servers_are_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command, message in (
+        ("plan resnet50 --cluster 1x4 --bandwidth 1GB/s --global-batch 8", "no such model with configurations"),
+        ("plan gpt2 --cluster 1x4+1x2 --bandwidth 1GB/s --global-batch 8", "needs equal servers such as 8x8"),
+        ("plan gpt2 --cluster 1x4 --global-batch 8", "give --bandwidth within and between servers"),
+    ):
+        assert mtpp(command) == 2
+        err = capsys.readouterr().err
+        assert message in err
+        assert len(err.strip().splitlines()) == 1

@@ -1,0 +1,128 @@
+"""`mtpp verify` of plans in a grid: proved bounds, and faults that it finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instances.errors import InputError
+from instances.json_files import Value
+from instances.planning.grid.problem import Fixed
+from mtpp.certificates.writing import result_document
+from mtpp.certifying.grid import covered_grid
+from mtpp.verification.verdict import Verdict
+from mtpp.verification.verify import verify
+from tests.helpers.grid_cases import equal_question, random_question, with_ends
+
+
+def document_of(memory: float = 8, v: int | None = 1) -> dict[str, Any]:
+    question = replace(equal_question(4, 4, memory), fixed=Fixed(v=v))
+    return _document(question)
+
+
+def _document(question: Any) -> dict[str, Any]:
+    made: dict[str, Any] = json.loads(json.dumps(result_document(covered_grid(question).result)))
+    return made
+
+
+def verdict_of(document: dict[str, Any]) -> Verdict:
+    return verify(Value(document, "plan.json"))
+
+
+def test_plans_and_all_bounds_are_proved_again() -> None:
+    rng, seen = np.random.default_rng(3), 0
+    for _ in range(40):
+        try:
+            document = _document(random_question(rng))
+        except InputError:
+            continue
+        verdict = verdict_of(document)
+        assert not verdict.faults
+        assert all(check.proved is not None for check in verdict.checks)
+        assert not verdict.rests_on_trust
+        seen += 1
+    assert seen > 15
+
+
+def _forge(*path: Any, change: Callable[[Any], Any]) -> Callable[[dict[str, Any]], None]:
+    def forge(document: dict[str, Any]) -> None:
+        place: Any = document
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = change(place[path[-1]])
+
+    return forge
+
+
+FAULTS = {
+    "a bound too high": _forge("bounds", 0, "value", change=lambda x: 1.01 * x),
+    "the time": _forge("time", change=lambda x: 0.99 * x),
+    "the ratio": _forge("ratio", change=lambda x: 1.0),
+    "another batch": _forge("global_batch", change=lambda x: 2 * x),
+    "another question": _forge("instance", "memory", change=lambda x: 100.0),
+    "faster layers": _forge(
+        "instance", "chains", 0, "kinds", "layer", change=lambda ways: [{**way, "forward": 1.0} for way in ways]
+    ),
+    "the memory of a group": _forge("memory", 0, 3, change=lambda x: x / 2),
+    "a layer that recomputes no more": _forge("modes", 0, change=lambda x: "none"),
+    "a device twice": _forge("ranks", 1, "gpu", change=lambda x: 0),
+    "a device that is not there": _forge("ranks", 0, "server", change=lambda x: 7),
+    "a degree": _forge("grid", "tp", change=lambda x: [1, 1]),
+    "the turns": _forge("grid", "v", change=lambda x: 2),
+    "a cut": _forge("cuts", 1, change=lambda x: 3),
+    "ZeRO": _forge("zero", change=lambda x: 3),
+    "a pass too early": _forge("starts", 2, 1, change=lambda x: 0.0),
+    "a transfer too early": _forge("sent", 0, 1, change=lambda x: 0.0),
+    "a pass less": _forge("starts", 0, change=lambda row: row[:-1]),
+    "the key": _forge("key", change=lambda x: "0" * 64),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_planted_faults_are_found(name: str) -> None:
+    document = document_of()
+    assert not verdict_of(document).faults
+    FAULTS[name](document)
+    try:
+        verdict = verdict_of(document)
+    except InputError:
+        return  # refused as a file
+    assert verdict.faults
+
+
+def test_bounds_hold_for_their_own_class_alone() -> None:
+    document = document_of(memory=100, v=2)
+    assert document["grid"]["v"] == 2
+    assert [bound["method"] for bound in document["bounds"]] == ["turns-grid", "work-grid"]
+    assert not verdict_of(document).rests_on_trust
+    document["bounds"][0]["method"] = "z-grid"
+    assert any("one stage a device" in fault for fault in verdict_of(document).faults)
+
+
+def test_bounds_for_turns_are_proved_again() -> None:
+    rng, seen = np.random.default_rng(23), 0
+    for _ in range(25):
+        try:
+            document = _document(replace(with_ends(rng, 4), fixed=Fixed(v=2)))
+        except InputError:
+            continue
+        verdict = verdict_of(document)
+        assert not verdict.faults
+        assert verdict.checks[0].claim.method == "turns-grid"
+        assert not verdict.rests_on_trust
+        document["bounds"][0]["value"] *= 1.05
+        assert verdict_of(document).faults
+        seen += 1
+    assert seen > 5
+
+
+def test_a_file_without_its_question_is_refused() -> None:
+    document = document_of()
+    del document["instance"]
+    with pytest.raises(InputError, match="its question and bounds are missing"):
+        verdict_of(document)
