@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mtpp.api.partitioning import bound, certify, partition, solve
     from mtpp.api.placement import place
     from mtpp.api.planning import plan
+    from mtpp.api.reporting import report
     from mtpp.api.serving import ServingResult, serve
     from mtpp.api.significance import significance
     from mtpp.api.stages import run, split
@@ -69,6 +70,7 @@ __all__ = [
     "place",
     "plan",
     "read",
+    "report",
     "run",
     "serve",
     "significance",
@@ -95,6 +97,7 @@ _HOMES = {
     "mtpp.api.partitioning": "bound certify partition solve",
     "mtpp.api.placement": "place",
     "mtpp.api.planning": "plan",
+    "mtpp.api.reporting": "report",
     "mtpp.api.serving": "ServingResult serve",
     "mtpp.api.significance": "significance",
     "mtpp.api.stages": "run split",

@@ -37,6 +37,7 @@ from mtpp.cli.options import spelled
 from mtpp.cli.partition import partition
 from mtpp.cli.place import place
 from mtpp.cli.plan import plan
+from mtpp.cli.report import report
 from mtpp.cli.run import run
 from mtpp.cli.serve import serve
 from mtpp.cli.split import split
@@ -150,6 +151,7 @@ app.command("list")(list_names)
 for verb in (partition, bound, certify, explain, split, run, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
+app.command()(report)
 app.command()(export)
 app.command()(serve)
 app.command("warm-up")(warm_up)

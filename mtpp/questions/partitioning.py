@@ -32,6 +32,7 @@ __all__ = [
     "ExplainWords",
     "PartitionWords",
     "PartitioningWords",
+    "ReportWords",
     "Rules",
     "SolveWords",
     "StartWords",
@@ -97,6 +98,12 @@ class ExplainWords(PartitioningWords, ProofWords, total=False):
     """Words of `mtpp.explain`."""
 
     time_limit: Annotated[float, Word("To prove a bound.", 10.0, "SECONDS", SEARCH)]
+
+
+class ReportWords(PartitioningWords, total=False):
+    """Words of `mtpp.report`."""
+
+    time_limit: Annotated[float, Word("To check each answer.", 20.0, "SECONDS", "The check")]
 
 
 class CompareWords(PlatformWords, SeedWords, total=False):
