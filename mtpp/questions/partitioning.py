@@ -21,7 +21,7 @@ from mtpp.questions.words import GraphLike, Word, chosen, pick
 from mtpp.text.parsing import Quantity, parse_counts, parse_throughput
 
 if TYPE_CHECKING:
-    pass
+    from instances.runtimes import Runtime
 
 __all__ = [
     "AUTO",
@@ -39,6 +39,7 @@ __all__ = [
     "counts_of",
     "enough_for",
     "instances_of",
+    "runtime_of",
 ]
 
 #: In place of k: the least number of blocks that fits, or reaches a throughput.
@@ -160,7 +161,9 @@ def instances_of(
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])
     rules = rules_of(words["constraints"], loaded)
     rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
-    rules += Constraints() if words["runtime"] is None else _legal_for(words["runtime"], loaded)
+    if words["runtime"] is not None:
+        runtime = runtime_of(words["runtime"])
+        loaded, rules = runtime.seen(loaded), rules + runtime.rules(loaded)
     platforms = [Platform(count, rate, *limits, fit=words["fit"]) for count in counts or [rules.fewest_blocks]]
     return [Instance(loaded, platform, constraints=rules) for platform in platforms]
 
@@ -227,10 +230,11 @@ def _same_colour(graph: ComputationGraph) -> Constraints:
     return Constraints.of(graph, together=classes)
 
 
-def _legal_for(runtime: str, graph: ComputationGraph) -> Constraints:
+def runtime_of(name: str) -> Runtime:
+    """The runtime of this name; an `InputError` if there is none."""
     from instances.runtimes import RUNTIMES
 
-    return find(RUNTIMES, runtime, "runtime").rules(graph)
+    return find(RUNTIMES, name, "runtime")
 
 
 def enough_for(question: Instance, throughput: Quantity | None) -> float:

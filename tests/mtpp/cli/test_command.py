@@ -72,8 +72,6 @@ def test_typer_takes_such_a_verb() -> None:
          "quiet"),
         ("export", "file graph runtime dim level training reader communication input_work time_unit peak_flops "
          "memory_bandwidth out json quiet"),
-        ("report", "files graph bandwidth memory activation_buffer fit dim input_work time_unit reader training "
-         "communication level peak_flops memory_bandwidth constraints time_limit out json quiet"),
         ("serve", "graph blocks memory bandwidth runtime first dim reader communication input_work time_unit "
          "peak_flops memory_bandwidth out plot json quiet"),
         ("explain", "file graph bandwidth memory activation_buffer fit constraints dim level training reader "
