@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
     from mtpp.api.answers import explain, read
+    from mtpp.api.checking import check
     from mtpp.api.comparison import compare
     from mtpp.api.exporting import export
     from mtpp.api.least_k import least_k
@@ -61,6 +62,7 @@ __all__ = [
     "__version__",
     "bound",
     "certify",
+    "check",
     "compare",
     "explain",
     "export",
@@ -91,6 +93,7 @@ _HOMES = {
     "instances.placement.placement": "Placement",
     "instances.planning": "Cluster LayerChain Plan",
     "mtpp.api.answers": "explain read",
+    "mtpp.api.checking": "check",
     "mtpp.api.comparison": "compare",
     "mtpp.api.exporting": "export",
     "mtpp.api.least_k": "least_k",

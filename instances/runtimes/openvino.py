@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from instances.errors import InputError
 from instances.partitioning.partition import Partition
 from instances.runtimes.runtime import NodeRuntime
 
-__all__ = ["OPENVINO"]
+__all__ = ["OPENVINO", "program"]
 
+
+#: Operator in the name of a node of ONNX that has none of its own, before that of its output, as OpenVINO calls it.
+_UNNAMED = re.compile(r"^[A-Z]\w* (?=\S+$)")
 
 #: OpenVINO wants an affinity for each operator, and has more of them than the graph: constants, views, results.
 _PROGRAM = '''import openvino as ov
@@ -24,10 +29,11 @@ def assign(model: ov.Model) -> str:
 
     What has no stage gets the latest of those that it reads from, or else the earliest of those that read from it.
     """
-    operators, found = model.get_ordered_ops(), dict(STAGE)
-    missing = sorted(set(STAGE) - {{operator.get_friendly_name() for operator in operators}})
-    if missing:
-        raise ValueError(f"this is another model: it has no operator {{missing[0]}}")
+    operators = model.get_ordered_ops()
+    names = {{operator.get_friendly_name() for operator in operators}}
+    found = {{name: stage for name, stage in STAGE.items() if name in names}}
+    if 2 * len(found) < len(STAGE):
+        raise ValueError(f"this is another model: it has {{len(found)}} of {{len(STAGE)}} operators")
     for operator in operators:
         before = [value.get_source_output().get_node().get_friendly_name() for value in operator.inputs()]
         known = [found[name] for name in before if name in found]
@@ -52,8 +58,14 @@ def _write(partition: Partition) -> str:
             )
     held = sorted(set(partition.block.tolist()))
     devices = [f"GPU.{number}" for number in range(len(held))]
-    stage = dict(zip(graph.names, map(held.index, partition.block.tolist()), strict=True))
-    return _PROGRAM.format(devices=json.dumps(devices), stage=json.dumps(stage, indent=1))
+    names = (_UNNAMED.sub("", name) for name in graph.names)
+    stage = dict(zip(names, map(held.index, partition.block.tolist()), strict=True))
+    return program(devices, stage)
+
+
+def program(devices: Sequence[str], stage: Mapping[str, int]) -> str:
+    """The program that assigns stages, from device names and the stage of each operator by its name."""
+    return _PROGRAM.format(devices=json.dumps(list(devices)), stage=json.dumps(dict(stage), indent=1))
 
 
 OPENVINO = NodeRuntime(

@@ -99,8 +99,8 @@ class LayerRuntime(Runtime):
         **more: Any,
     ) -> LayerRuntime:
         """A runtime that cuts between any units, and whose devices may run several stages in turns."""
-        ends = {"front_with_first": False, "back_with_last": False}
-        return cls(name, summary, reference, comment, write, every_stage=UNIT, in_turns=True, **ends, **more)
+        more |= {"every_stage": UNIT, "in_turns": True, "front_with_first": False, "back_with_last": False}
+        return cls(name, summary, reference, comment, write, **more)
 
     def rules(self, graph: ComputationGraph) -> Constraints:
         """Each layer is in one stage; stages have what they need, and the ends are where the runtime has them."""

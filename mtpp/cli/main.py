@@ -27,6 +27,7 @@ from instances.errors import InputError, InputWarning, spelling
 from instances.system.interrupts import terminate_as_interrupt
 from mtpp.cli.bound import bound
 from mtpp.cli.certify import certify
+from mtpp.cli.check import check
 from mtpp.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.explain import explain
 from mtpp.cli.export import export
@@ -153,6 +154,7 @@ for verb in (partition, bound, certify, explain, split, run, plan, place, verify
 app.command("import")(import_graph)
 app.command()(report)
 app.command()(export)
+app.command()(check)
 app.command()(serve)
 app.command("warm-up")(warm_up)
 app.command("versions")(show_versions)
