@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from subprocess import TimeoutExpired
 
 from instances.errors import InputError, WordError, printable
 from instances.json_files import read_text
 from instances.registry import find
 from instances.runtimes import RUNTIMES
 from instances.runtimes.parser_process import PACKAGES
-from instances.system.fresh_python import run_module
+from instances.system.fresh_python import SubprocessError, run_module
 from mtpp.questions.words import path_of
 
 __all__ = ["check"]
@@ -56,7 +55,7 @@ def check(words: str | PathLike[str], runtime: str, *, model: str | PathLike[str
     given = [] if model is None else [_existing(model)]
     try:
         done = run_module("instances.runtimes.parser_process", found.name, file.absolute(), *given, seconds=_SECONDS)
-    except TimeoutExpired:
+    except SubprocessError:
         raise InputError(f"{file}: {found.name} has said nothing within {_SECONDS:g} s.") from None
     verdict, _, told = done.stdout.decode(errors="replace").strip().partition("\n")
     if verdict == "missing":

@@ -68,9 +68,9 @@ def _picture(points: Sequence[ServedPartition], answer: ServedPartition) -> str:
 
     marks = []
     for point in shown:
-        (x, y), fill = place(point), "var(--work)" if point is answer else "var(--card)"
+        (x, y), fill = place(point), "var(--Work)" if point is answer else "var(--Card)"
         told = text(f"{time_in_words(point.bottleneck, unit)}, {_tokens(point.capacity)} tokens")
-        look = f'r="6" stroke="var(--work)" stroke-width="2" fill="{fill}"'
+        look = f'r="6" stroke="var(--Work)" stroke-width="2" fill="{fill}"'
         marks.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" {look}><title>{told}</title></circle>')
     words = [
         (_LEFT + 20, _HEIGHT - 4, "start", time_in_words(times[0], unit)),

@@ -16,31 +16,31 @@ _LONGEST = 60
 _MOST_ROWS = 64
 
 _STYLE = """
-:root{--back:#fff;--card:#f6f7f9;--ink:#1c2330;--soft:#5d6677;--line:#d5d9e0;--good:#1a7f4b;--warn:#9a6200;
---bad:#b3261e;--receive:#6aa9d6;--work:#3f67a8;--overflow:#c94c54;--send:#e2a03f;--params:#5a7fb8;
---states:#58a08a;--peak:#c98fbd;--forward:#4f8ac9;--backward:#dd8a3c;--weights:#5a9f68;--move:#9b7fc0;
-color-scheme:light dark}@media(prefers-color-scheme:dark){:root{--back:#14171c;--card:#1d2128;--ink:#e4e7ec;
---soft:#9aa3b2;--line:#39404b;--good:#58c48b;--warn:#e0ac4c;--bad:#f2776e;--work:#6f97d8}}body{margin:0 auto;
-max-width:1180px;padding:24px;background:var(--back);color:var(--ink);font:15px/1.5 system-ui,sans-serif}h1{
-font-size:24px;margin:0 0 4px}h2{font-size:20px;margin:40px 0 8px;border-bottom:1px solid var(--line);
-padding-bottom:4px}h3{font-size:16px;margin:26px 0 6px}p{margin:6px 0}.soft{color:var(--soft)}.good{
-color:var(--good)}.warn{color:var(--warn)}.bad{color:var(--bad)}.headline{font-size:18px;background:var(--card);
+:root{--Back:#fff;--Card:#f6f7f9;--Ink:#1c2330;--Soft:#5d6677;--Line:#d5d9e0;--Good:#1a7f4b;--Warn:#9a6200;
+--Bad:#b3261e;--Receive:#6aa9d6;--Work:#3f67a8;--Overflow:#c94c54;--Send:#e2a03f;--Params:#5a7fb8;
+--States:#58a08a;--Peak:#c98fbd;--Forward:#4f8ac9;--Backward:#dd8a3c;--Weights:#5a9f68;--Move:#9b7fc0;
+color-scheme:light dark}@media(prefers-color-scheme:dark){:root{--Back:#14171c;--Card:#1d2128;--Ink:#e4e7ec;
+--Soft:#9aa3b2;--Line:#39404b;--Good:#58c48b;--Warn:#e0ac4c;--Bad:#f2776e;--Work:#6f97d8}}body{margin:0 auto;
+max-width:1180px;padding:24px;background:var(--Back);color:var(--Ink);font:15px/1.5 system-ui,sans-serif}h1{
+font-size:24px;margin:0 0 4px}h2{font-size:20px;margin:40px 0 8px;border-bottom:1px solid var(--Line);
+padding-bottom:4px}h3{font-size:16px;margin:26px 0 6px}p{margin:6px 0}.soft{color:var(--Soft)}.good{
+color:var(--Good)}.warn{color:var(--Warn)}.bad{color:var(--Bad)}.headline{font-size:18px;background:var(--Card);
 border-radius:8px;padding:12px 16px}.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;
 font-variant-numeric:tabular-nums}th,td{padding:3px 10px 3px 0;text-align:right;
-border-bottom:1px solid var(--line);white-space:nowrap}th{color:var(--soft);font-weight:600}th:first-child,
+border-bottom:1px solid var(--Line);white-space:nowrap}th{color:var(--Soft);font-weight:600}th:first-child,
 td:first-child,.words td,.words th{text-align:left}.words td{white-space:normal}details{margin:8px 0}summary{
-cursor:pointer;color:var(--soft)}pre{background:var(--card);border-radius:8px;padding:10px 14px;overflow-x:auto;
-font-size:13px}svg{display:block;font:12px system-ui,sans-serif}svg text{fill:var(--ink)}svg .soft{
-fill:var(--soft)}svg .grid{stroke:var(--line);fill:none}svg .limit{stroke:var(--ink);stroke-dasharray:2 3}
-svg .bound{stroke:var(--good);stroke-width:2}svg .inside{stroke:var(--soft);stroke-width:.7;opacity:.45;
-fill:none}svg .across{stroke:var(--ink);stroke-width:.9;opacity:.7;fill:none}svg rect:hover,svg circle:hover{
-stroke:var(--ink);stroke-width:2}svg .hair{stroke:var(--back);stroke-width:.4}.receive{fill:var(--receive);
-background:var(--receive)}.work{fill:var(--work);background:var(--work)}.overflow{fill:var(--overflow);
-background:var(--overflow)}.send{fill:var(--send);background:var(--send)}.parameters{fill:var(--params);
-background:var(--params)}.states{fill:var(--states);background:var(--states)}.activations{fill:var(--peak);
-background:var(--peak)}.forward{fill:var(--forward);background:var(--forward)}.backward{fill:var(--backward);
-background:var(--backward)}.weights{fill:var(--weights);background:var(--weights)}.transfer{fill:var(--move);
-background:var(--move)}.allreduce{fill:var(--soft);background:var(--soft)}.key{display:inline-block;width:11px;
+cursor:pointer;color:var(--Soft)}pre{background:var(--Card);border-radius:8px;padding:10px 14px;overflow-x:auto;
+font-size:13px}svg{display:block;font:12px system-ui,sans-serif}svg text{fill:var(--Ink)}svg .soft{
+fill:var(--Soft)}svg .grid{stroke:var(--Line);fill:none}svg .limit{stroke:var(--Ink);stroke-dasharray:2 3}
+svg .bound{stroke:var(--Good);stroke-width:2}svg .inside{stroke:var(--Soft);stroke-width:.7;opacity:.45;
+fill:none}svg .across{stroke:var(--Ink);stroke-width:.9;opacity:.7;fill:none}svg rect:hover,svg circle:hover{
+stroke:var(--Ink);stroke-width:2}svg .hair{stroke:var(--Back);stroke-width:.4}.receive{fill:var(--Receive);
+background:var(--Receive)}.work{fill:var(--Work);background:var(--Work)}.overflow{fill:var(--Overflow);
+background:var(--Overflow)}.send{fill:var(--Send);background:var(--Send)}.parameters{fill:var(--Params);
+background:var(--Params)}.states{fill:var(--States);background:var(--States)}.activations{fill:var(--Peak);
+background:var(--Peak)}.forward{fill:var(--Forward);background:var(--Forward)}.backward{fill:var(--Backward);
+background:var(--Backward)}.weights{fill:var(--Weights);background:var(--Weights)}.transfer{fill:var(--Move);
+background:var(--Move)}.allreduce{fill:var(--Soft);background:var(--Soft)}.key{display:inline-block;width:11px;
 height:11px;border-radius:2px;margin:0 5px 0 14px}@media print{body{max-width:none}}
 """
 

@@ -60,7 +60,7 @@ def partition_sections(partition: Partition, bound: Bound | None, *, memory: boo
 
 
 def memory_section(labels: list[str], sizes: dict[str, list[float]], limit: float, names: str) -> str:
-    """What each stage or device holds, beside its memory."""
+    """Bytes that each stage or device holds, beside its memory."""
     parts = {kind: values for kind, values in sizes.items() if any(values)}
     totals = [sum(row) for row in zip(*parts.values(), strict=True)]
     scale = Scale.of_bytes([*totals, limit])
