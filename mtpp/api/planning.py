@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -14,6 +15,7 @@ from instances.errors import InputError, WordError
 from instances.json_files import read_text
 from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
+from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
 from mtpp.questions.words import pick, takes_words
 from mtpp_models import Progress
@@ -21,6 +23,7 @@ from mtpp_models import Progress
 if TYPE_CHECKING:
     from instances import ComputationGraph
     from instances.devices.cluster import Cluster
+    from instances.runtimes import Runtime
 
 __all__ = ["plan", "planned"]
 
@@ -65,6 +68,8 @@ def plan(
         Samples of a microbatch, of which each replica takes whole ones.
     recompute : bool
         Whether stages that do not fit may keep their input alone.
+    runtime : str, optional
+        Only plans that it can express, of a graph with layers: a name of ``mtpp list runtimes``.
     full_duplex : bool
         Whether links carry both directions at once.
     dims, input_work, time_unit, peak_flops, memory_bandwidth
@@ -122,7 +127,8 @@ def planned(
         if on_progress is not None:
             on_progress(Progress(f"{phase}, best {time:.6g} s", 0.0, None, None, None))
 
-    search = PlanSearch(planner, words["effort"], "unsplit" if from_file else orders, limit, tell)
+    legal = None if words["runtime"] is None else partial(_legal, runtime_of(words["runtime"]))
+    search = PlanSearch(planner, words["effort"], "unsplit" if from_file else orders, limit, tell, legal)
     covered = covered_plan(instance, np.random.default_rng(seed), search)
     if from_file:
         covered = _in_listed_order(covered, Path(orders))
@@ -130,6 +136,15 @@ def planned(
     result = replace(covered.result, provenance=provenance)
     wider = tuple(replace(other, provenance=provenance) for other in covered.wider)
     return replace(covered, result=replace(result, parts=(result, *wider)), wider=wider)
+
+
+def _legal(runtime: Runtime, plan: Plan) -> bool:
+    """Whether the runtime can express a plan."""
+    try:
+        runtime.settings(plan)
+    except InputError:
+        return False
+    return True
 
 
 def _in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:
