@@ -77,7 +77,7 @@ def plan(
     from mtpp.api.planning import planned
     from mtpp.certificates.writing import result_document
     from mtpp.certifying.planning import guarantees
-    from mtpp.cli.plan_tables import exported, headlines, plan_rows
+    from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
     from mtpp.text.tables import fitted, left_aligned, terminal_width
 
     with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}") as line:
@@ -103,4 +103,5 @@ def plan(
     files.write(document)
     if files.export is not None:
         files.export.write_text(exported(iteration, files.export))
+        printing.detail(*rank_lines(iteration, files.export))
     return DONE

@@ -171,7 +171,11 @@ def _chain(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: Pl
     from instances.readers.huggingface.files import find_architecture
     from instances.runtimes.whole_layers import whole_layers
 
-    reading: dict[str, Any] = {"input_work": words["input_work"], "time_unit": words["time_unit"], "device": device_of(words)}
+    reading: dict[str, Any] = {
+        "input_work": words["input_work"],
+        "time_unit": words["time_unit"],
+        "device": device_of(words),
+    }
     read = chosen(ChainWords, words)
     if isinstance(chain, LayerChain | ComputationGraph):
         if read:
