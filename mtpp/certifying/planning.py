@@ -153,9 +153,8 @@ def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
             limits = Limits(Deadline.after(search.time_limit))
             found.append(equal_replicas(instance, search.legal, search.orders, limits))
     if not found:
-        raise InputError(
-            f"{instance.label}: no plan was found that the runtime can express; give another number of devices, or leave its name out."
-        )
+        why = "no plan was found that the runtime can express; give another number of devices, or leave its name out."
+        raise InputError(f"{instance.label}: {why}")
     return min(found, key=lambda iteration: iteration.time)
 
 
