@@ -24,7 +24,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := instances heuristics mtpp_models experiments mtpp
 
-.PHONY: help table paper test long hunt forgeries mutants bench check lint types contract warm notebooks golden docs networks release format clean
+.PHONY: help table paper test long hunt forgeries mutants bench check lint types contract warm notebooks golden docs networks runtimes release format clean
 
 help:
 	@echo "make table      the ratio tables of the suite 'quick' (makes .venv first; resumes where it stopped)"
@@ -39,6 +39,7 @@ help:
 	@echo "make docs       the site, as build/site/index.html"
 	@echo "make golden     write tests/pillars/golden*.json anew; look at the difference before you commit it"
 	@echo "make networks   list the networks of timm, torchvision and transformers anew, for hours (extra networks); Ctrl-C is safe"
+	@echo "make runtimes   install programs that take our words, and let their parsers judge (extra runtimes)"
 	@echo "make release    check that version, changelog, citation and tag agree"
 	@echo "make format     format the code and sort the imports"
 	@echo "make clean      remove .venv, caches and results"
@@ -108,6 +109,9 @@ networks: .venv/test.stamp
 	@$(PIP) -e ".[networks]"
 	$(BIN)/python tests/helpers/networks.py
 
+runtimes: .venv/runtimes.stamp warm
+	$(PYTEST) tests/runtimes
+
 release:
 	@$(PYTHON) tests/helpers/release.py
 
@@ -154,3 +158,9 @@ space := $(subst x,,x x)
 
 .venv/docs.stamp: pyproject.toml | .venv/made.stamp
 	$(call install,.[docs],onnx)
+
+# Of these only what their parsers need: all that they require would replace other packages.
+.venv/runtimes.stamp: .venv/test.stamp
+	@$(PIP) -e ".[runtimes]"
+	@$(PIP) --no-deps deepspeed==0.19.8 sglang==0.5.23 torchtitan==0.3.0
+	@touch $@

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
     from mtpp.api.answers import explain, read
+    from mtpp.api.checking import check
     from mtpp.api.comparison import compare
     from mtpp.api.exporting import export
     from mtpp.api.least_k import least_k
     from mtpp.api.partitioning import bound, certify, partition, solve
     from mtpp.api.placement import place
     from mtpp.api.planning import plan
+    from mtpp.api.reporting import report
     from mtpp.api.serving import ServingResult, serve
     from mtpp.api.significance import significance
     from mtpp.api.stages import run, split
@@ -60,6 +62,7 @@ __all__ = [
     "__version__",
     "bound",
     "certify",
+    "check",
     "compare",
     "explain",
     "export",
@@ -69,6 +72,7 @@ __all__ = [
     "place",
     "plan",
     "read",
+    "report",
     "run",
     "serve",
     "significance",
@@ -89,12 +93,14 @@ _HOMES = {
     "instances.placement.placement": "Placement",
     "instances.planning": "Cluster LayerChain Plan",
     "mtpp.api.answers": "explain read",
+    "mtpp.api.checking": "check",
     "mtpp.api.comparison": "compare",
     "mtpp.api.exporting": "export",
     "mtpp.api.least_k": "least_k",
     "mtpp.api.partitioning": "bound certify partition solve",
     "mtpp.api.placement": "place",
     "mtpp.api.planning": "plan",
+    "mtpp.api.reporting": "report",
     "mtpp.api.serving": "ServingResult serve",
     "mtpp.api.significance": "significance",
     "mtpp.api.stages": "run split",

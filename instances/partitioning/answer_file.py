@@ -68,6 +68,12 @@ class AnswerFile:
         name = self.document.open_members(()).get("graph")
         return None if name is None or name.data is None else name.text()
 
+    @property
+    def graph_hash(self) -> str | None:
+        """Hash of the content of the graph; None if the file does not state it."""
+        stated = self.document.open_members(()).get("graph_hash")
+        return stated.data if stated is not None and isinstance(stated.data, str) else None
+
     def certified(self) -> tuple[Partition, tuple[Claim, ...]]:
         """The partition of a certificate, and its bounds as the file states them.
 

@@ -21,6 +21,7 @@ from instances.readers import load_graph
 from instances.readers.pipedream import input_nodes, recognises_pipedream
 
 __all__ = [
+    "is_chain_file",
     "load_chain",
     "operations_document",
     "plan_document",
@@ -50,7 +51,7 @@ def load_chain(spec: str | Path, *, trained_only: bool = False, **options: Any) 
         If there is no such file or network, or its content is refused.
     """
     path = Path(spec)
-    if path.is_file() and path.suffix not in (".onnx", ".pt2"):
+    if is_chain_file(spec):
         text = read_text(path)
         if f'"{CHAIN_FORMAT}"' in text:
             for name, value in options.items():
@@ -58,9 +59,17 @@ def load_chain(spec: str | Path, *, trained_only: bool = False, **options: Any) 
                     shown = f"{name} (peak_flops, memory_bandwidth)" if name == "device" else name
                     raise InputError(f"{path}: a chain file takes no {shown}; leave it out.")
             return read_chain(path)
-        if recognises_pipedream(text):
-            return read_profile(path, **options)
+        return read_profile(path, **options)
     return collapse(load_graph(spec, **options), trained_only=trained_only)
+
+
+def is_chain_file(spec: str | Path) -> bool:
+    """Whether there is a file of this name with a chain, of this project or of PipeDream."""
+    path = Path(spec)
+    if not path.is_file() or path.suffix in (".onnx", ".pt2"):
+        return False
+    text = read_text(path)
+    return f'"{CHAIN_FORMAT}"' in text or recognises_pipedream(text)
 
 
 def read_profile(path: str | Path, **options: Any) -> LayerChain:

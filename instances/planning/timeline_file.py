@@ -77,7 +77,7 @@ def perfetto_trace(timeline: Timeline) -> dict[str, Any]:
     """The iteration as a trace of events that Perfetto and ``chrome://tracing`` show, in microseconds.
 
     Tracks are the groups of devices, the channels between stages, and the AllReduces; counters show what a device of
-    each group keeps for backward passes.
+    each group keeps for backward passes, and how many transfers each port of a network card carries.
     """
     plan = timeline.plan
     tracks = {0: "groups of devices", 1: "channels", 2: "AllReduces"}
@@ -100,7 +100,28 @@ def perfetto_trace(timeline: Timeline) -> dict[str, Any]:
                 "dur": (operation.end - operation.start) * 1e6,
             }
         )
-    return {"traceEvents": events + list(_memory(timeline)), "displayTimeUnit": "ms"}
+    return {"traceEvents": [*events, *_memory(timeline), *_ports(timeline)], "displayTimeUnit": "ms"}
+
+
+def _ports(timeline: Timeline) -> Iterator[dict[str, Any]]:
+    """Counters of the transfers that each port carries at once."""
+    plan, ports = timeline.plan, timeline.plan.instance.ports
+    if ports is None:
+        return
+    yield {"ph": "M", "name": "process_name", "pid": 3, "args": {"name": "ports of network cards"}}
+    rows = {"send": 0, "return": plan.n_stages - 1, "allreduce": 2 * plan.n_stages - 2}
+    changes: list[list[tuple[float, int]]] = [[] for _ in ports.rate]
+    for operation in timeline.operations():
+        if operation.kind in rows and operation.end > operation.start:
+            for port in np.flatnonzero(plan.loads[rows[operation.kind] + operation.stage]).tolist():
+                changes[port] += [(operation.start, 1), (operation.end, -1)]
+    for port, moments in enumerate(changes):
+        way = "" if not ports.entering else " out" if port < ports.entering else " in"
+        name = f"server {port % (ports.entering or len(ports.rate))}{way} [transfers]"
+        active = 0
+        for time, change in sorted(moments):
+            active += change
+            yield {"ph": "C", "name": name, "pid": 3, "ts": time * 1e6, "args": {"transfers": active}}
 
 
 def _memory(timeline: Timeline) -> Iterator[dict[str, Any]]:

@@ -6,26 +6,26 @@ import json
 
 from instances.errors import InputError
 from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.module_names import TRANSFORMERS
 from instances.runtimes.runtime import LayerRuntime
 
 __all__ = ["ACCELERATE"]
 
-#: Modules before the layers, the layers, and modules after them, in transformers: of GPT-2, and of other decoders.
-_GPT2 = (("transformer.wte", "transformer.wpe"), "transformer.h", ("transformer.ln_f", "lm_head"))
-_OTHERS = (("model.embed_tokens",), "model.layers", ("model.norm", "lm_head"))
-
 
 def _write(cut: LayerCut) -> str:
-    if cut.tied:
+    """The device of each module; empty stages take no device, and tied parameters are on all that use them."""
+    names = cut.naming.modules(TRANSFORMERS, "transformers", ends=True)
+    twice = sorted(set(names.before) & set(names.after))
+    if twice and cut.first != cut.last:
         raise InputError(
-            f"accelerate keeps tied parameters on one device, and {cut.tied[0]} of {cut.network} is used in stages "
-            f"{cut.first} and {cut.last}; untie them, or export for another runtime."
+            f"accelerate keeps a module on one device, and {twice[0]} of {cut.network} runs in stages {cut.first} and "
+            f"{cut.last}; keep both ends in one stage, or give the head a module of its own."
         )
-    before, stem, after = _GPT2 if cut.network.startswith("gpt2") or cut.stem == _GPT2[1] else _OTHERS
+    device = {stage: number for number, stage in enumerate(sorted(set(cut.unit_stage)))}
     devices = (
-        dict.fromkeys(before, cut.first)
-        | {f"{stem}.{layer}": stage for layer, stage in enumerate(cut.unit_stage[1:-1])}
-        | dict.fromkeys(after, cut.last)
+        dict.fromkeys(names.before, device[cut.first])
+        | {names.layer(layer): device[stage] for layer, stage in enumerate(cut.unit_stage[1:-1])}
+        | dict.fromkeys(names.after, device[cut.last])
     )
     return json.dumps(devices, indent=1) + "\n"
 
@@ -39,4 +39,6 @@ ACCELERATE = LayerRuntime(
     every_stage=None,
     front_with_first=False,
     back_with_last=False,
+    version="1.15",
+    names=(TRANSFORMERS, "transformers"),
 )

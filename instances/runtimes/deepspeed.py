@@ -32,5 +32,10 @@ def _write(cut: LayerCut) -> str:
 
 
 DEEPSPEED = LayerRuntime(
-    "deepspeed", "a PipelineModule with the parts of the cut, Python", "deepspeed/runtime/pipe/module.py", "#", _write
+    "deepspeed",
+    "a PipelineModule with the parts of the cut, Python",
+    "deepspeed/runtime/pipe/module.py",
+    "#",
+    _write,
+    version="0.19",
 )

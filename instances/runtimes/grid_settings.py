@@ -10,6 +10,7 @@ from instances.planning.grid.configurations import FULL, NONE
 from instances.planning.grid.plan import GridPlan
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.megatron import layout
+from instances.runtimes.module_names import Naming
 
 __all__ = ["GRID_SETTINGS", "grid_settings"]
 
@@ -41,6 +42,7 @@ def _cut(plan: GridPlan) -> LayerCut:
         unit_stage=tuple(units),
         ranks=tuple(n % plan.groups for n in range(plan.stages)),
         replicas=plan.pipelines,
+        naming=Naming.of_chain(plan.chain.name, "layers"),
     )
 
 
@@ -87,7 +89,7 @@ def _megatron(plan: GridPlan) -> str:
 
 
 def _torchtitan(plan: GridPlan) -> str:
-    """A TOML file of torchtitan."""
+    """A TOML file of torchtitan 0.2."""
     cut, counts = _cut(plan), _recomputed(plan)
     inner = len(plan.modes) - 2
     if sum(counts) not in (0, inner):

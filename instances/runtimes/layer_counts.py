@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from instances.graph.graph import ComputationGraph
 from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.layer_stack import LayerStack
 from instances.runtimes.runtime import LayerRuntime
 
 __all__ = ["LAYER_COUNTS", "tensorrt_default", "vllm_default"]
@@ -38,10 +43,12 @@ def tensorrt_default(layers: int, k: int) -> tuple[int, ...]:
     return tuple(layers // k + (rank < layers % k) for rank in range(k))
 
 
-def _variable(name: str, variable: str, reference: str) -> LayerRuntime:
+def _variable(name: str, variable: str, reference: str, version: str = "") -> LayerRuntime:
     """A runtime that reads the counts from an environment variable; embeddings come first, the head last."""
     summary = f"{variable}, an environment variable"
-    return LayerRuntime(name, summary, reference, "#", lambda cut: f"{variable}={_listed(cut.counts)}\n")
+    return LayerRuntime(
+        name, summary, reference, "#", lambda cut: f"{variable}={_listed(cut.counts)}\n", version=version
+    )
 
 
 def _tensorrt_llm(cut: LayerCut) -> str:
@@ -52,27 +59,63 @@ def _llama_cpp(cut: LayerCut) -> str:
     """Parts of the whole, in which the output counts as one more layer.
 
     Of n layers and the output, number i goes to the first device whose part of the whole, with those before it, is more
-    than i / (n + 1). What comes before the layers stays on the host, and counts with the first layer here.
+    than i / (n + 1). What comes before the layers stays on the host. Empty stages take no device.
     """
     counts = [count + (n == cut.last) for n, count in enumerate(cut.counts)]
-    return f"-ngl 999 -sm layer -ts {_listed(counts)}\n"
+    return f"-ngl 999 -sm layer -ts {_listed(filter(None, counts))}\n"
 
 
 def _galvatron(cut: LayerCut) -> str:
-    return json.dumps({"pp_deg": cut.k, "pp_division": _listed(cut.counts)}, indent=1) + "\n"
+    """A whole strategy, as its parser wants it: each layer on one device, data parallel over the replicas.
+
+    The batch is one sample for each microbatch and replica, to be replaced by that of the training.
+    """
+    alike = {"tp_sizes_enc": 1, "tp_consecutive_flags": 1, "cp_sizes_enc": 1, "dp_types_enc": 0, "use_sp": 0}
+    chunks = cut.microbatches or cut.k
+    fields = {
+        "pp_deg": cut.k,
+        "pp_division": _listed(cut.counts),
+        **{name: _listed([flag] * cut.layers) for name, flag in (alike | {"checkpoint": 0}).items()},
+        "global_bsz": chunks * cut.replicas,
+        "chunks": chunks,
+    }
+    return json.dumps(fields, indent=1) + "\n"
 
 
 def _listed(counts: Iterable[int]) -> str:
     return ",".join(map(str, counts))
 
 
+@dataclass(frozen=True)
+class _LlamaCpp(LayerRuntime):
+    """A runtime whose host has what comes before the layers."""
+
+    def seen(self, graph: ComputationGraph) -> ComputationGraph:
+        """The graph without work and parameters before the layers."""
+        host = LayerStack.of(graph).unit == 0
+        shared, own = [], np.where(host, 0.0, graph.param_bytes)
+        for parameter in graph.parameters:
+            users = tuple(user for user in parameter.users if not host[user])
+            if len(users) > 1:
+                shared.append(replace(parameter, users=users))
+            elif users:
+                own[users[0]] += parameter.bytes
+        return replace(
+            graph,
+            work=np.where(host, 0.0, graph.work),
+            param_bytes=own,
+            parameters=tuple(shared),
+            source=f"{graph.source}; {self.name} keeps what comes before the layers on the host",
+        )
+
+
 LAYER_COUNTS = (
     _variable("vllm", "VLLM_PP_LAYER_PARTITION", "vllm/distributed/utils.py"),
-    _variable("sglang", "SGLANG_PP_LAYER_PARTITION", "sglang/srt/distributed/utils.py"),
+    _variable("sglang", "SGLANG_PP_LAYER_PARTITION", "sglang/srt/distributed/utils.py", "0.5"),
     LayerRuntime(
         "tensorrt-llm", "pp_partition in the YAML of extra options", "tensorrt_llm/mapping.py", "#", _tensorrt_llm
     ),
-    LayerRuntime(
+    _LlamaCpp(
         "llama-cpp",
         "-ts of llama-server and others, options",
         "llama.cpp/src/llama-model.cpp",
@@ -83,7 +126,7 @@ LAYER_COUNTS = (
     ),
     LayerRuntime(
         "galvatron",
-        "pp_deg and pp_division of its strategy, JSON",
+        "its strategy with pp_deg and pp_division, JSON",
         "Hetu-Galvatron, galvatron_config_path",
         None,
         _galvatron,

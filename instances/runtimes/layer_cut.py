@@ -11,6 +11,7 @@ from instances.errors import InputError, word
 from instances.partitioning.partition import Partition
 from instances.planning.plan import Plan
 from instances.runtimes.layer_stack import LayerStack, numbered
+from instances.runtimes.module_names import Naming
 
 __all__ = ["LayerCut"]
 
@@ -29,8 +30,10 @@ class LayerCut:
         int, ...
     ]  # (L + 2,) stage of what comes before the layers, of each layer, and of what comes after
     ranks: tuple[int, ...]  # (k,) the device that runs each stage, or the group of replicas
+    naming: Naming  # what its modules are called
     replicas: int = 1  # devices that run each stage, each a part of the batch
-    tied: tuple[str, ...] = ()  # parameters that several stages use
+    microbatches: int | None = None  # of an iteration; None for a partition
+    context: int | None = None  # tokens that a sequence may have; None if nothing tells
 
     @property
     def layers(self) -> int:
@@ -83,14 +86,18 @@ def _of_partition(partition: Partition) -> LayerCut:
             remedy = f"partition or certify it with {word('runtime')} and its name."
             raise InputError(f"{_cut_through(graph.name, stack.stem, stack.layers, unit, held)}; {remedy}")
         stages.append(held[0] if held else None)
-    tied = tuple(
-        parameter.name
-        for parameter in graph.parameters
-        if {0, stack.layers + 1} <= set(stack.unit[list(parameter.users)].tolist())
-        and len(np.unique(partition.block[list(parameter.users)])) > 1
-    )
+    naming = Naming.of_graph(graph, stack)
+    dims = graph.attributes.get("dims")
+    known = dims if isinstance(dims, dict) else {}
+    context = next((known[name] for name in ("context", "sequence") if type(known.get(name)) is int), None)
     return LayerCut(
-        network=graph.name, stem=stack.stem, k=k, unit_stage=_filled(stages), ranks=tuple(range(k)), tied=tied
+        network=graph.name,
+        stem=stack.stem,
+        k=k,
+        unit_stage=_filled(stages),
+        ranks=tuple(range(k)),
+        naming=naming,
+        context=context,
     )
 
 
@@ -114,7 +121,14 @@ def _of_plan(plan: Plan) -> LayerCut:
         )
     ranks = tuple(plan.groups.index(group) for group in plan.devices)
     return LayerCut(
-        network=chain.name, stem=stem, k=plan.n_stages, unit_stage=_filled(stages), ranks=ranks, replicas=sizes.pop()
+        network=chain.name,
+        stem=stem,
+        k=plan.n_stages,
+        unit_stage=_filled(stages),
+        ranks=ranks,
+        naming=Naming.of_chain(chain.name, stem),
+        replicas=sizes.pop(),
+        microbatches=plan.instance.microbatches,
     )
 
 

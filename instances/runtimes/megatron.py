@@ -39,4 +39,5 @@ MEGATRON = LayerRuntime.of_units(
     "megatron/core/transformer/pipeline_parallel_layer_layout.py",
     None,
     _write,
+    version="0.16",
 )

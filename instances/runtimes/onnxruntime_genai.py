@@ -19,6 +19,8 @@ from instances.planning.plan import Plan
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.runtime import LayerRuntime
 
+_CONTEXT = 4096
+
 __all__ = ["ONNXRUNTIME_GENAI", "StageFile", "StageFileRuntime"]
 
 
@@ -53,23 +55,27 @@ def _write(cut: LayerCut) -> str:
     return _config(cut, [_by_convention(cut, n) for n in range(cut.k)])
 
 
+#: Roles of tensors of the whole decoder, beside input_ids and logits, and how they begin where layers have their own.
+_INPUTS = {"attention_mask": "attention_mask", "position_ids": "position_ids"}
+_CACHES = {"past_key_names": "past_key_values.%d.key", "past_value_names": "past_key_values.%d.value"}
+_NEW_CACHES = {"present_key_names": "present.%d.key", "present_value_names": "present.%d.value"}
+
+
 def _config(cut: LayerCut, files: Sequence[StageFile]) -> str:
+    """The configuration, which names only tensors that some stage has."""
+    read, given = ({name for file in files for name in getattr(file, side)} for side in ("inputs", "outputs"))
+    inputs = {role: name for role, name in _INPUTS.items() if name in read}
+    inputs |= {role: name for role, name in _CACHES.items() if name % 0 in read}
+    last = files[-1].outputs[0] if len(files[-1].outputs) == 1 else "logits"
     decoder = {
         "num_hidden_layers": cut.layers,
-        "inputs": {
-            "input_ids": "input_ids",
-            "attention_mask": "attention_mask",
-            "past_key_names": "past_key_values.%d.key",
-            "past_value_names": "past_key_values.%d.value",
-        },
-        "outputs": {
-            "logits": "logits",
-            "present_key_names": "present.%d.key",
-            "present_value_names": "present.%d.value",
-        },
+        "inputs": {"input_ids": files[0].inputs[0] if len(files[0].inputs) == 1 else "input_ids"} | inputs,
+        "outputs": {"logits": last} | {role: name for role, name in _NEW_CACHES.items() if name % 0 in given},
         "pipeline": [{f"stage-{n}": _stage(file, n) for n, file in enumerate(files)}],
     }
-    return json.dumps({"model": {"type": "decoder-pipeline", "decoder": decoder}}, indent=1) + "\n"
+    # The context is the length that generation may reach; where the network tells of none, the usual one of examples.
+    model = {"type": "decoder-pipeline", "context_length": cut.context or _CONTEXT, "decoder": decoder}
+    return json.dumps({"model": model}, indent=1) + "\n"
 
 
 def _by_convention(cut: LayerCut, n: int) -> StageFile:
@@ -101,4 +107,5 @@ ONNXRUNTIME_GENAI = StageFileRuntime(
     "onnxruntime.ai/docs/genai/reference/config.html",
     None,
     _write,
+    version="0.18",
 )

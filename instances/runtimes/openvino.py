@@ -3,13 +3,50 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from instances.errors import InputError
 from instances.partitioning.partition import Partition
 from instances.runtimes.runtime import NodeRuntime
 
-__all__ = ["OPENVINO"]
+__all__ = ["OPENVINO", "program"]
+
+
+#: Operator in the name of a node of ONNX that has none of its own, before that of its output, as OpenVINO calls it.
+_UNNAMED = re.compile(r"^[A-Z]\w* (?=\S+$)")
+
+#: OpenVINO wants an affinity for each operator, and has more of them than the graph: constants, views, results.
+_PROGRAM = '''import openvino as ov
+
+DEVICES = {devices}
+STAGE = {stage}
+
+
+def assign(model: ov.Model) -> str:
+    """Give each operator of a model its stage, and return the device to compile it for.
+
+    What has no stage gets the latest of those that it reads from, or else the earliest of those that read from it.
+    """
+    operators = model.get_ordered_ops()
+    names = {{operator.get_friendly_name() for operator in operators}}
+    found = {{name: stage for name, stage in STAGE.items() if name in names}}
+    if 2 * len(found) < len(STAGE):
+        raise ValueError(f"this is another model: it has {{len(found)}} of {{len(STAGE)}} operators")
+    for operator in operators:
+        before = [value.get_source_output().get_node().get_friendly_name() for value in operator.inputs()]
+        known = [found[name] for name in before if name in found]
+        if known:
+            found.setdefault(operator.get_friendly_name(), max(known))
+    for operator in reversed(operators):
+        readers = [reader for value in operator.outputs() for reader in value.get_target_inputs()]
+        after = [found[reader.get_node().get_friendly_name()] for reader in readers]
+        found.setdefault(operator.get_friendly_name(), min(after, default=0))
+    for operator in operators:
+        operator.get_rt_info()["affinity"] = DEVICES[found[operator.get_friendly_name()]]
+    return "HETERO:" + ",".join(DEVICES)
+'''
 
 
 def _write(partition: Partition) -> str:
@@ -19,15 +56,23 @@ def _write(partition: Partition) -> str:
             raise InputError(
                 f"{graph.name}: {count} operators are called {name}, and openvino tells them apart by name."
             )
-    devices = [f"GPU.{stage}" for stage in range(partition.instance.k)]
-    affinity = dict(zip(graph.names, (devices[stage] for stage in partition.block.tolist()), strict=True))
-    return json.dumps({"device": f"HETERO:{','.join(devices)}", "affinity": affinity}, indent=1) + "\n"
+    held = sorted(set(partition.block.tolist()))
+    devices = [f"GPU.{number}" for number in range(len(held))]
+    names = (_UNNAMED.sub("", name) for name in graph.names)
+    stage = dict(zip(names, map(held.index, partition.block.tolist()), strict=True))
+    return program(devices, stage)
+
+
+def program(devices: Sequence[str], stage: Mapping[str, int]) -> str:
+    """The program that assigns stages, from device names and the stage of each operator by its name."""
+    return _PROGRAM.format(devices=json.dumps(list(devices)), stage=json.dumps(dict(stage), indent=1))
 
 
 OPENVINO = NodeRuntime(
     "openvino",
-    "affinity of each operator for HETERO, JSON: rt_info['affinity'] of Model.get_ops()",
+    "affinity of each operator for HETERO, Python",
     "docs.openvino.ai, heterogeneous execution",
-    None,
+    "#",
     _write,
+    version="2026.4",
 )

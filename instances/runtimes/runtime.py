@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
-from instances.errors import InputError, said
+from instances.errors import InputError, WordError, said
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.partition import Partition
 from instances.planning.plan import Plan
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.layer_stack import LayerStack
+from instances.runtimes.module_names import ModuleNames, Naming
 
 __all__ = ["LAYER", "UNIT", "LayerRuntime", "NodeRuntime", "Runtime"]
 
@@ -29,6 +31,29 @@ class Runtime(ABC):
     summary: str  # one line: what is handed over
     reference: str  # where the format is described
     comment: str | None  # begin of a line that the runtime ignores; None if there are no such lines
+    #: Release whose words these are, such as "0.3"; empty if they are the same in all that are known.
+    version: str = field(default="", kw_only=True)
+    earlier: tuple[Runtime, ...] = field(default=(), kw_only=True)  # the same in releases with other words
+
+    def of_version(self, version: str | None) -> Runtime:
+        """The runtime with the words of a release; None is the latest that is known.
+
+        Raises
+        ------
+        InputError
+            If the words of the release are not known.
+        """
+        known = (self, *self.earlier)
+        for runtime in known:
+            if version is None or (runtime.version and f"{version}.".startswith(f"{runtime.version}.")):
+                return runtime
+        names = ", ".join(runtime.version for runtime in known if runtime.version)
+        told = f"words are known of {names}" if names else f"{self.name} has the same words in all that are known"
+        raise WordError("runtime_version", version, f"{told}; name one of these, or leave it out.")
+
+    def seen(self, graph: ComputationGraph) -> ComputationGraph:
+        """The graph as the devices of the runtime see it, without what it keeps elsewhere."""
+        return graph
 
     @abstractmethod
     def rules(self, graph: ComputationGraph) -> Constraints:
@@ -60,18 +85,29 @@ class LayerRuntime(Runtime):
     front_with_first: bool = True  # whether what comes before the layers is where the first one is
     back_with_last: bool = True  # whether what comes after the layers is where the last one is
     in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn
+    #: Modules of built-in networks, and the library that calls them so; None if the words name no modules.
+    names: tuple[Mapping[str, ModuleNames], str] | None = None
 
     @classmethod
     def of_units(
-        cls, name: str, summary: str, reference: str, comment: str | None, write: Callable[[LayerCut], str]
+        cls,
+        name: str,
+        summary: str,
+        reference: str,
+        comment: str | None,
+        write: Callable[[LayerCut], str],
+        **more: Any,
     ) -> LayerRuntime:
         """A runtime that cuts between any units, and whose devices may run several stages in turns."""
-        ends = {"front_with_first": False, "back_with_last": False}
-        return cls(name, summary, reference, comment, write, every_stage=UNIT, in_turns=True, **ends)
+        more |= {"every_stage": UNIT, "in_turns": True, "front_with_first": False, "back_with_last": False}
+        return cls(name, summary, reference, comment, write, **more)
 
     def rules(self, graph: ComputationGraph) -> Constraints:
         """Each layer is in one stage; stages have what they need, and the ends are where the runtime has them."""
-        return LayerStack.of(graph).whole_units(self.front_with_first, self.back_with_last, self.every_stage)
+        stack = LayerStack.of(graph)
+        if self.names is not None:
+            Naming.of_graph(graph, stack).modules(*self.names)
+        return stack.whole_units(self.front_with_first, self.back_with_last, self.every_stage)
 
     def settings(self, answer: Partition | Plan) -> str:
         """Settings that make the runtime execute the answer."""

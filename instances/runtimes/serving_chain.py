@@ -45,6 +45,7 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
     InputError
         If the graph has no layers in a row, or no dimensions of a cache.
     """
+    graph = runtime.seen(graph)
     dims = graph.attributes.get("dims", {})
     if "context" not in dims or "batch" not in dims:
         raise InputError(

@@ -64,6 +64,7 @@ def export(
     *,
     graph: GraphLike | None = None,
     out: str | PathLike[str] | None = None,
+    runtime_version: str | None = None,
     **words: Unpack[ReadingWords],
 ) -> str:
     """Say where a model is cut in the words of a runtime, as ``mtpp export``.
@@ -78,6 +79,8 @@ def export(
         That of a partition file, which holds none.
     out : path, optional
         File to write; a certificate file is copied beside it.
+    runtime_version : str, optional
+        Release of the runtime, such as "0.2", where its words differ; by default the latest that is known.
     **words
         Of `graph`, as for `mtpp.load`.
 
@@ -100,7 +103,7 @@ def export(
     """
     from instances.runtimes import RUNTIMES
 
-    found = find(RUNTIMES, runtime, "runtime")
+    found = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
     target = None if out is None else path_of("out", out)
     if isinstance(answer, str | PathLike):
         if target is not None and target.exists() and Path(answer).exists() and target.samefile(answer):
@@ -137,7 +140,7 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
     manifest = read_manifest(file) if file.is_dir() else None
     if manifest is not None:
         file = file / manifest.certificate.file
-    answer, stated = _read(read_json(file), file, graph, words, again)
+    answer, stated = _read(read_json(file), file, runtime, graph, words, again)
     settings = runtime.settings(answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
     lines = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
     return Exported(runtime, settings, tuple(lines), file)
@@ -160,7 +163,7 @@ def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manif
 
 
 def _read(
-    document: Value, file: Path, graph: GraphLike | None, words: ReadingWords, again: str
+    document: Value, file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str
 ) -> tuple[Partition | Plan, str | None]:
     """The answer of a file, and its statement about all answers, which nothing here checks."""
     kind = format_of(document)
@@ -171,8 +174,11 @@ def _read(
     answer = AnswerFile.of(document)
     if graph is None:
         raise InputError(f"{file}: it does not hold its graph; name that: {again} {answer.graph_name or 'GRAPH'}")
+    loaded = read_graph(graph, words)
+    if answer.graph_hash not in (None, loaded.content_hash):
+        loaded = runtime.seen(loaded)
     # Where the words cut does not depend on speeds.
-    return answer.partition(read_graph(graph, words), lambda k, stated: Platform(k, 1.0)), None
+    return answer.partition(loaded, lambda k, stated: Platform(k, 1.0)), None
 
 
 def _certified(document: Value) -> tuple[Partition, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
@@ -18,6 +19,7 @@ from instances.planning.grid.transformer import Transformer
 from instances.system.interrupts import catch_interrupt
 from mtpp.api.grid import GridResult, in_grid, planned_in_grid
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
+from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
 from mtpp.questions.words import pick, takes_words
 from mtpp_models import Progress
@@ -25,6 +27,7 @@ from mtpp_models import Progress
 if TYPE_CHECKING:
     from instances import ComputationGraph
     from instances.devices.cluster import Cluster
+    from instances.runtimes import Runtime
 
 __all__ = ["plan", "planned"]
 
@@ -85,6 +88,8 @@ def plan(
         Samples of a microbatch, of which each replica takes whole ones.
     recompute : bool
         Whether stages that do not fit may keep their input alone.
+    runtime : str, optional
+        Only plans that it can express, of a graph with layers: a name of ``mtpp list runtimes``.
     full_duplex : bool
         Whether links carry both directions at once.
     dims, input_work, time_unit, peak_flops, memory_bandwidth
@@ -148,9 +153,10 @@ def planned(
         if on_progress is not None:
             on_progress(Progress(f"{phase}, best {time:.6g} s", 0.0, None, None, None))
 
+    legal = None if words["runtime"] is None else partial(_legal, runtime_of(words["runtime"]))
     with catch_interrupt() as interrupted:  # never in the middle of a kernel
         order = "unsplit" if from_file else orders
-        search = PlanSearch(planner, words["effort"], order, limit, tell, interrupted)
+        search = PlanSearch(planner, words["effort"], order, limit, tell, interrupted, legal)
         covered = covered_plan(instance, np.random.default_rng(seed), search)
         if from_file:
             covered = _in_listed_order(covered, Path(orders))
@@ -160,6 +166,15 @@ def planned(
     result = replace(covered.result, provenance=provenance)
     wider = tuple(replace(other, provenance=provenance) for other in covered.wider)
     return replace(covered, result=replace(result, parts=(result, *wider)), wider=wider)
+
+
+def _legal(runtime: Runtime, plan: Plan) -> bool:
+    """Whether the runtime can express a plan."""
+    try:
+        runtime.settings(plan)
+    except InputError:
+        return False
+    return True
 
 
 def _in_listed_order(covered: CoveredPlan, path: Path) -> CoveredPlan:

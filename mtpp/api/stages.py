@@ -187,12 +187,16 @@ def run(stages: str | PathLike[str], **words: Unpack[RunWords]) -> Trial:
         Seconds without progress, after which a stage is stopped.
     fusion : bool
         Whether onnxruntime may fuse operators: faster, but not as it was priced.
+    compare : path, optional
+        The ONNX file of the whole model, to be measured on the same cores, too: in one process with as many threads,
+        and in as many copies.
 
     Returns
     -------
     Trial
         Its `period`, `latency` and `over_predicted`, and as `agreement` how outputs compare with the whole model's: the
-        `name` of that is an output that differs, or None. `mtpp.plots.pipelines.trial_figure` draws a trial.
+        `name` of that is an output that differs, or None. With `compare`, `others` are the periods of the whole model.
+        `mtpp.plots.pipelines.trial_figure` draws a trial.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
 
@@ -11,13 +12,14 @@ import numpy as np
 from heuristics.limits import Limits
 from heuristics.planning import PLANNERS
 from heuristics.planning.device_order import recursive_device_order
+from heuristics.planning.equal_replicas import equal_replicas
 from heuristics.planning.orders import execute_orders, portfolio
 from heuristics.planning.shared_cards import Effort, improved_on_cards
 from heuristics.planning.spp import spp_plans
 from instances import InputError, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.errors import said, word
-from instances.planning import Iteration, Schedule, Timeline, TrainingInstance
+from instances.planning import Iteration, Plan, Schedule, Timeline, TrainingInstance
 from instances.registry import find
 from mtpp_models import SolveOptions
 from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage, class_of, work_bound
@@ -57,6 +59,7 @@ class PlanSearch:
     time_limit: float | None = None  # seconds for the search
     tell: Callable[[str, float], None] | None = None  # told each phase and the best time by then
     interrupted: Event = field(default_factory=Event)  # ends search and proof, with the best by then
+    legal: Callable[[Plan], bool] | None = None  # whether a plan may be the answer; None if any may
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ def covered_plan(instance: TrainingInstance, rng: np.random.Generator, search: P
         As `certify_plan`, and if options are given that the planner does not take.
     """
     watch = Stopwatch()
-    iteration = _found(instance, rng, search)
+    iteration = _found(instance, rng, search) if search.legal is None else _legal(instance, rng, search)
     result = PlanResult(search.planner, instance, iteration, None, watch.seconds(search=watch.passed))
     return recovered(result, hurried=search.time_limit is not None, stopped=search.interrupted.is_set())
 
@@ -141,6 +144,23 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
             f"with {said('network', 'shared')}, or leave {word('orders')} and {word('effort')} out."
         )
     return planner.run(instance, rng, limits)
+
+
+def _legal(instance: TrainingInstance, rng: np.random.Generator, search: PlanSearch) -> Iteration:
+    """The plan of the search if it is legal, or the best with equal replicas, whichever takes less time."""
+    assert search.legal is not None
+    found = []
+    with suppress(InputError):
+        one = _found(instance, rng, search)
+        found += [one] if one.plan is not None and search.legal(one.plan) else []
+    if instance.network is not None:
+        with suppress(InputError):
+            limits = Limits(Deadline.after(search.time_limit))
+            found.append(equal_replicas(instance, search.legal, search.orders, limits))
+    if not found:
+        why = "no plan was found that the runtime can express; give another number of devices, or leave its name out."
+        raise InputError(f"{instance.label}: {why}")
+    return min(found, key=lambda iteration: iteration.time)
 
 
 def _solved(instance: TrainingInstance, search: PlanSearch) -> Iteration:

@@ -32,6 +32,10 @@ def export(
         str | None, typer.Argument(metavar="[GRAPH]", help="That of a partition; the others hold their graphs.")
     ] = None,
     runtime: options.ExportFor,
+    runtime_version: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION", help="Its release, where words differ.  [default: the latest that is known]"),
+    ] = None,
     words: ReadingWords,
     out: Annotated[
         Path | None,
@@ -52,7 +56,7 @@ def export(
     from instances.runtimes import RUNTIMES
     from mtpp.api.exporting import exported
 
-    found = find(RUNTIMES, runtime, "runtime")
+    found = find(RUNTIMES, runtime, "runtime").of_version(runtime_version)
     Files(out=out).check(None if out is None else Path(f"{out}.certificate.json"))
     answer = exported(file, found, graph, words, f"mtpp export {file}")
     if out is None:

@@ -28,6 +28,7 @@ from instances.errors import InputError, InputWarning, spelling
 from instances.system.interrupts import terminate_as_interrupt
 from mtpp.cli.bound import bound
 from mtpp.cli.certify import certify
+from mtpp.cli.check import check
 from mtpp.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.explain import explain
 from mtpp.cli.export import export
@@ -38,6 +39,7 @@ from mtpp.cli.options import spelled
 from mtpp.cli.partition import partition
 from mtpp.cli.place import place
 from mtpp.cli.plan import plan
+from mtpp.cli.report import report
 from mtpp.cli.run import run
 from mtpp.cli.serve import serve
 from mtpp.cli.split import split
@@ -151,7 +153,9 @@ app.command("list")(list_names)
 for verb in (partition, bound, certify, explain, split, run, plan, place, verify):
     app.command()(verb)
 app.command("import")(import_graph)
+app.command()(report)
 app.command()(export)
+app.command()(check)
 app.command()(serve)
 app.command("warm-up")(warm_up)
 app.command("versions")(show_versions)

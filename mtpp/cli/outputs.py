@@ -87,7 +87,8 @@ def check_apart(given: Mapping[str, Any]) -> None:
     for (name, path), (other, there) in combinations(written.items(), 2):
         if _same(path, there):
             raise WordError(name, path, f"{said(other, there)} is the same file; give another name.")
-    for value in (value for name, value in given.items() if name not in _WRITTEN and isinstance(value, str | PathLike)):
+    read = [value if isinstance(value, list) else [value] for name, value in given.items() if name not in _WRITTEN]
+    for value in (value for values in read for value in values if isinstance(value, str | PathLike)):
         for name, path in written.items():
             if os.path.isfile(value) and _same(path, value):
                 raise WordError(name, path, "this is a file to read; give another name.")

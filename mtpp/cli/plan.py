@@ -89,7 +89,7 @@ def plan(
     from mtpp.api.planning import planned
     from mtpp.certificates.writing import result_document
     from mtpp.certifying.planning import guarantees
-    from mtpp.cli.plan_tables import exported, headlines, plan_rows
+    from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
     from mtpp.text.tables import fitted, left_aligned, terminal_width
 
     with keeping_answers() as stop:
@@ -120,4 +120,5 @@ def plan(
             raise InputError(f"{option}: {planner} runs several pipelines side by side, which no plan file holds.")
         if files.export is not None:
             files.export.write_text(exported(iteration, files.export))
+            printing.detail(*rank_lines(iteration, files.export))
     return INTERRUPTED if stop.heard or answer.interrupted else DONE

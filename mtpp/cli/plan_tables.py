@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from instances.errors import InputError
+from instances.errors import InputError, printable
 from instances.json_files import json_text
 from instances.planning import Iteration, Schedule, Timeline, TrainingInstance
 from instances.planning.problem import ELEMENT_BYTES
 from instances.planning.timeline_file import perfetto_trace, schedule_csv
 from mtpp.certifying.planning import CoveredPlan
 
-__all__ = ["exported", "headlines", "plan_rows"]
+__all__ = ["exported", "headlines", "plan_rows", "rank_lines"]
 
 
 def plan_rows(schedule: Schedule | Timeline) -> tuple[list[str], list[list[str]]]:
@@ -95,6 +95,16 @@ def _numbers(instance: TrainingInstance) -> str:
     again = ", recomputation where needed" if instance.recomputation else ""
     optimizer = f"{instance.parameter_copies * width:g} bytes a parameter with optimizer"
     return f"{instance.dtype}, {sequence}, {optimizer}, {samples}{again}"
+
+
+def rank_lines(iteration: Iteration, path: Path) -> list[str]:
+    """The devices of each row of a schedule as CSV, which has no room for them; nothing for a trace."""
+    (schedule,) = iteration.schedules
+    if path.suffix != ".csv":
+        return []
+    groups, names = schedule.plan.groups, schedule.plan.instance.cluster.names
+    rows = (f"row {n}: {', '.join(names[v] for v in group)}" for n, group in enumerate(groups))
+    return [printable(f"Devices of {path}: {'; '.join(rows)}")]
 
 
 def exported(iteration: Iteration, path: Path) -> str:

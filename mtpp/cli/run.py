@@ -26,6 +26,8 @@ __all__ = ["run"]
 
 # Below this part of the time that a stage computes it has a core for itself no more.
 _ALONE = 0.8
+# From this factor on, what was predicted is another machine.
+_FAR = 3.0
 
 
 @command
@@ -124,13 +126,31 @@ def _outputs(trial: Trial) -> str:
     if agreement is None:
         return "not compared"
     if agreement.name is not None:
-        return "differ"
+        return f"differ by {agreement.worst:.1g}"
     if agreement.exact == agreement.requests:
         return f"equal ({agreement.requests} compared)"
     return f"within {agreement.worst:.1g} ({agreement.requests} compared)"
 
 
 def _remarks(trial: Trial) -> list[str]:
+    """Sentences on the comparison, on the prediction, and on the cores."""
+    told = []
+    if trial.others is not None:
+        rows = [
+            ("the stages", trial.period),
+            ("one process", trial.others.one_process),
+            ("copies", trial.others.copies),
+        ]
+        periods = ", ".join(f"{name} {time_in_words(period, 's')}" for name, period in rows if period is not None)
+        told.append(f"Time a request on {trial.others.cores} cores: {periods}.\n{trial.others.sentence(trial.period)}")
+    if trial.over_predicted is not None and not 1 / _FAR < trial.over_predicted < _FAR:
+        told.append(
+            "The times were predicted for another machine than this: split with --cost measured --bandwidth measured."
+        )
+    return told + _core_remarks(trial)
+
+
+def _core_remarks(trial: Trial) -> list[str]:
     cores = [core for core in trial.cores if core is not None]
     if len(set(cores)) < len(cores):
         return [f"{len(cores)} stages share {len(set(cores))} cores: the period is not that of a core a stage."]

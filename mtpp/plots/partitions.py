@@ -9,7 +9,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from instances import Bound, Partition
-from mtpp.plots.graphs import draw_edges, draw_names, heights, stacked
+from mtpp.plots.graphs import draw_edges, draw_names
+from mtpp.plots.layout import block_columns, placed
 from mtpp.plots.style import axes_of, colours, legend_beside, plain
 from mtpp.text.tables import drawn
 
@@ -46,11 +47,9 @@ def plot_partition(
     """
     ax = axes_of(ax, 11, 4.5)
     graph, block = partition.instance.graph, partition.block
-    layer, bounds = _layers(partition)
-    columns = [np.flatnonzero(layer == x) for x in np.unique(layer)]
-    height = heights(graph, columns, stacked(columns, np.zeros(graph.n)), sweeps=_SWEEPS, inertia=0.5)
+    layer, bounds = block_columns(partition)
+    points = placed(graph, layer, sweeps=_SWEEPS, inertia=0.5)
     fills = colours(partition.instance.k)
-    points = np.column_stack((layer, height))
     for b, (left, right) in enumerate(bounds):
         if right > left:
             ax.axvspan(left, right, color=fills[b], alpha=0.12, linewidth=0)
@@ -60,7 +59,7 @@ def plot_partition(
     draw_edges(ax, _curves(points, edges), inside, alpha)
     width = layer.max() + 1
     size = float(np.clip(min(5000 / graph.n, (600 / width) ** 2), 6, 220))
-    nodes = ax.scatter(layer, height, s=size, edgecolors="white", linewidths=0.5, zorder=2)
+    nodes = ax.scatter(points[:, 0], points[:, 1], s=size, edgecolors="white", linewidths=0.5, zorder=2)
     if values is None:
         nodes.set_facecolor([fills[b] for b in block])
     else:
@@ -133,25 +132,6 @@ def _time_scale(value: float, unit: str) -> tuple[float, str]:
     if unit != "s" or value == 0 or value >= 1:
         return 1.0, drawn(unit)
     return next(((f, u) for f, u in ((1e3, "ms"), (1e6, "µs")) if value * f >= 1), (1e9, "ns"))
-
-
-def _layers(partition: Partition) -> tuple[FloatArray, list[tuple[float, float]]]:
-    """Column of each node: its depth in its block, blocks side by side; and the extent of each block."""
-    graph, block = partition.instance.graph, partition.block
-    start, successor = graph.successors
-    depth = np.zeros(graph.n)
-    for u in graph.topological_order:
-        for v in successor[start[u] : start[u + 1]]:
-            if block[u] == block[v]:
-                depth[v] = max(depth[v], depth[u] + 1)
-    bounds, left = [], 0.0
-    for b in range(partition.instance.k):
-        inside = block == b
-        right = left + (depth[inside].max() + 1 if inside.any() else 0)
-        depth[inside] += left
-        bounds.append((left - 0.5, right - 0.5))
-        left = right
-    return depth, bounds
 
 
 def _curves(points: FloatArray, edges: NDArray[np.int64]) -> FloatArray:

@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from numpy.typing import NDArray
 
 from instances.placement.placement import Placement
-from mtpp.plots.graphs import draw_edges, draw_names, heights
+from mtpp.plots.graphs import draw_edges, draw_names
+from mtpp.plots.layout import depth_columns, placed
 from mtpp.plots.style import axes_of, colours, legend_beside, plain
 from mtpp.text.tables import drawn
 
@@ -32,7 +32,7 @@ def plot_placement(placement: Placement, ax: Axes | None = None) -> Axes:
     """
     ax = axes_of(ax, 11, 4.5)
     instance, graph, device = placement.instance, placement.instance.graph, placement.device
-    points = _layout(placement)
+    points = placed(graph, depth_columns(graph), sweeps=_SWEEPS, inertia=0.0)
     edges = np.unique(graph.edges, axis=0)
     inside = device[edges[:, 0]] == device[edges[:, 1]]
     alpha = float(np.clip(150 / max(1, len(edges)), 0.1, 1))
@@ -99,21 +99,6 @@ def placement_figure(placement: Placement) -> Figure:
     plot_placement(placement, above)
     plot_timeline(placement, below)
     return figure
-
-
-def _layout(placement: Placement) -> NDArray[np.float64]:
-    """(n, 2) column and height of each node: columns by depth, neighbours at similar heights."""
-    graph = placement.instance.graph
-    start, before = graph.predecessors
-    column = np.zeros(graph.n, dtype=np.int64)
-    for v in graph.topological_order:
-        column[v] = 1 + column[before[start[v] : start[v + 1]]].max(initial=-1)
-    after, successor = graph.successors
-    for v in np.flatnonzero(column == 0):  # weights and inputs stand beside their first readers
-        column[v] = max(0, column[successor[after[v] : after[v + 1]]].min(initial=column.max() + 1) - 1)
-    columns = [np.flatnonzero(column == x) for x in range(column.max() + 1)]
-    height = heights(graph, columns, np.zeros(graph.n), sweeps=_SWEEPS, inertia=0.0)
-    return np.column_stack((column, height))
 
 
 def _scale(value: float, unit: str) -> tuple[float, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from instances import InputError, Instance, Partition, Result
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.partition_file import read_partition
-from mtpp.questions.partitioning import PartitioningWords, rules_of
+from mtpp.questions.partitioning import PartitioningWords, rules_of, runtime_of
 from mtpp.questions.platforms import platform_of
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, chosen, pick
@@ -83,6 +83,8 @@ def partition_of_file(
     if graph is None:
         raise InputError(f"{file}: it does not hold its graph; name that: {again}")
     loaded = graph.graph if isinstance(graph, Instance) else read_graph(graph, pick(ReadingWords, words))
+    if words["runtime"] is not None and answer.graph_hash not in (None, loaded.content_hash):
+        loaded = runtime_of(words["runtime"]).seen(loaded)
     costs, rules = words["communication"] == "cost", words["constraints"]
 
     def platform(k: int, stated: Mapping[str, float | None]) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from instances import Bound, InputError, Result
 from instances.certificates.claims import Claim
 from instances.certificates.provenance import accepted, older_format
@@ -86,7 +88,22 @@ def _timeline(document: Value) -> Result[Any, Any]:
 
 
 def _paper_plan(document: Value) -> Result[Any, Any]:
-    document.fail("a plan for the paper's network holds no times; verify or export it.")
+    """The plan, run in the order of passes that the file states."""
+    from heuristics.planning.execution import execute
+    from instances.planning import Iteration
+    from instances.planning.plan_files import operations_document
+    from instances.planning.stated import plan_from_document
+
+    stated, plan = plan_from_document(document), plan_of_document(document)
+    warmup = [len(order) - len(order.lstrip("f")) for order in stated.stage_orders]
+    try:
+        schedule = execute(plan, np.array(warmup))
+    except InputError as error:
+        document.fail(str(error))
+    made = operations_document(schedule)
+    if made != {"stages": list(stated.stage_orders), "channels": list(stated.channel_orders)}:
+        document.fail("its passes are in an order that no planner makes; verify or export it.")
+    return _result(document, stated.instance, Iteration(stated.instance, (schedule,)), stated.claims)
 
 
 def plan_of_document(document: Value) -> Plan:

@@ -68,10 +68,6 @@ class GridWords(TypedDict, total=False):
         Word("V100-16, V100-32, A100-40, A100-80, H100-80 or H200-141.  [default: A100-80]", None, "NAME", _GRID),
     ]
     price: Annotated[float | None, Word("Of an hour of a device, for the cost of a step.", None, "X", _GRID, 0)]
-    runtime: Annotated[
-        str | None,
-        Word("Plans that megatron or torchtitan can run; export writes its settings.", None, "NAME", _GRID),
-    ]
 
 
 def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridInstance:

@@ -21,7 +21,7 @@ from mtpp.questions.words import GraphLike, Word, chosen, pick
 from mtpp.text.parsing import Quantity, parse_counts, parse_throughput
 
 if TYPE_CHECKING:
-    pass
+    from instances.runtimes import Runtime
 
 __all__ = [
     "AUTO",
@@ -32,6 +32,7 @@ __all__ = [
     "ExplainWords",
     "PartitionWords",
     "PartitioningWords",
+    "ReportWords",
     "Rules",
     "SolveWords",
     "StartWords",
@@ -39,6 +40,7 @@ __all__ = [
     "enough_for",
     "instances_of",
     "rules_of",
+    "runtime_of",
     "runtime_rules",
 ]
 
@@ -101,6 +103,12 @@ class ExplainWords(PartitioningWords, ProofWords, total=False):
     time_limit: Annotated[float, Word("To prove a bound.", 10.0, "SECONDS", SEARCH)]
 
 
+class ReportWords(PartitioningWords, total=False):
+    """Words of `mtpp.report`."""
+
+    time_limit: Annotated[float, Word("To check each answer.", 20.0, "SECONDS", "The check")]
+
+
 class CompareWords(PlatformWords, SeedWords, total=False):
     """Words of `mtpp.compare`."""
 
@@ -155,7 +163,8 @@ def instances_of(
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])
     rules = rules_of(words["constraints"], loaded)
     rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
-    rules += Constraints() if words["runtime"] is None else runtime_rules(words["runtime"], loaded)
+    if words["runtime"] is not None:
+        loaded, rules = runtime_of(words["runtime"]).seen(loaded), rules + runtime_rules(words["runtime"], loaded)
     platforms = [Platform(count, rate, *limits, fit=words["fit"]) for count in counts or [rules.fewest_blocks]]
     return [Instance(loaded, platform, constraints=rules) for platform in platforms]
 
@@ -224,9 +233,14 @@ def _same_colour(graph: ComputationGraph) -> Constraints:
 
 def runtime_rules(runtime: str, graph: ComputationGraph) -> Constraints:
     """The constraints under which a runtime can express each answer; an `InputError` if there is no such runtime."""
+    return runtime_of(runtime).rules(graph)
+
+
+def runtime_of(name: str) -> Runtime:
+    """The runtime of this name; an `InputError` if there is none."""
     from instances.runtimes import RUNTIMES
 
-    return find(RUNTIMES, runtime, "runtime").rules(graph)
+    return find(RUNTIMES, name, "runtime")
 
 
 def enough_for(question: Instance, throughput: Quantity | None) -> float:

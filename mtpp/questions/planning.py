@@ -12,6 +12,7 @@ from instances.errors import InputError, WordError, said, word
 from instances.graph.graph import ComputationGraph
 from mtpp.questions.clusters import load_cluster, network_of
 from mtpp.questions.grid import GridWords
+from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.platforms import DeviceMemoryWords
 from mtpp.questions.reading import ChainWords, device_of, is_module, read_module
 from mtpp.questions.solving import SEARCH, SeedWords
@@ -63,6 +64,14 @@ class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
     samples: Annotated[int | None, Word("Samples of a microbatch, whole ones for each replica.", metavar="Q")]
     recompute: Annotated[bool, Word("Stages that do not fit may keep their input alone.", False)]
     full_duplex: Annotated[bool, Word("Links carry both directions at once.", False)]
+    runtime: Annotated[
+        str | None,
+        Word(
+            "Only plans that this runtime can express: whole layers, equal replicas (mtpp list runtimes). For a global "
+            "batch megatron or torchtitan, whose settings --export writes.",
+            metavar="NAME",
+        ),
+    ]
 
 
 class PlanWords(PlanningWords, GridWords, SeedWords, total=False):
@@ -160,17 +169,26 @@ def chain_of(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: 
     from instances.planning import LayerChain
     from instances.planning.bert import bert_chain
     from instances.planning.from_graph import collapse
-    from instances.planning.plan_files import load_chain
+    from instances.planning.plan_files import is_chain_file, load_chain
+    from instances.readers import load_graph
     from instances.readers.huggingface.files import find_architecture
+    from instances.runtimes.whole_layers import whole_layers
 
-    reading = {"input_work": words["input_work"], "time_unit": words["time_unit"], "device": device_of(words)}
+    reading: dict[str, Any] = {
+        "input_work": words["input_work"],
+        "time_unit": words["time_unit"],
+        "device": device_of(words),
+    }
     read = chosen(ChainWords, words)
     if isinstance(chain, LayerChain | ComputationGraph):
         if read:
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
+        if words["runtime"] is not None and isinstance(chain, ComputationGraph):
+            chain = whole_layers(chain, runtime_of(words["runtime"]))
         return chain if isinstance(chain, LayerChain) else collapse(chain)
     if is_module(chain):
-        return collapse(read_module(chain, words))
+        graph = read_module(chain, words)
+        return collapse(graph if words["runtime"] is None else whole_layers(graph, runtime_of(words["runtime"])))
     if not isinstance(chain, str | PathLike):
         kinds = "a file, an architecture, a graph or a mtpp.LayerChain"
         raise InputError(f"A chain is {kinds}, no {type(chain).__name__}.")
@@ -180,6 +198,9 @@ def chain_of(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: 
     if dims and (simulated or plain):
         first = "=".join(map(str, next(iter(dims.items()))))
         raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
+    if not simulated and words["runtime"] is not None and not is_chain_file(text):
+        graph = load_graph(text, dims=_dims(text, words), **reading)
+        return collapse(whole_layers(graph, runtime_of(words["runtime"])))
     if not simulated:
         trained = words["network"] == "shared"  # the paper's network keeps its numbers
         return load_chain(text, dims=_dims(text, words), trained_only=trained, **reading)

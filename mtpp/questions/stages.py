@@ -78,6 +78,10 @@ class RunWords(TypedDict, total=False):
             panel="The search",
         ),
     ]
+    compare: Annotated[
+        str | PathLike[str] | None,
+        Word("The whole model: also measure it on the same cores, in one process and in copies.", metavar="MODEL"),
+    ]
 
 
 def stages_question(

@@ -52,6 +52,7 @@ class StageJob:
     model: Path | None = None  # the ONNX file to run; None copies tensors, to measure links
     folder: Path | None = None  # where its weights lie, if not beside it
     memory_limit: int | None = None  # bytes that it may take
+    threads: int = 1  # of onnxruntime; with several it is pinned to no core
 
     def document(self) -> dict[str, Any]:
         """Message about the job to its process."""
@@ -60,6 +61,7 @@ class StageJob:
             "model": str(self.model),
             "folder": str(self.folder or (self.model and self.model.parent)),
             "memory_limit": self.memory_limit,
+            "threads": self.threads,
         }
 
 
@@ -100,7 +102,7 @@ class Pipeline:
         self.layout = Layout(tensors, slots=self.slots, samples=samples, requests=requests)
         self.timeout, self.fusion = timeout, fusion
         cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        self.cores = [cores[i % len(cores)] if cores else None for i in range(len(stages))]
+        self.cores = [cores[i % len(cores)] if cores and job.threads == 1 else None for i, job in enumerate(stages)]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._complaints: list[IO[bytes]] = []
 

@@ -26,6 +26,7 @@ _COPIES = 4
 # Bytes of outputs that are kept.
 _MOST_BYTES = 2**28
 # How far outputs may be apart where operators are fused, as a part of the largest number: by bytes of an element.
+_NEAR_ZERO = 0.01
 _TOLERANCES = {2: 2e-2, 4: 1e-3, 8: 1e-9}
 
 
@@ -121,9 +122,10 @@ def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: i
 
 
 def difference(tensor: TensorRecord, found: NDArray[np.uint8], expected: NDArray[np.uint8]) -> float:
-    """The largest difference of two values of a tensor, as a part of the largest number; 0 if all bytes are equal.
+    """The largest difference of two values of a tensor, as a part of the largest number, or of 0.01 if that is more.
 
-    Infinite where whole numbers differ, or one is no number and the other is one.
+    So numbers that are all near zero, as of a detector that finds nothing, are compared as they are. It is 0 if all
+    bytes are equal, and infinite where whole numbers differ, or one is no number and the other is one.
     """
     if np.array_equal(found, expected):
         return 0.0
@@ -134,7 +136,7 @@ def difference(tensor: TensorRecord, found: NDArray[np.uint8], expected: NDArray
     finite = np.isfinite(b)
     if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
         return float("inf")
-    return float(np.abs(a - b)[finite].max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), 1e-30))
+    return float(np.abs(a - b)[finite].max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), _NEAR_ZERO))
 
 
 def tolerance(tensor: TensorRecord) -> float:

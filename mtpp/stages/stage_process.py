@@ -171,15 +171,15 @@ def _period(rings: Sequence[Ring]) -> int:
     return math.lcm(*(ring.slots for ring in rings))
 
 
-def open_session(model: Path, folder: Path, *, fusion: bool) -> Any:
-    """Open a session of onnxruntime with one thread; `folder` holds its weights.
+def open_session(model: Path, folder: Path, *, fusion: bool, threads: int = 1) -> Any:
+    """Open a session of onnxruntime, by default with one thread; `folder` holds its weights.
 
     Without `fusion`, constants are computed ahead and all other operators run as the model has them.
     """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 4
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     if not fusion:
@@ -196,7 +196,7 @@ def _session_calls(
     job: Mapping[str, Any], memory: SharedMemory, inputs: Sequence[Ring], outputs: Sequence[Ring]
 ) -> list[Call]:
     """Calls of the operators of a stage; tensors are read and written in place."""
-    session = open_session(Path(job["model"]), Path(job["folder"]), fusion=job["fusion"])
+    session = open_session(Path(job["model"]), Path(job["folder"]), fusion=job["fusion"], threads=job["threads"])
     calls: list[Call] = []
     for i in range(_period((*inputs, *outputs))):
         binding = session.io_binding()

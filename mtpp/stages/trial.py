@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from instances.errors import InputError, extra
+from mtpp.stages.alternatives import Alternatives, measure_alternatives
 from mtpp.stages.manifest import read_manifest
 from mtpp.stages.promises import check_promises
 from mtpp.stages.records import FileRecord, Manifest, TensorRecord
@@ -51,12 +52,15 @@ class Trial:
         The core of each stage.
     agreement : Agreement or None
         None if there is nothing to compare with.
+    others : Alternatives or None
+        The whole model on the same cores, if that was measured.
     """
 
     manifest: Manifest
     events: NDArray[np.float64]
     cores: Sequence[int | None]
     agreement: Agreement | None
+    others: Alternatives | None = None
 
     @property
     def finished(self) -> NDArray[np.float64]:
@@ -119,6 +123,7 @@ class Trial:
             "predicted": self.manifest.bottleneck,
             "over_predicted": self.over_predicted,
             "outputs": agreement,
+            "others": None if self.others is None else self.others.document(),
             "stages": [dict(zip(names, row, strict=True)) for row in rows],
         }
 
@@ -130,6 +135,7 @@ def try_stages(
     queue: int = 2,
     timeout: float = 60.0,
     fusion: bool = False,
+    compare: str | os.PathLike[str] | None = None,
 ) -> Trial:
     """Run stages on sample inputs, first to warm up, then measured.
 
@@ -139,6 +145,8 @@ def try_stages(
         As `mtpp split` writes it.
     requests, queue, timeout, fusion
         As for `Pipeline`.
+    compare : path, optional
+        The whole model, to be measured on the same cores, too.
 
     Raises
     ------
@@ -168,7 +176,11 @@ def try_stages(
             events = pipeline.run(number)
             if samples is not None:
                 found += _compare(pipeline, manifest, folder / samples.file.file, number, count)
-    return Trial(manifest, events, pipeline.cores, _agreement(found) if samples is not None else None)
+    others = None
+    if compare is not None:
+        model = Path(os.path.realpath(compare))
+        others = measure_alternatives(manifest, model, requests=requests, queue=queue, timeout=timeout, fusion=fusion)
+    return Trial(manifest, events, pipeline.cores, _agreement(found) if samples is not None else None, others)
 
 
 def stage_jobs(manifest: Manifest, folder: Path) -> list[StageJob]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import tomllib
 from bisect import bisect_right
 from collections.abc import Callable
 from itertools import accumulate
@@ -61,12 +60,25 @@ def megatron(text: str, layers: int, k: int) -> list[int]:
 
 
 def torchtitan(text: str, layers: int, k: int) -> list[int]:
-    parts = tomllib.loads(text)["parallelism"]["module_fqns_per_model_part"]
+    """The field of the configuration, which is Python; modules by their paths."""
+    (call,) = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    fields = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    assert ast.unparse(call.func) == "ParallelismConfig"
+    assert k % fields["pipeline_parallel_degree"] == 0
+    return _parts(fields["module_fqns_per_model_part"], layers, k)
+
+
+def _parts(parts: list[list[str]], layers: int, k: int) -> list[int]:
     assert len(parts) == k
-    stage = {module: n for n, part in enumerate(parts) for module in part}
-    assert list(stage) == ["tok_embeddings", *(f"layers.{i}" for i in range(layers)), "norm", "lm_head"]
-    assert stage["norm"] == stage["lm_head"]
-    return [stage[module] for module in stage if module != "norm"]
+    own = {"tok_embeddings": "model.embed_tokens", "norm": "model.norm"}  # of its own networks
+    stage = {
+        re.sub(r"^layers", "model.layers", own.get(module, module)): n
+        for n, part in enumerate(parts)
+        for module in part
+    }
+    assert list(stage) == ["model.embed_tokens", *(f"model.layers.{i}" for i in range(layers)), "model.norm", "lm_head"]
+    assert stage["model.norm"] == stage["lm_head"]
+    return [stage[module] for module in stage if module != "model.norm"]
 
 
 def torch(text: str, layers: int, k: int) -> list[int]:
@@ -74,7 +86,7 @@ def torch(text: str, layers: int, k: int) -> list[int]:
     (dictionary,) = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Dict))
     begins = [ast.literal_eval(key) for key in dictionary.keys if key is not None]
     assert {ast.unparse(value) for value in dictionary.values} <= {"SplitPoint.BEGINNING"}
-    modules = ["embeddings", *(f"layers.{i}" for i in range(layers)), "norm"]
+    modules = ["model.embed_tokens", *(f"model.layers.{i}" for i in range(layers)), "model.norm"]
     assert len(begins) == k - 1
     assert set(begins) <= set(modules)
     return list(accumulate(int(module in begins) for module in modules))
@@ -83,16 +95,15 @@ def torch(text: str, layers: int, k: int) -> list[int]:
 def accelerate(text: str, layers: int, k: int) -> list[int]:
     """Each parameter is on the device of the longest module that it lies in, and all are covered."""
     device = json.loads(text)
-    before, stem, after = ("transformer.wte", "transformer.h", ("transformer.ln_f", "lm_head"))
-    if before not in device:
-        before, stem, after = ("model.embed_tokens", "model.layers", ("model.norm", "lm_head"))
-    weights = [f"{before}.weight", *(f"{stem}.{i}.mlp.weight" for i in range(layers)), *(f"{m}.weight" for m in after)]
+    weights = ["model.embed_tokens.weight", *(f"model.layers.{i}.mlp.weight" for i in range(layers))]
+    weights += ["model.norm.weight", "lm_head.weight"]
     found = []
     for weight in weights:
         holders = [module for module in device if weight.startswith(f"{module}.")]
         assert holders, f"{weight} is on no device"
         found.append(device[max(holders, key=len)])
     assert found[-1] == found[-2]
+    assert set(found) == set(range(max(found) + 1))
     assert max(found) < k
     return found[:-1]
 
@@ -102,7 +113,8 @@ def llama_cpp(text: str, layers: int, k: int) -> list[int]:
     words = text.split()
     assert words[:4] == ["-ngl", "999", "-sm", "layer"]
     parts = np.cumsum([float(part) for part in words[words.index("-ts") + 1].split(",")], dtype=np.float32)
-    assert len(parts) == k
+    assert len(parts) <= k
+    assert parts.tolist() == sorted(set(parts.tolist()))
     bounds = (parts / parts[-1]).tolist()
     stages = [bisect_right(bounds, float(np.float32(i) / np.float32(layers + 1))) for i in range(layers + 1)]
     return [stages[0], *stages]
@@ -139,6 +151,9 @@ def galvatron(text: str, layers: int, k: int) -> list[int]:
     fields = json.loads(text)
     counts = [int(word) for word in fields["pp_division"].split(",")]
     assert fields["pp_deg"] == len(counts) == k
+    for name in ("tp_sizes_enc", "tp_consecutive_flags", "dp_types_enc"):
+        assert len([int(flag) for flag in fields[name].split(",")]) == layers
+    assert fields["global_bsz"] % fields["chunks"] == 0
     return counted(counts, layers)
 
 

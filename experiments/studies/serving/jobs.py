@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from instances.graph.graph import ComputationGraph
 from instances.partitioning.serving import ServedPartition
 from instances.runtimes import RUNTIMES
 from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.runtime import LayerRuntime
 from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
 from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
@@ -97,7 +98,10 @@ def jobs_of(networks: Sequence[str] | None = None) -> list[ServingJob]:
 
 
 def _compared(graph: ComputationGraph, platform: Platform, name: str) -> dict[str, Any]:
-    question = serving_chain(graph, platform, RUNTIMES[name])
+    runtime = RUNTIMES[name]
+    if isinstance(runtime, LayerRuntime):  # what modules are called does not matter here
+        runtime = replace(runtime, names=None)
+    question = serving_chain(graph, platform, runtime)
     front = serving_front(question)
     rule = served(question, DEFAULT_RULES[name](question.instance.graph.n - 2, platform.k))
     holds = rule.capacity >= question.context

@@ -31,6 +31,8 @@ __all__ = ["verify_serving"]
 _MOST_TOKENS = 2**53
 # Nodes that are no layers.
 _ENDS = ("before", "after")
+# Runtimes whose words leave empty stages out.
+_DENSE = ("accelerate", "llama-cpp")
 
 
 class _Stage(NamedTuple):
@@ -154,8 +156,16 @@ def _faults_of_words(stated: StatedServing) -> Iterator[str]:
     except ValueError as error:
         yield f"words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
         return
+    if stated.runtime in _DENSE:  # empty stages take no device
+        told, layers = _ranks(told), _ranks(layers)
     if told != layers:
         yield f"words: they have the layers in stages {told}, and the answer in {layers}"
+
+
+def _ranks(stages: list[int]) -> list[int]:
+    """The same with numbers from 0 without holes."""
+    rank = {stage: number for number, stage in enumerate(sorted(set(stages)))}
+    return [rank[stage] for stage in stages]
 
 
 def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | None:

@@ -16,7 +16,7 @@ _COUNTS = {
     "vllm": r"VLLM_PP_LAYER_PARTITION=(.*)\n",
     "sglang": r"SGLANG_PP_LAYER_PARTITION=(.*)\n",
     "tensorrt-llm": r"pipeline_parallel_size: \d+\npp_partition: \[(.*)\]\n",
-    "galvatron": r'\{\s*"pp_deg": \d+,\s*"pp_division": "(.*)"\s*\}\n',
+    "galvatron": r'\{\s*"pp_deg": \d+,\s*"pp_division": "([\d,]*)"(?:,\s*"\w+": [\d",]+)*\s*\}\n',
 }
 
 
@@ -78,21 +78,27 @@ def _megatron(settings: str, layers: int) -> list[int]:
 
 
 def _torchtitan(settings: str, layers: int) -> list[int]:
-    parts = json.loads(_match(r"(?:.*\n)*parallelism\.module_fqns_per_model_part = (.*)\n", settings))
-    stage = {module: n for n, part in enumerate(parts) for module in part}
-    return [stage[f"layers.{i}"] for i in range(layers)]
+    """Lists of the modules of each stage; a layer is the one with its number."""
+    parts = json.loads(_match(r"(?:.*\n)*\s*module_fqns_per_model_part ?= ?(.*?),?\n(?:.*\n)*", settings))
+    stage = {_number(module): n for n, part in enumerate(parts) for module in part}
+    return [stage[str(i)] for i in range(layers)]
+
+
+def _number(module: str) -> str:
+    """The number of a layer, or the path of another module."""
+    return re.sub(r"^[\w.]*\.(?=\d+$)", "", module)
 
 
 def _torch(settings: str, layers: int) -> list[int]:
-    """A stage begins before each module that is named."""
+    """A stage begins before each module that is named; one without a number comes after the layers."""
     spec = _match(r"(?:.*\n)*split_spec = \{\n((?:.*\n)*)\}\n", settings)
-    begins = re.findall(r'"(?:embeddings|layers\.(\d+))": SplitPoint\.BEGINNING', spec)
-    firsts = sorted(int(number or 0) for number in begins)
+    begins = map(_number, re.findall(r'"([\w.]+)": SplitPoint\.BEGINNING', spec))
+    firsts = sorted(int(number) if number.isdecimal() else layers for number in begins)
     return [bisect_right(firsts, layer) for layer in range(layers)]
 
 
 def _accelerate(settings: str, layers: int) -> list[int]:
-    device = {re.sub(r".*\.(?=\d+$)", "", module): own for module, own in json.loads(settings).items()}
+    device = {_number(module): own for module, own in json.loads(settings).items()}
     return [int(device[str(layer)]) for layer in range(layers)]
 
 

@@ -19,7 +19,8 @@ def test_counters_of_a_trace_show_what_a_device_keeps() -> None:
     plan = Plan(instance, (0, 1, 2), ((0,), (1, 2)), recompute=(False, True))
     passes = [(FORWARD, 0), (FORWARD, 1), (BACKWARD, 0), (BACKWARD, 1)]
     timeline = execute_orders(plan, [[(kind, n, m) for kind, m in passes] for n in range(2)], "by hand")
-    counters = [event for event in perfetto_trace(timeline)["traceEvents"] if event["ph"] == "C"]
+    events = perfetto_trace(timeline)["traceEvents"]
+    counters = [event for event in events if event["ph"] == "C" and event["pid"] == 0]
     kept = {
         name: [event["args"]["MiB"] for event in counters if event["name"] == f"activations of group {name} [MiB]"]
         for name in (0, 1)
@@ -35,3 +36,21 @@ def test_counters_of_a_trace_show_what_a_device_keeps() -> None:
             (timeline.end.backward, 1),
         ]
     ]
+
+
+def test_ports_of_a_trace_count_the_transfers_that_they_carry() -> None:
+    """Each transfer between servers loads a port out and one in, from its start to its end; none is left at the end."""
+    chain = LayerChain([1, 1], [1, 1], [6 * MIB], [3 * MIB], [0, 0])
+    instance = TrainingInstance(chain, Cluster.of_servers([1, 1], 9e6, 9e6), 2, network=Network())
+    passes = [(FORWARD, 0), (FORWARD, 1), (BACKWARD, 0), (BACKWARD, 1)]
+    plan = Plan(instance, (0, 1, 2), ((0,), (1,)))
+    timeline = execute_orders(plan, [[(kind, n, m) for kind, m in passes] for n in range(2)], "by hand")
+    carried: dict[str, list[tuple[float, int]]] = {}
+    for event in perfetto_trace(timeline)["traceEvents"]:
+        if event["ph"] == "C" and event["pid"] == 3:
+            carried.setdefault(event["name"], []).append((event["ts"], event["args"]["transfers"]))
+    assert set(carried) == {f"server {h} {way} [transfers]" for h in (0, 1) for way in ("out", "in")}
+    assert all(counts[-1][1] == 0 for counts in carried.values())
+    sends = sorted([*timeline.start.send[0], *timeline.end.send[0]])
+    assert [ts for ts, _ in carried["server 0 out [transfers]"]] == [moment * 1e6 for moment in sends]
+    assert carried["server 0 out [transfers]"] == carried["server 1 in [transfers]"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import tomllib
+from collections.abc import Sequence
 from itertools import pairwise, product
 
 import numpy as np
@@ -19,14 +22,22 @@ from instances.planning.plan import Plan
 from instances.runtimes import RUNTIMES
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.layer_stack import LayerStack
+from mtpp.questions.partitioning import PartitioningWords, instances_of
+from mtpp.questions.words import checked
 
 BY_LAYERS = list(READERS)
 
 
-def chain(layers: int, *, front: int = 2, back: int = 1, stem: str = "decoder") -> ComputationGraph:
-    """Nodes before the layers, two nodes a layer, and nodes after them."""
+def chain(
+    layers: int,
+    *,
+    front: Sequence[str] = ("model.embed_tokens.gather", "model.embed_tokens.scale"),
+    back: Sequence[str] = ("model.norm.mul", "lm_head.mm"),
+    stem: str = "model.layers",
+) -> ComputationGraph:
+    """Nodes before the layers, two nodes a layer, and nodes after them, by the paths of their modules."""
     inner = [f"{stem}.{i}.{part}" for i in range(layers) for part in ("attention", "mlp")]
-    names = (*(f"front{i}" for i in range(front)), *inner, *(f"back{i}" for i in range(back)))
+    names = (*front, *inner, *back)
     n = len(names)
     return ComputationGraph.from_edges(
         pairwise(range(n)), work=[1.0] * n, output_bytes=[1.0] * n, names=names, name="tiny"
@@ -51,6 +62,11 @@ def legal(name: str, units: list[int], k: int) -> bool:
     )
 
 
+def ranks(stages: list[int]) -> list[int]:
+    """The same stages without holes between their numbers."""
+    return [sorted(set(stages)).index(stage) for stage in stages]
+
+
 @pytest.mark.parametrize("name", BY_LAYERS)
 @given(st.data())
 def test_words_say_the_cut(name: str, data: st.DataObject) -> None:
@@ -62,13 +78,16 @@ def test_words_say_the_cut(name: str, data: st.DataObject) -> None:
         with pytest.raises(InputError, match=f"runtime='{name}'"):
             RUNTIMES[name].settings(cut(graph, units, k))
         return
-    assert READERS[name](RUNTIMES[name].settings(cut(graph, units, k)), layers, k) == units
+    told = READERS[name](RUNTIMES[name].settings(cut(graph, units, k)), layers, k)
+    if name in ("accelerate", "llama-cpp"):  # empty stages take no device
+        units = ranks(units if name == "accelerate" else [units[1], *units[1:]])
+    assert told == units
 
 
 @pytest.mark.parametrize("name", BY_LAYERS)
 def test_rules_are_what_can_be_said(name: str) -> None:
     """Of all blocks of a small graph the constraints allow those, and only those, that the runtime expresses."""
-    graph, k = chain(3, front=1), 3
+    graph, k = chain(3, front=("model.embed_tokens.gather",), back=("lm_head.mm",)), 3
     runtime = RUNTIMES[name]
     rules = runtime.rules(graph)
     seen = set()
@@ -105,24 +124,102 @@ def test_examples_of_the_documents() -> None:
 
 
 def test_openvino_names_each_operator() -> None:
-    """Any cut is legal there; two operators of a name are refused."""
+    """Any cut is legal there; two operators of a name are refused, and empty stages take no device."""
     graph = chain(2)
-    partition = Partition(Instance(graph, Platform(2, 1.0)), [0, 0, 0, 1, 1, 1, 1])
-    fields = json.loads(RUNTIMES["openvino"].settings(partition))
-    assert fields["device"] == "HETERO:GPU.0,GPU.1"
-    assert [fields["affinity"][name] for name in graph.names] == [f"GPU.{b}" for b in partition.block]
+    partition = Partition(Instance(graph, Platform(3, 1.0)), [0, 0, 0, 2, 2, 2, 2, 2])
+    words = RUNTIMES["openvino"].settings(partition)
+    values = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(words).body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    assert values["DEVICES"] == ["GPU.0", "GPU.1"]
+    assert [values["STAGE"][name] for name in graph.names] == [0, 0, 0, 1, 1, 1, 1, 1]
     assert not RUNTIMES["openvino"].rules(graph)
     twice = ComputationGraph.from_edges([(0, 1)], work=[1, 1], names=("a", "a"))
     with pytest.raises(InputError, match="2 operators are called a"):
         RUNTIMES["openvino"].settings(Partition(Instance(twice, Platform(1, 1.0)), [0, 0]))
 
 
-def test_torch_calls_the_norm_of_gpt2_by_its_name() -> None:
-    """Where a stage has no layer, it begins with that."""
-    words = RUNTIMES["torch"].settings(cut(chain(2, stem="transformer.h"), [0, 0, 0, 1], 2))
-    assert '"transformer.ln_f": SplitPoint.BEGINNING' in words
-    words = RUNTIMES["torch"].settings(cut(chain(2, stem="model.layers"), [0, 0, 0, 1], 2))
-    assert '"model.norm": SplitPoint.BEGINNING' in words
+def test_names_of_operators_run_nothing_in_a_program() -> None:
+    """They are texts of it, whatever is in them."""
+    evil = 'x"}\nimport os; os.abort() #{{}}\\'
+    graph = ComputationGraph.from_edges([(0, 1)], work=[1, 1], names=(evil, "b"))
+    words = RUNTIMES["openvino"].settings(Partition(Instance(graph, Platform(2, 1.0)), [0, 1]))
+    (stage,) = (node.value for node in ast.parse(words).body if ast.unparse(node).startswith("STAGE"))
+    assert ast.literal_eval(stage) == {evil: 0, "b": 1}
+
+
+def test_modules_are_called_as_the_network_calls_them() -> None:
+    """Whatever its names are, and built-in networks as transformers calls them; what nothing tells is refused."""
+    paths = {"front": ("transformer.wte.embedding", "transformer.wpe.embedding"), "stem": "transformer.h"}
+    graph = chain(2, **paths, back=("transformer.ln_f.native_layer_norm", "lm_head.mm"))  # type: ignore[arg-type]
+    devices = json.loads(RUNTIMES["accelerate"].settings(cut(graph, [0, 0, 1, 1], 2)))
+    before = {"transformer.wte": 0, "transformer.wpe": 0, "transformer.h.0": 0}
+    assert devices == before | {"transformer.h.1": 1, "transformer.ln_f": 1, "lm_head": 1}
+    assert '"transformer.ln_f": SplitPoint.BEGINNING' in RUNTIMES["torch"].settings(cut(graph, [0, 0, 0, 1], 2))
+    built_in = {
+        "gpt2": ("transformer.wte", "transformer.h.0", "lm_head"),
+        "bert-base": ("embeddings", "encoder.layer.0", "pooler"),
+    }
+    built_in["llama-3-8b"] = ("model.embed_tokens", "model.layers.0", "model.norm")
+    for name, expected in built_in.items():
+        own = ARCHITECTURES[name].build(level="layer")
+        words = RUNTIMES["accelerate"].settings(Partition(Instance(own, Platform(1, 1.0)), np.zeros(own.n, dtype=int)))
+        assert set(expected) <= set(json.loads(words))
+
+
+@pytest.mark.parametrize(
+    ("network", "runtime"), [("vit-b16", "accelerate"), ("vit-b16", "torch"), ("bert-base", "torchtitan")]
+)
+def test_names_that_nothing_tells_are_refused(network: str, runtime: str) -> None:
+    """By the words and by the rules alike, in one line."""
+    graph = ARCHITECTURES[network].build(level="layer")
+    for refused in (
+        lambda: RUNTIMES[runtime].rules(graph),
+        lambda: RUNTIMES[runtime].settings(Partition(Instance(graph, Platform(1, 1.0)), np.zeros(graph.n, dtype=int))),
+    ):
+        with pytest.raises(InputError, match="nothing tells the names of its modules"):
+            refused()
+
+
+def test_a_module_on_both_ends_is_not_torn() -> None:
+    """accelerate has one device for a module, also for one that is called twice."""
+    graph = chain(2, back=("model.embed_tokens.mm",))
+    assert json.loads(RUNTIMES["accelerate"].settings(cut(graph, [0, 0, 0, 0], 2)))["model.embed_tokens"] == 0
+    with pytest.raises(InputError, match=r"model\.embed_tokens of tiny runs in stages 0 and 1"):
+        RUNTIMES["accelerate"].settings(cut(graph, [0, 0, 1, 1], 2))
+
+
+def test_releases_have_their_words() -> None:
+    """The latest by default; one that is not known is refused, and says which are."""
+    partition = cut(chain(2), [0, 0, 1, 1], 2)
+    old = RUNTIMES["torchtitan"].of_version("0.2.1")
+    parts = tomllib.loads(old.settings(partition))["parallelism"]["module_fqns_per_model_part"]
+    assert parts == [["model.embed_tokens", "model.layers.0"], ["model.layers.1", "model.norm", "lm_head"]]
+    assert RUNTIMES["torchtitan"].of_version("0.3.0") is RUNTIMES["torchtitan"].of_version(None)
+    llama = ARCHITECTURES["llama-3-8b"].build(level="layer")
+    whole = Partition(Instance(llama, Platform(1, 1.0)), np.zeros(llama.n, dtype=int))
+    assert '"norm", "output"' in old.settings(whole)
+    assert '"norm", "lm_head"' in RUNTIMES["torchtitan"].settings(whole)
+    for name, version, words in (("torchtitan", "0.30", "known of 0.3, 0.2"), ("vllm", "9", "the same words in all")):
+        with pytest.raises(InputError, match=words):
+            RUNTIMES[name].of_version(version)
+
+
+def test_llama_cpp_keeps_the_embeddings_on_the_host() -> None:
+    """They cost no device anything, and the head that uses their table has it for itself."""
+    plain = chain(2)
+    graph = ComputationGraph(
+        plain.work, plain.param_bytes, plain.tensors, plain.names, (SharedParameter("words", 8.0, (0, 7)),)
+    )
+    seen = RUNTIMES["llama-cpp"].seen(graph)
+    assert seen.work.tolist() == [0, 0, 1, 1, 1, 1, 1, 1]
+    assert seen.param_bytes.tolist() == [0, 0, 0, 0, 0, 0, 0, 8]
+    assert seen.parameters == ()
+    assert RUNTIMES["vllm"].seen(graph) is graph
+    (question,) = instances_of(graph, 2, checked(PartitioningWords, {"runtime": "llama-cpp", "bandwidth": 1}))
+    assert question.graph.work[0] == 0
 
 
 def test_torch_splits_where_it_is_told() -> None:
@@ -145,7 +242,8 @@ def test_torch_splits_where_it_is_told() -> None:
 
     units = [0, 0, 0, 1, 1, 1, 2]
     scope: dict[str, object] = {}
-    exec(RUNTIMES["torch"].settings(cut(chain(5), units, 3)), scope)
+    graph = chain(5, front=("embeddings.addmm",), stem="layers", back=("norm.native_layer_norm",))
+    exec(RUNTIMES["torch"].settings(cut(graph, units, 3)), scope)
     pipe = pipelining.pipeline(Net(), mb_args=(torch.zeros(2, 4),), split_spec=scope["split_spec"])
     held = [{key.rpartition(".")[0] for key in pipe.get_stage_module(n).state_dict()} for n in range(3)]
     assert held == [{"embeddings", "layers.0", "layers.1"}, {"layers.2", "layers.3", "layers.4"}, {"norm"}]
@@ -207,22 +305,31 @@ def test_names_write_no_program() -> None:
     graph = ComputationGraph.from_edges([(0, 1)], work=[1, 1], names=(f"{hostile}.layers.0", f"{hostile}.layers.1"))
     with pytest.raises(InputError, match="tell of no layers"):
         RUNTIMES["torch"].settings(Partition(Instance(graph, Platform(2, 1.0)), [0, 1]))
+    ends = chain(2, back=(f"{hostile}.mm",))
+    for name in ("torch", "torchtitan", "accelerate"):
+        with pytest.raises(InputError, match="is no path of a module"):
+            RUNTIMES[name].settings(cut(ends, [0, 0, 0, 0], 1))
 
 
 def test_a_cut_layer_is_refused() -> None:
     """The message names the layer and the stages."""
-    with pytest.raises(InputError, match=r"in decoder\.1 lies in stages 0 to 1"):
-        LayerCut.of(Partition(Instance(chain(2), Platform(2, 1.0)), [0, 0, 0, 0, 0, 1, 1]))
+    with pytest.raises(InputError, match=r"in model\.layers\.1 lies in stages 0 to 1"):
+        LayerCut.of(Partition(Instance(chain(2), Platform(2, 1.0)), [0, 0, 0, 0, 0, 1, 1, 1]))
 
 
-def test_accelerate_keeps_tied_parameters_together() -> None:
-    """The head that uses the table of the embeddings is on their device, or the cut is refused."""
+def test_tied_parameters_are_on_all_devices_that_use_them() -> None:
+    """As they count in each stage that uses them; accelerate makes a copy."""
     plain = chain(2)
     tied = SharedParameter("words", 8.0, (0, plain.n - 1))
     graph = ComputationGraph(plain.work, plain.param_bytes, plain.tensors, plain.names, (tied,))
-    assert json.loads(RUNTIMES["accelerate"].settings(cut(graph, [0, 0, 0, 0], 2)))["lm_head"] == 0
-    with pytest.raises(InputError, match="tied parameters"):
-        RUNTIMES["accelerate"].settings(cut(graph, [0, 0, 1, 1], 2))
+    partition = cut(graph, [0, 0, 1, 1], 2)
+    assert json.loads(RUNTIMES["accelerate"].settings(partition)) == {
+        "model.embed_tokens": 0,
+        "model.layers.0": 0,
+        "model.layers.1": 1,
+        "lm_head": 1,
+    }
+    assert partition.param_bytes.tolist() == [8, 8]
 
 
 def test_more_blocks_than_layers() -> None:

@@ -237,6 +237,9 @@ def test_differences() -> None:
 
     assert apart([1, 2, np.nan], [1, 2, np.nan]) == 0
     assert apart([1, 2, 4], [1, 2, 5]) == pytest.approx(0.2)
+    assert apart([1e-6, 0, 0], [2e-6, 0, 0]) == pytest.approx(
+        1e-4
+    )  # near zero, where fused operators differ by as much
     assert apart([1, 2, np.nan], [1, 2, 3]) == np.inf
     assert apart([1, 2, np.inf], [1, 2, -np.inf]) == np.inf
     whole = TensorRecord("a", "uint8", (2,))

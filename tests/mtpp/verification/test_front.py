@@ -151,7 +151,7 @@ def test_infinite_contexts() -> None:
 @pytest.mark.parametrize("name", [name for name in RUNTIMES if name != "openvino"])
 def test_words_are_those_of_the_answer(name: str) -> None:
     """Read by the rules of the runtime; those of another cut are found, and what is no words."""
-    question = gpt2_question(name, "llama-3-8b" if name == "accelerate" else "gpt2")
+    question = gpt2_question(name, "llama-3-8b" if name == "torchtitan" else "gpt2")
     points = serving_front(question).points
     words = RUNTIMES[name].settings(points[0].partition)
     stated = document(question) | {"runtime": name, "words": words}

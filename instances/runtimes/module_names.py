@@ -1,0 +1,131 @@
+"""Modules of a network by their paths: those before the layers, the layers, and those after them.
+
+The names of nodes of programs are paths of modules, as ``transformer.h.7.mlp.mm``. Built-in networks have names of
+their own, so that a library that runs them has a table; of others nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from instances.errors import InputError
+from instances.graph.graph import ComputationGraph
+from instances.runtimes.layer_stack import LayerStack
+
+__all__ = ["TRANSFORMERS", "ModuleNames", "Naming"]
+
+_BUILT_IN = "parametric architecture"
+_OWN_STEMS = ("decoder", "encoder")
+_PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
+
+
+@dataclass(frozen=True)
+class ModuleNames:
+    """Paths of modules, without their dot at the end."""
+
+    before: tuple[str, ...]  # in the order in which they run
+    stem: str  # of the layers, before their number
+    after: tuple[str, ...]
+
+    def layer(self, number: int) -> str:
+        """Path of a layer."""
+        return f"{self.stem}.{number}"
+
+
+_LLAMA = ModuleNames(("model.embed_tokens",), "model.layers", ("model.norm", "lm_head"))
+
+#: Built-in network, by how its name begins, to its modules in Hugging Face transformers: with a head, BERT without.
+TRANSFORMERS: Mapping[str, ModuleNames] = {
+    "bert-": ModuleNames(("embeddings",), "encoder.layer", ("pooler",)),
+    "gpt2": ModuleNames(("transformer.wte", "transformer.wpe"), "transformer.h", ("transformer.ln_f", "lm_head")),
+    "llama-": _LLAMA,
+    "mixtral-": _LLAMA,
+}
+
+
+@dataclass(frozen=True)
+class Naming:
+    """All that a network tells of the names of its modules.
+
+    Parameters
+    ----------
+    network, stem : str
+        Name of the network, and of its layers before their number.
+    built_in : bool
+        Whether the names are those of this project.
+    before, after : tuple of str, optional
+        Modules outside of the layers; None if they are not known.
+    """
+
+    network: str
+    stem: str
+    built_in: bool
+    before: tuple[str, ...] | None = None
+    after: tuple[str, ...] | None = None
+
+    @classmethod
+    def of_graph(cls, graph: ComputationGraph, stack: LayerStack) -> Naming:
+        """The names of a graph: a module holds parameters, or there are none at all."""
+        built_in = graph.source.startswith(_BUILT_IN)
+        holds = graph.param_bytes > 0
+        for parameter in graph.parameters:
+            holds[list(parameter.users)] = True
+        if not holds.any():
+            holds = np.ones(graph.n, dtype=bool)
+        ends: list[tuple[str, ...]] = []
+        for unit in (0, stack.layers + 1):
+            nodes = [v for v in graph.topological_order.tolist() if stack.unit[v] == unit and holds[v]]
+            ends.append(tuple(dict.fromkeys(_module(graph.names[v]) for v in nodes)))
+        return cls(graph.name, stack.stem, built_in, *ends)
+
+    @classmethod
+    def of_chain(cls, network: str, stem: str) -> Naming:
+        """The names of a chain, which tells of its layers alone."""
+        return cls(network, stem, built_in=stem in _OWN_STEMS)
+
+    def modules(self, known: Mapping[str, ModuleNames], library: str, *, ends: bool = False) -> ModuleNames:
+        """The modules as a library calls them.
+
+        Parameters
+        ----------
+        known : mapping of str to ModuleNames
+            Those of built-in networks, by how their names begin.
+        library : str
+            For messages.
+        ends : bool
+            Whether those before and after the layers have to be known, too.
+
+        Raises
+        ------
+        InputError
+            If they are not known, or are no paths.
+        """
+        if self.built_in:
+            found = next((names for start, names in known.items() if self.network.startswith(start)), None)
+            if found is None:
+                raise InputError(
+                    f"{self.network}: nothing tells the names of its modules in {library}; give the model itself, as a "
+                    "program of torch.export or an ONNX file with the paths of its modules."
+                )
+            return found
+        if ends and self.before is None:
+            raise InputError(
+                f"{self.network}: a plan tells of its layers alone, not of the modules before and after them; export a "
+                "partition of its graph."
+            )
+        for module in (*(self.before or ()), self.stem, *(self.after or ())):
+            if not _PATH.fullmatch(module):
+                raise InputError(
+                    f"{self.network}: {module} is no path of a module; give a graph whose nodes have such."
+                )
+        return ModuleNames(self.before or (), self.stem, self.after or ())
+
+
+def _module(name: str) -> str:
+    """The path before the operator of a name; of a name without a path it is the name."""
+    path = name.strip("/").replace("/", ".")
+    return path.rpartition(".")[0] or path
