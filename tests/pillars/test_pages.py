@@ -28,7 +28,9 @@ from pages import (
 
 from instances import load_graph
 from instances.devices.unequal import read_devices
+from instances.json_files import read_json
 from instances.partitioning.constraints_file import KINDS
+from instances.planning.grid.question_file import configured_from_document
 from instances.planning.plan_files import read_chain, read_cluster
 from mtpp.cli.exit_codes import DONE, TRUSTED
 
@@ -181,6 +183,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "mtpp-constraints/1": _read_rules,
     "mtpp-devices/1": lambda path: read_devices(path, bandwidth=1e9, memory=1e9),
     "mtpp-chain/1": read_chain,
+    "mtpp-chain/2": lambda path: configured_from_document(read_json(path)),
     "mtpp-cluster/1": read_cluster,
 }
 
