@@ -132,7 +132,7 @@ def _of_file(file: Path, graph: GraphLike | None, words: ReportWords) -> Reporte
     manifest = read_manifest(file) if file.is_dir() else None
     given, file = file, file if manifest is None else file / manifest.certificate.file
     answer = read(file, graph, **pick(PartitioningWords, words))
-    if older_format(format_of(read_json(file))) not in VERIFIERS:
+    if older_format(format_of(read_json(file)) or "") not in VERIFIERS:
         return _reported(answer, None, "the file states no bound", manifest=manifest)
     check = f"mtpp verify {shlex.quote(str(given if manifest is None else file))}"
     return _reported(answer, *_checked(file, words), check, manifest)
