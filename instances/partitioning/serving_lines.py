@@ -25,6 +25,7 @@ class ServedDecoder:
     operators: ComputationGraph
     layer: IntArray  # (operators,) node of the chain
     runtime: str
+    constant: FloatArray  # (n,) bytes of the states of each node of the chain that do not grow with the context
 
 
 class ServingQuestion(Protocol):
@@ -66,6 +67,7 @@ def serving_lines(question: ServingQuestion) -> Iterator[str]:
     if source is not None:
         yield f"runtime {said_text(source.runtime)}"
         yield " ".join(["layers", *map(str, source.layer.tolist())])
+        yield " ".join(["constant", *map(said_number, source.constant.tolist())])
         yield from graph_lines(source.operators)
         yield from shared_lines(source.operators)
 
@@ -79,6 +81,10 @@ def serving_in_words(question: ServingQuestion) -> str:
 def serving_document(question: ServingQuestion) -> dict[str, Any]:
     """The question as the member ``instance`` of a serving front; infinite numbers are null."""
     instance, source = question.instance, question.source
+    made_of: dict[str, Any] = {}
+    if source is not None:
+        made_of = {"operators": graph_document(source.operators), "layer": source.layer.tolist()}
+        made_of["constant"] = source.constant.tolist()
     return {
         "name": instance.name,
         **platform_document(instance),
@@ -89,5 +95,5 @@ def serving_document(question: ServingQuestion) -> dict[str, Any]:
         "context": question.context,
         "batch": question.batch,
         "graph": graph_document(instance.graph),
-        **({} if source is None else {"operators": graph_document(source.operators), "layer": source.layer.tolist()}),
+        **made_of,
     }

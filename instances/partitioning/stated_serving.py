@@ -29,6 +29,8 @@ _QUESTION = (
     *("name", "k", "bandwidth", "memory", "activation_buffer", "fit"),
     *("need", "token_bytes", "window", "context", "batch", "graph"),
 )
+#: What the chain was made of.
+_SOURCE = ("operators", "layer", "constant")
 _STAGE = ("weights", "first_token", "activations", "context")
 
 
@@ -82,7 +84,7 @@ def serving_from_document(document: Value) -> StatedServing:
     """
     document, stated_hash = opened(document, SERVING_FORMAT)
     fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
-    question = fields["instance"].members(_QUESTION, ("constraints", "operators", "layer"))
+    question = fields["instance"].members(_QUESTION, ("constraints", *_SOURCE))
     graph = graph_from_document(question["graph"])
     rows = {name: np.array([*map(_or_infinite, question[name].items())]) for name in ("need", "token_bytes", "window")}
     for name, row in rows.items():
@@ -120,12 +122,15 @@ def serving_from_document(document: Value) -> StatedServing:
 
 
 def _source(question: dict[str, Value], runtime: str, n: int) -> ServedDecoder | None:
-    if "operators" not in question or "layer" not in question:
+    if not set(_SOURCE) <= question.keys():
         return None
     operators, layer = graph_from_document(question["operators"]), question["layer"].whole_numbers()
+    constant = question["constant"].numbers()
+    if len(constant) != n or min(constant) < 0:
+        question["constant"].fail(f"expected {n} numbers, each 0 or more.")
     if len(layer) != operators.n or min(layer) < 0 or max(layer) >= n:
         question["layer"].fail(f"expected {operators.n} numbers from 0 to {n - 1}.")
-    return ServedDecoder(operators, np.array(layer), runtime)
+    return ServedDecoder(operators, np.array(layer), runtime, np.array(constant))
 
 
 def _platform(place: Value, question: dict[str, Value]) -> Platform:

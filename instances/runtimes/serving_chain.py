@@ -79,5 +79,5 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
         window=window,
         context=context,
         batch=batch,
-        source=ServedDecoder(graph, unit, runtime.name),
+        source=ServedDecoder(graph, unit, runtime.name, constant),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from instances import Instance, Partition, Result
+from instances.errors import printable
 from instances.json_files import json_text
 from instances.system.interrupts import Stop, keeping_answers
 from mtpp.cli import options
@@ -136,8 +137,8 @@ class _Hashed(Protocol):
 
 
 def question_line(instance: _Hashed) -> str:
-    """The hash by which a question can be told from all others."""
-    return f"question {instance.question_hash} ({instance.label})"
+    """The hash by which a question can be told from others, as far as ``--question`` needs it."""
+    return f"question {instance.question_hash[:16]} ({printable(instance.label)})"
 
 
 @dataclass

@@ -1,15 +1,16 @@
 """The chain of a serving front, made a second time of the operators of its decoder.
 
 A node of the chain takes the time of its operators one after the other and holds their parameters. It needs room for
-the most that one of them reads and makes, and for each token what their states, caches at the stated context, hold.
+the most that one of them reads and makes. Of their states, caches at the stated context, it holds the part that does
+not grow as parameters, and the rest grows by a token each, up to the window: which part and how far the file states.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
+from operator import add
 
 from instances.graph.graph import ComputationGraph
 from instances.partitioning.stated_serving import StatedServing
@@ -33,23 +34,27 @@ def faults_of_chain(stated: StatedServing) -> Iterator[str]:
         yield "instance.layer: a node of the chain has no operator"
         return
     held, shared = _held(operators, layer, chain.n)
+    fixed, states = [*map(Fraction, source.constant.tolist())], _sums(operators.state_bytes.tolist(), layer, chain.n)
     columns = {
         "graph.work": (chain.work.tolist(), _sums(operators.work.tolist(), layer, chain.n)),
-        "graph.param_bytes": (chain.param_bytes.tolist(), held),
+        "graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, held, fixed)]),
         "graph.state_bytes": (chain.state_bytes.tolist(), [Fraction(0)] * chain.n),
         "need": (stated.need.tolist(), _needs(operators, layer, chain.n)),
         "token_bytes": (
             stated.token_bytes.tolist(),
-            [x / stated.context for x in _sums(operators.state_bytes.tolist(), layer, chain.n)],
+            [
+                (state - still) / Fraction(min(stated.context, window)) if window > 0 else Fraction(0)
+                for state, still, window in zip(states, fixed, stated.window.tolist(), strict=True)
+            ],
         ),
     }
     for name, (claimed, true) in columns.items():
         for v, (one, other) in enumerate(zip(claimed, true, strict=True)):
             if not is_near(one, other):
                 yield unequal(f"instance.{name}[{v}]", one, as_float(other))
-    for v, size in enumerate(stated.window.tolist()):
-        if size != math.inf:
-            yield f"instance.window[{v}]: the operators tell of no end of a cache"
+    for v, (state, still, window) in enumerate(zip(states, fixed, stated.window.tolist(), strict=True)):
+        if window == 0 and state > still:
+            yield f"instance.window[{v}]: it is 0, and a cache of the operators grows"
     yield from _unequal_tensors(_tensors(chain, list(range(chain.n))), _tensors(operators, layer))
     if sorted((p.users, p.bytes) for p in chain.parameters) != shared:
         yield "instance.graph.parameters: they are not those that operators of several nodes share"

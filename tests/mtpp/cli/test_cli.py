@@ -127,7 +127,7 @@ def test_bound_starts_from_a_file_and_writes(folder: Path, capsys: pytest.Captur
     assert (row["model"], row["bound [s]"], row["to its end"]) == ("exact", "4", "yes")
     document = json.loads(Path("bound.json").read_text())
     assert document["bound"] == pytest.approx(4, rel=1e-5)
-    assert document["bounds"][0]["solver"] == "highs"
+    assert document["provenance"]["bounds[0].solver"] == "highs"
 
 
 def test_relaxation_is_below_the_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +148,7 @@ def test_certify_proves_and_writes(folder: Path, capsys: pytest.CaptureFixture[s
     row = columns(capsys.readouterr().out)
     assert (row["ratio"], row["status"]) == ("1.0000", "optimal")
     document = json.loads(Path("c-k2.json").read_text())
-    assert document["format"] == "mtpp-certificate/1"
+    assert document["format"] == "mtpp-certificate/2"
     assert document["bottleneck"] == 4
     assert document["partition"]["block"] == [0, 1, 1]
     assert document["instance"]["graph"]["nodes"][0]["work"] == 3

@@ -32,7 +32,7 @@ def test_a_plan_states_all_that_it_depends_on(files: Path, capsys: pytest.Captur
         assert column in out
     assert "bounds " in out
     document = json.loads(Path("plan.json").read_text())
-    assert document["format"] == "mtpp-plan/2"
+    assert document["format"] == "mtpp-plan/4"
     assert document["instance"]["parameter_copies"] == 8
     assert document["instance"]["network"] == {"half": True, "rates": None}
     assert mtpp("verify plan.json") == 4

@@ -36,7 +36,7 @@ def test_partition_prints_stages_and_cuts(folder: Path, capsys: pytest.CaptureFi
     """Cutting 3 | 1 2 costs 4 on both sides: 3 + 1, and 1 + 3."""
     assert mtpp("partition path.json -k 2 --bandwidth 1 --method kahn") == 0
     out = capsys.readouterr().out
-    _, stages, cuts = sections(out)
+    _, stages, cuts, [hashed] = sections(out)
     assert re.split(r"  +", stages[0]) == [
         "stage", "first node", "last node", "nodes", "work [s]", "receive [s]", "send [s]", "cost [s]", "share",
         "parameters [B]", "peak [B]",
@@ -44,6 +44,7 @@ def test_partition_prints_stages_and_cuts(folder: Path, capsys: pytest.CaptureFi
     assert stages[1].split() == ["0", "0", "1", "3.000", "0", "1.000", "4.000", "100.0%", "0", "1"]
     assert stages[2].split() == ["1", "1", "2", "2", "3.000", "1.000", "0", "4.000", "100.0%", "0", "2"]
     assert cuts[1].split() == ["0|1", "0", "0", "1", "1", "1.000"]
+    assert re.fullmatch(r"question [0-9a-f]{16} \(path, k = 2\)", hashed)
 
 
 def test_several_k_have_tables_of_their_own(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,10 +112,10 @@ def test_tables_fit_the_terminal(
 
 VERBS = {
     "partition path.json -k 2 --bandwidth 1 --method kahn": "mtpp-partition/1",
-    "bound path.json -k 2 --bandwidth 1 --model simple": "mtpp-certificate/1",
-    "certify path.json -k 2 --bandwidth 1": "mtpp-certificate/1",
-    "plan chain.json --cluster 1x2 --bandwidth 1 --microbatches 2": "mtpp-plan/2",
-    "place path.json -k 2 --bandwidth 1 --method single": "mtpp-placement/1",
+    "bound path.json -k 2 --bandwidth 1 --model simple": "mtpp-certificate/2",
+    "certify path.json -k 2 --bandwidth 1": "mtpp-certificate/2",
+    "plan chain.json --cluster 1x2 --bandwidth 1 --microbatches 2": "mtpp-plan/4",
+    "place path.json -k 2 --bandwidth 1 --method single": "mtpp-placement/3",
     "import path.json": "mtpp-graph/1",
 }
 

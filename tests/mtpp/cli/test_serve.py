@@ -25,12 +25,12 @@ def test_front_words_and_file(capsys: pytest.CaptureFixture[str]) -> None:
     asked = "serve gpt2 -k 3 --memory 400MB --dim batch=32"
     assert mtpp(f"{asked} --out front.json --plot front.png") == 0
     out = capsys.readouterr().out
-    rows, stages, words = out.strip().split("\n\n")
+    rows, stages, words, question = out.strip().split("\n\n")
     fastest = rows.splitlines()[1].split()[0]
     assert words == f"VLLM_PP_LAYER_PARTITION={fastest}"
     assert len(stages.splitlines()) == 4
     assert Path("front.png").stat().st_size > 0
-    assert mtpp("verify front.json") == 0
+    assert mtpp(f"verify front.json --question {question.split()[1]}") == 0
     assert "no cut beats one is proved again" in capsys.readouterr().out
     assert mtpp("export front.json --for galvatron") == 0
     assert json.loads(capsys.readouterr().out)["pp_division"] == fastest
@@ -104,7 +104,7 @@ def test_a_name_ends_no_line(capsys: pytest.CaptureFixture[str]) -> None:
     """The name of an instance comes from the file, and goes into a file that is sourced."""
     assert mtpp(f"certify {GPT2} --level layer --for vllm --time-limit 5 --out c.json --quiet") == 0
     document = json.loads(Path("c.json").read_text())
-    document["instance"]["name"] = "x\nVLLM_PP_LAYER_PARTITION=1,1,10"
+    document["provenance"]["instance.name"] = "x\nVLLM_PP_LAYER_PARTITION=1,1,10"
     Path("c.json").write_text(json.dumps(document))
     capsys.readouterr()
     assert mtpp("export c.json --for vllm") == 0
