@@ -11,6 +11,7 @@ from typing import Protocol, Unpack
 from instances import ComputationGraph, InputError, Instance
 from instances.errors import WordError, word
 from instances.json_files import read_json
+from instances.partitioning.kinds.file import KindsCertificate
 from instances.partitioning.stated import Certificate
 from instances.placement.stated import StatedPlacement
 from instances.system.bounded_call import NotBoundedError, run_bounded
@@ -132,7 +133,7 @@ def _verdict(
 def _difference(verdict: Verdict, own: ComputationGraph) -> str:
     """Why the graph of a certificate is not the caller's; empty if it is."""
     certificate = verdict.certificate
-    if not isinstance(certificate, Certificate | StatedPlacement):
+    if not isinstance(certificate, Certificate | KindsCertificate | StatedPlacement):
         why = f"a plan or a serving front has a chain and no graph to compare; leave out {word('graph')}."
         raise InputError(f"{certificate.file}: {why}")
     stated = certificate.instance.graph

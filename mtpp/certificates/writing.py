@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from instances import InputError, Result, combine
-from instances.certificates.claims import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
+from instances.certificates.claims import KINDS, PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.graph.graph_file import graph_document
 from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
+from instances.partitioning.kinds.file import KINDS_CERTIFICATE, question_of_kinds_document
+from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.partition_file import partition_document, rules_document
 from instances.placement.placement import Placement
 from instances.placement.placement_file import placement_document
@@ -61,6 +64,8 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
         If a bound comes from a method or a solver that readers of the certificate do not know.
     """
     best = combine(*answers)
+    if isinstance(best.instance, UnlikeInstance):
+        return _certificate_of_kinds(answers)
     graph, platform = best.instance.graph, best.instance.platform
     return {
         "format": CERTIFICATE_FORMAT,
@@ -81,8 +86,38 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
     }
 
 
+def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
+    """The answers to one question over kinds of devices as the JSON document of their certificate."""
+    best = combine(*answers)
+    assert isinstance(best.instance, UnlikeInstance)
+    return {
+        "format": KINDS_CERTIFICATE,
+        "instance": question_of_kinds_document(best.instance),
+        "partition": _partition_of_kinds(best.partition) if isinstance(best.partition, UnlikePartition) else None,
+        "bottleneck": best.cost,
+        **_claims(answers, KINDS),
+        **({} if best.impossible is None else {"impossible": best.impossible}),
+    }
+
+
+def _partition_of_kinds(partition: UnlikePartition) -> dict[str, Any]:
+    names, kinds = partition.instance.graph.names, partition.instance.devices.kinds
+    stages: list[list[str]] = [[] for _ in range(partition.instance.k)]
+    for v in partition.order.tolist():
+        stages[partition.block[v]].append(names[v])
+    return {
+        "block": partition.block.tolist(),
+        "order": partition.order.tolist(),
+        "kind": [None if t == IDLE else kinds[t].name for t in partition.kind.tolist()],
+        "bottleneck": partition.bottleneck,
+        "stages": stages,
+    }
+
+
 def partition_answer(answer: Result) -> dict[str, Any]:
     """Document of a search's partition, or of the reason why none exists."""
+    if isinstance(answer.partition, UnlikePartition):
+        return _certificate_of_kinds([answer])
     if answer.partition is not None:
         return partition_document(answer.partition)
     return {"instance": answer.instance.label, "partition": None, "impossible": answer.impossible}

@@ -68,7 +68,7 @@ class Exchange:
 def bound(
     *,
     graph: options.Graph,
-    k: options.Blocks,
+    k: options.Blocks = None,
     model: Annotated[
         str,
         options.of_search(
