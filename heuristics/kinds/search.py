@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,7 +13,6 @@ from heuristics.kinds.annealing import KindArrays, anneal_kinds
 from heuristics.kinds.slicing import slice_kinds
 from heuristics.limits import Limits
 from heuristics.local_search.state import start_state
-from heuristics.local_search.walks import best_of
 from heuristics.method import Method
 from heuristics.orders.kahn import kahn
 from heuristics.portfolio import portfolio
@@ -96,11 +95,11 @@ def search_kinds(
     for order in orders:
         with suppress(NothingFoundError):
             found.append(slice_kinds(instance, order, limits.deadline, int(rng.integers(2**31))))
-        if found and limits.reached(best_of(found).bottleneck):
+        if found and limits.reached(_best(found).bottleneck):
             break
     if not found:
         raise NothingFoundError(f"{instance.label}: no partition was found that fits.")
-    best = best_of(found)
+    best = _best(found)
     return best if has_one_order(instance) else _walks(instance, best, rng, limits)
 
 
@@ -134,7 +133,7 @@ def _walks(
     arrays = KernelArrays.of(Instance(free, Platform(instance.k, 1.0, _AMPLE, 0.0)))
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
     left = _WALKS * _MOVES * graph.n if limits.evaluations is None else limits.evaluations
-    planned, current = _MOVES * graph.n, best
+    planned, current = float(_MOVES * graph.n), best
     while not limits.reached(best.bottleneck) and best.bottleneck > 0 and left > 0:
         device = _devices(instance, current)
         moves = int(min(planned, left)) if unlimited or limits.evaluations is not None else int(planned)
@@ -142,8 +141,8 @@ def _walks(
         if unlimited or limits.evaluations is not None:
             left -= moves
         with suppress(NothingFoundError):
-            current = best_of([current, slice_kinds(instance, _listed(current), limits.deadline)])
-        best = best_of([best, current])
+            current = _best([current, slice_kinds(instance, _listed(current), limits.deadline)])
+        best = _best([best, current])
         planned *= _LONGER
         if rng.random() < 0.5:
             current = best
@@ -171,9 +170,13 @@ def _walk(
         seed = int(rng.integers(2**31))
         _, found, at = anneal_kinds(state, arrays, kinds, device, *before, chunk, hot, cold, exchanges, seed)
         with suppress(NothingFoundError):
-            seen = best_of([seen, UnlikePartition(instance, found, at[: instance.k], order)])
+            seen = _best([seen, UnlikePartition(instance, found, at[: instance.k], order)])
         done += chunk
     return seen
+
+
+def _best(partitions: Sequence[UnlikePartition]) -> UnlikePartition:
+    return min(partitions, key=lambda partition: partition.preference)
 
 
 def _devices(instance: UnlikeInstance, partition: UnlikePartition) -> IntArray:

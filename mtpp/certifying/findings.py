@@ -77,9 +77,9 @@ def sentences(found: Findings) -> Iterator[str]:
     if math.isinf(found.partition.bottleneck):  # where memory is a hard limit
         yield from (sentence for say in (_memory, _impossible, _better) if (sentence := say(found)) is not None)
         return
-    told = (_ratio, _better, _memory, _slowest, _largest_tensor, _slack, _largest_node, _minimum_cut, _even_work)
-    if found.partition.kind_names:  # the others say what holds on devices that are alike
-        told = told[:6]
+    told = [_ratio, _better, _memory, _slowest, _largest_tensor, _slack]
+    if not found.partition.kind_names:  # on devices of several kinds they do not hold
+        told += [_largest_node, _minimum_cut, _even_work]
     yield from (sentence for say in told if (sentence := say(found)) is not None)
 
 

@@ -177,7 +177,7 @@ def _check_alone(words: PartitioningWords, *, is_open: bool) -> None:
     if is_open:
         raise WordError("k", AUTO, f"it cannot be combined with {word('devices')} yet; give the most that are used.")
     for name in ("constraints", "colour_classes", "runtime"):
-        if words[name]:  # type: ignore[literal-required]
+        if words[name]:
             raise WordError(name, None, f"it cannot be combined with {word('devices')} yet; leave one of them out.")
 
 

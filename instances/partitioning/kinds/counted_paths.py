@@ -161,4 +161,4 @@ def best_sequence(costs: FloatArray, sequence: IntArray) -> tuple[float, IntArra
     for d in range(size - 1, -1, -1):
         starts[d] = begin[d, end]
         end = starts[d]
-    return best[n], starts
+    return float(best[n]), starts

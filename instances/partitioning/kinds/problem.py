@@ -99,7 +99,7 @@ class UnlikeInstance(Instance):
         return any(self.of_kind(t).limits_memory for t in range(self.kinds))
 
     @property
-    def tensor_time(self) -> FloatArray:  # type: ignore[override]
+    def tensor_time(self) -> FloatArray:
         """Refused: it depends on the kind, so that methods for devices that are alike end here.
 
         Raises
@@ -128,7 +128,7 @@ class UnlikeInstance(Instance):
         return f"{self.name}, {self.devices}{most}"
 
     @property
-    def communication_over_work(self) -> None:  # type: ignore[override]
+    def communication_over_work(self) -> None:
         """None: it depends on the kind."""
         return None
 

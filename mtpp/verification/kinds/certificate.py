@@ -68,9 +68,10 @@ def _fault_of_kinds(instance: UnlikeInstance, exact: list[ExactInstance], stated
         used[t] += 1
         if devices.is_fixed and devices.sequence[b] != t:
             return f"block {b} is on {names[t]}, and device {b} is a {names[devices.sequence[b]]}"
-        if exact[t].fit and exact[t].memory is not None:
+        limit = exact[t].memory
+        if exact[t].fit and limit is not None:
             params, peaks = held(exact[t], stated.block, stated.order)
-            if params[b] + peaks[b] > exact[t].memory:
+            if params[b] + peaks[b] > limit:
                 return f"block {b} does not fit on {names[t]}"
     for t, kind in enumerate(devices.kinds):
         if used[t] > kind.count:

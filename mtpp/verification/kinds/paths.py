@@ -126,8 +126,7 @@ def _leads(instance: UnlikeInstance, blocks: Sequence[Sequence[Sequence[int]]], 
     last, states = len(blocks), int(np.prod(shape, dtype=np.float64))
     if (last + 1) * states > _MOST_TRUTHS:
         raise TooManyIdealsError(f"there are {states} numbers of devices for {last + 1} ideals")
-    allowed: NDArray[np.bool_] = np.indices(shape, sparse=True, dtype=np.int64)  # type: ignore[assignment]
-    allowed = sum(allowed) <= instance.k  # type: ignore[arg-type,assignment]
+    allowed: NDArray[np.bool_] = np.indices(shape).sum(axis=0) <= instance.k
     reached = [np.zeros(shape, dtype=bool) for _ in range(last + 1)]
     reached[0][(0,) * len(shape)] = True
     for i, ends in enumerate(blocks):

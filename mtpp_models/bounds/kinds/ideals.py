@@ -33,18 +33,20 @@ _MOST_STEPS = 2**24
 _ROUNDING = 1e-13
 
 
-def ideals_of_kinds(start: UnlikePartition, deadline: Deadline | None = None) -> Result:
+def ideals_of_kinds(
+    instance: UnlikeInstance, start: UnlikePartition | None = None, deadline: Deadline | None = None
+) -> Result:
     """The optimum with its partition, of a graph with few ideals; else the bound `speed`.
 
     Where no activation buffer is fixed, a block's peak is the largest need of its nodes, which is a bound still.
     """
-    instance = start.instance
     deadline = deadline or Deadline()
     most = int((_MOST_STEPS / instance.kinds) ** 0.5)
     listed, devices = list_ideals(instance, most, deadline), instance.devices
     if listed is None or not (devices.is_fixed or is_countable(devices.counts, len(listed[0]) - 1)):
-        value = min(speed_bound(instance, speed_shares(instance)), start.bottleneck)
-        return Result(IDEALS, instance, start, Bound(value, "simple", witness=_shares(instance)))
+        shares = speed_shares(instance)
+        value = speed_bound(instance, shares)
+        return Result(IDEALS, instance, start, Bound(value, "simple", witness={"shares": shares.tolist()}))
     inside, node, parent = listed
     costs = _steps(instance, inside, node, parent)
     path = _in_sequence(costs, devices.sequence) if devices.is_fixed else best_path(costs, devices.counts, instance.k)
@@ -57,7 +59,7 @@ def ideals_of_kinds(start: UnlikePartition, deadline: Deadline | None = None) ->
     found = UnlikePartition(instance, block, kind)
     unsure = _ROUNDING * _largest(instance)
     value = max(0.0, min(path.bottleneck, found.bottleneck) * (1 - 1e-12) - unsure)
-    best = min(start, found, key=lambda partition: partition.preference)
+    best = found if start is None or found.preference < start.preference else start
     return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
 
 
@@ -185,7 +187,3 @@ def _largest(instance: UnlikeInstance) -> float:
     """All that can be summed for a block, in time."""
     totals = [instance.of_kind(t) for t in range(instance.kinds)]
     return max(float(question.graph.work.sum() + 2 * question.tensor_time.sum()) for question in totals)
-
-
-def _shares(instance: UnlikeInstance) -> dict[str, list[float]]:
-    return {"shares": speed_shares(instance).tolist()}

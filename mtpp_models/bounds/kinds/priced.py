@@ -38,7 +38,9 @@ _ROUNDS, _BLOCKS = 12, 40
 _SPARE, _PART, _RELIEF = 0.006, 0.5, 1e-3
 # Parts of the time left: for one goal, its searches, and the pairs of nodes that no block holds.
 _GOAL, _SEARCH, _PAIRS = 0.5, 0.4, 0.1
-_ATTEMPTS, _SHORTEST = 400, 0.05
+_ATTEMPTS, _SHORTEST = 60, 0.05
+# Goals that are above the bound by less than this part are given up.
+_LEAST = 1e-4
 # How far a goal falls to the bound after a failure.
 _FALL = 0.35
 
@@ -91,21 +93,27 @@ class PricesOfKinds:
                 self._value = max(self._value, goal)
                 rise = _NEXT
                 controls.report(Progress(PRICED, watch.passed, None, self._value, None))
+            elif proved is None:  # known blocks leave no prices for it
+                self._ceiling = min(self._ceiling, goal)
             elif near:
                 self._ceiling -= _FALL * (self._ceiling - base)
             else:
                 rise *= 1 - _FALL
+            if goal - base < _LEAST * goal and not proved:
+                return False
         return False
 
-    def _attempt(self, goal: float, deadline: Deadline) -> bool:
-        """Prove a goal by any prices; whether that was done."""
+    def _attempt(self, goal: float, deadline: Deadline) -> bool | None:
+        """Prove a goal by any prices; whether that was done, None if known blocks leave no prices that can do so."""
         search = self._prices
         for attempt in range(_ATTEMPTS):
             prices = None
             for _ in range(_ROUNDS if attempt == 0 else 2):
                 prices = search.settle(goal, deadline.left if deadline.left < math.inf else 60.0)
-                if prices is None or prices.worth < 1:
+                if prices is None:
                     return False
+                if prices.worth < 1:
+                    return None
                 if deadline.passed or search.search(prices, goal, deadline.share(_SEARCH)) == 0:
                     break
             if prices is None or deadline.passed:

@@ -23,7 +23,6 @@ from mtpp_models.bounds.kinds.pinned import pinned_kinds
 from mtpp_models.bounds.kinds.priced import PricesOfKinds
 from mtpp_models.bounds.kinds.simple import simple_by_kinds, speed_bound, speed_shares
 from mtpp_models.cuts.max_flow import MOST_PAIRED
-from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.solvers.interface import Controls, Progress, SolveOptions
 
 __all__ = ["KIND_MODELS", "KindModel", "prices_that_go_on", "prove_kinds"]
@@ -61,7 +60,7 @@ KIND_MODELS: dict[str, KindModel] = {
             "ideals",
             "dynamic program over ideals, for narrow graphs",
             "this project, mtpp_models/bounds/kinds/ideals.py",
-            _timed(ideals_of_kinds),
+            _timed(lambda start, deadline: ideals_of_kinds(start.instance, start, deadline)),
             exact=True,
         ),
         KindModel(
@@ -82,7 +81,7 @@ def prices_that_go_on() -> KindModel:
 
 def prove_kinds(
     instance: UnlikeInstance,
-    model: str | Algorithm | Formulation,
+    model: Any,
     options: SolveOptions = SolveOptions(),
     *,
     start: Partition | None = None,
@@ -90,6 +89,11 @@ def prove_kinds(
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """Prove a bound, after the lossless reductions; as `mtpp_models.solve` for devices that are alike.
+
+    Parameters
+    ----------
+    model : str or a model
+        A name of `KIND_MODELS`, or a model of that name for devices that are alike.
 
     Raises
     ------
@@ -108,7 +112,10 @@ def prove_kinds(
         watch, reduction = Stopwatch(), reduce_kinds(instance)
         fits = isinstance(start, UnlikePartition) and start.bottleneck < math.inf
         begin = reduction.restrict(cast(UnlikePartition, start)) if fits else _one_block(reduction.instance)
-        if begin.bottleneck <= 0 or (chosen.most_nodes is not None and begin.instance.graph.n > chosen.most_nodes):
+        result: Result
+        if chosen.exact:
+            result = ideals_of_kinds(reduction.instance, begin if fits else None, deadline)
+        elif begin.bottleneck <= 0 or (chosen.most_nodes is not None and begin.instance.graph.n > chosen.most_nodes):
             result = Result(name, begin.instance, None, _least(begin.instance))
         else:
             result = chosen.run(begin, controls)

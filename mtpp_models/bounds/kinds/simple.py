@@ -51,7 +51,7 @@ def speed_shares(instance: UnlikeInstance) -> FloatArray:
     matrix = coo_array((data, (np.tile(row, 2), np.concatenate((t, kinds + v)))), shape=(kinds * n, kinds + n))
     gain = np.concatenate((np.zeros(kinds), -np.ones(n)))
     total = np.concatenate((counts, np.zeros(n)))[None]
-    answer = linprog(gain, matrix.tocsr(), np.zeros(kinds * n), total, [1.0], method="highs")
+    answer = linprog(gain, matrix.tocsr(), np.zeros(kinds * n), total, np.ones(1), method="highs")  # type: ignore[call-overload]
     if answer.x is None:
         return even
     shares: FloatArray = np.maximum(answer.x[:kinds], 0.0)
