@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from instances.json_files import Value
 
 __all__ = [
+    "FLOW",
     "KINDS",
     "PARTITIONING",
     "PLACEMENT",
@@ -31,7 +32,7 @@ __all__ = [
 SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp-sat")
 
 #: The problems, whose bounds have methods of their own.
-PARTITIONING, PLANNING, PLACEMENT, KINDS = "partitioning", "planning", "placement", "kinds"
+PARTITIONING, PLANNING, PLACEMENT, KINDS, FLOW = "partitioning", "planning", "placement", "kinds", "flow"
 
 #: Kind of check for the bounds of each method; those of solvers are trusted.
 _RECHECKS = {
@@ -47,6 +48,7 @@ _RECHECKS = {
     },
     # Partitions over kinds of devices.
     KINDS: {"simple": "formula", "pinned": "minimum cuts", "ideals": "ideals", "priced": "trusted"},
+    FLOW: {"shared-layers": "formula", "patterns": "patterns", "patterns-with-links": "patterns"},
     PLANNING: {"z-any-order": "trusted", "z-fixed": "trusted", "z-split": "trusted", "work-any": "formula"},
     PLACEMENT: {
         "simple": "formula",
@@ -66,7 +68,7 @@ _OF_SOLVERS = re.compile(
 
 #: Parameters that a bound may have, in partitioning and in placement.
 _OPTIONS = ("time_limit", "gap", "threads", "seed")
-_PARAMETERS = ("nodes", "prices", "shares", "from_k", "value", "proof", "model", "by", *_OPTIONS)
+_PARAMETERS = ("nodes", "prices", "shares", "weights", "second", "from_k", "value", "proof", "model", "by", *_OPTIONS)
 _PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
 _CLAIM = ("method", "value", "optimal", "parameters", "solver", "version", "seconds", "recheck")
 

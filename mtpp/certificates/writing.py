@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from instances import InputError, Result, combine
-from instances.certificates.claims import KINDS, PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
+from instances.certificates.claims import FLOW, KINDS, PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
+from instances.flow.answer import FlowAnswer
+from instances.flow.file import FLOW_CERTIFICATE, flow_question_document
+from instances.flow.problem import FlowInstance
 from instances.graph.graph_file import graph_document
 from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
 from instances.partitioning.kinds.file import KINDS_CERTIFICATE, question_of_kinds_document
@@ -26,6 +29,7 @@ from mtpp.versions import package_version
 __all__ = [
     "bound_document",
     "certificate_document",
+    "flow_certificate",
     "partition_answer",
     "placement_certificate",
     "plan_certificate",
@@ -48,6 +52,8 @@ def result_document(result: Result[Any, Any]) -> dict[str, Any]:
         return plan_certificate(parts)
     if isinstance(result.instance, PlacementInstance):
         return placement_certificate(parts)
+    if isinstance(result.instance, FlowInstance):
+        return flow_certificate(parts)
     if result.bound is None and result.impossible is None:
         if result.partition is None:
             raise InputError(f"{result.instance.label}: {result.method} found nothing to write.")
@@ -111,6 +117,19 @@ def _partition_of_kinds(partition: UnlikePartition) -> dict[str, Any]:
         "kind": [None if t == IDLE else kinds[t].name for t in partition.kind.tolist()],
         "bottleneck": partition.bottleneck,
         "stages": stages,
+    }
+
+
+def flow_certificate(answers: Sequence[Result[FlowInstance, FlowAnswer]]) -> dict[str, Any]:
+    """The answers to one question of flow as the JSON document of their certificate."""
+    best = combine(*answers)
+    return {
+        "format": FLOW_CERTIFICATE,
+        "instance": flow_question_document(best.instance),
+        "intervals": None if best.answer is None else best.answer.interval.tolist(),
+        "flow": None if best.answer is None else best.answer.flow,
+        "time": best.cost,
+        **_claims(answers, FLOW),
     }
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from instances.flow.file import FLOW_CERTIFICATE
 from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
 from instances.partitioning.kinds.file import KINDS_CERTIFICATE
 from instances.partitioning.stated_serving import SERVING_FORMAT
 from instances.placement.stated import ORDERED_FORMAT
 from mtpp.verification.clock import Limits
+from mtpp.verification.flow.certificate import verify_flow
 from mtpp.verification.kinds.certificate import verify_kinds
 from mtpp.verification.partitioning.certificate import verify_partition
 from mtpp.verification.partitioning.ideals import PAIRS
@@ -34,6 +36,7 @@ VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
     ORDERED_FORMAT: verify_placement,
     SERVING_FORMAT: verify_serving,
     KINDS_CERTIFICATE: verify_kinds,
+    FLOW_CERTIFICATE: verify_flow,
 }
 
 

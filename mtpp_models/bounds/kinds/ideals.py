@@ -57,8 +57,7 @@ def ideals_of_kinds(
         block[~inside[place]] = b
         kind[b] = path.kinds[b]
     found = UnlikePartition(instance, block, kind)
-    unsure = _ROUNDING * _largest(instance)
-    value = max(0.0, min(path.bottleneck, found.bottleneck) * (1 - 1e-12) - unsure)
+    value = min(path.bottleneck, found.bottleneck)
     best = found if start is None or found.preference < start.preference else start
     return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
 
@@ -122,7 +121,8 @@ def _steps(instance: UnlikeInstance, inside: NDArray[np.bool_], node: IntArray, 
         )
         if arrays.overflow_step > 0:
             costs[costs >= arrays.overflow_step] = np.inf
-        tables.append(costs)
+        unsure = _ROUNDING * float(question.graph.work.sum() + 2 * question.tensor_time.sum())
+        tables.append(np.maximum(0.0, costs * (1 - _ROUNDING) - unsure))
     return np.array(tables)
 
 
@@ -181,9 +181,3 @@ def _step_kernel(
                 costs[i, j - 1] = total + over
                 break
     return costs
-
-
-def _largest(instance: UnlikeInstance) -> float:
-    """All that can be summed for a block, in time."""
-    totals = [instance.of_kind(t) for t in range(instance.kinds)]
-    return max(float(question.graph.work.sum() + 2 * question.tensor_time.sum()) for question in totals)
