@@ -67,7 +67,7 @@ def _walk(
 ) -> FlowAnswer | None:
     """An answer above the best flow from one walk towards a goal, if it finds one."""
     stage, length, count = _start(instance, goal, rng)
-    kind, capacity, rates = (np.array(a) for a in (instance.kind, instance.capacity, instance.rates))
+    kind, capacity, rates = instance.kind.copy(), instance.capacity.copy(), instance.rates.copy()
     done, found = 0, None
     while done < moves and not limits.deadline.passed:
         chunk = min(_CHUNK, moves - done)
@@ -89,7 +89,7 @@ def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tup
     """Stages in a row: of single devices with as many layers as reach the goal, site by site; or at random."""
     n, layers = instance.n, instance.layers
     reach = [int(np.flatnonzero(row >= goal).max(initial=0)) for row in instance.capacity]
-    site = connected_components(csr_array(instance.rates[:n, :n] >= goal), directed=False)[1]
+    site = connected_components(csr_array((instance.rates[:n, :n] >= goal).astype(np.float64)), directed=False)[1]
     order = np.lexsort((rng.random(n), rng.permutation(n)[site]))
     stage, length, count = np.full(n, -1), np.zeros(layers, dtype=np.int64), 0
     if rng.random() < _ALONE:

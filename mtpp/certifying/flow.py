@@ -53,7 +53,7 @@ def certify_flow(
         answers = [found, *bound_flow(instance, best.answer, deadline.share(_PROVE), _telling(best, on_progress))]
         best = combine(*answers)
         on_progress(_moment(best))
-        if best.gap is not None and best.gap > _RESOLUTION and not deadline.passed:
+        if best.bound is not None and (best.gap or 0.0) > _RESOLUTION and not deadline.passed:
             limits = Limits(deadline.share(1 - _PROVE), target=best.bound.value * (1 + 1e-6))
             answers.append(search_flow(instance, rng, limits, best.answer))
             again = combine(*answers)

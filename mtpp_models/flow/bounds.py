@@ -25,6 +25,8 @@ __all__ = ["bound_flow", "shared_layers"]
 # Relative: what a flow is raised by before it is stated, and how near to the best flow bisection ends.
 _SAFE, _CLOSE = 4e-9, 2e-5
 _STEPS = 60
+# A flow below this part of the largest capacity is next to nothing.
+_NOTHING = 1e-6
 
 
 def shared_layers(instance: FlowInstance) -> float:
@@ -63,7 +65,8 @@ def bound_flow(
     least = 0.0 if start is None else start.flow
     low, high, best = least, most, None
     first = True
-    while high > low * (1 + _CLOSE) and high > 0 and not deadline.passed:
+    nothing = _NOTHING * float(instance.capacity.max())
+    while high > low * (1 + _CLOSE) and high > nothing and not deadline.passed:
         # The best flow may be the largest there is.
         flow = low * (1 + _CLOSE) if first and low > 0 else (low * high) ** 0.5 if low > 0 else high / 2
         first = False

@@ -60,7 +60,7 @@ def exclude(instance: FlowInstance, flow: float) -> Exclusion | None:
     if whole is not None:
         return Exclusion([whole[0].tolist()], 0.0)
     links = instance.rates[:n, :n] >= flow
-    parts, site = connected_components(csr_array(links), directed=False)
+    parts, site = connected_components(csr_array(links.astype(np.float64)), directed=False)
     if parts == 1:
         return None
     both = _weights(instance, counts, flow, second=True)
@@ -102,7 +102,7 @@ def _weights(instance: FlowInstance, counts: IntArray, flow: float, *, second: b
         matrix = np.array(rows) if rows else None
         limit = -np.ones(len(rows)) if rows else None
         answer = linprog(gain, matrix, limit, bounds=bounds, method="highs")
-        if answer.x is None or answer.fun >= layers * (1 - _ROUNDING):
+        if answer.x is None or float(gain @ answer.x) >= layers * (1 - _ROUNDING):
             return None
         weight, extra = np.maximum(answer.x[:kinds], 0.0), float(answer.x[kinds])
         cost = weight[items.kind] / items.layers
