@@ -1,4 +1,4 @@
-"""Hunt for false bounds on flows: ``python -m tests.helpers.hunt_flow [QUESTIONS] [SEED]``.
+"""Hunt for false bounds on flows: ``python tests/helpers/hunt_flow.py [QUESTIONS] [SEED]``.
 
 Each question is solved by trying all intervals; every bound has to allow that flow, no answer may exceed it, and every
 certificate has to pass. A false number is printed with its seed, and the exit code is 1.
@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 
 import numpy as np
+from flow_oracle import FlowCase, draw_flow, largest_flow
 
 from heuristics import Limits
 from heuristics.flow.search import search_flow
@@ -19,7 +20,6 @@ from instances.json_files import json_text, parse_json
 from mtpp.certificates.writing import flow_certificate
 from mtpp.verification.verify import verify
 from mtpp_models.flow.bounds import bound_flow
-from tests.helpers.flow_oracle import FlowCase, draw_flow, largest_flow
 
 __all__ = ["faults_of_flow", "flow_instance_of"]
 

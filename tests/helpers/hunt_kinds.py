@@ -1,4 +1,4 @@
-"""Hunt for false bounds over kinds of devices: ``python -m tests.helpers.hunt_kinds [QUESTIONS] [SEED]``.
+"""Hunt for false bounds over kinds of devices: ``python tests/helpers/hunt_kinds.py [QUESTIONS] [SEED]``.
 
 Each question is solved by brute force; every bound has to be at most that, every answer at least, and every certificate
 has to pass. A false number is printed with its seed, and the exit code is 1.
@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 
 import numpy as np
+from kinds_oracle import KindsCase, draw_case, optimum_of
 
 from heuristics import Limits, search
 from instances import ComputationGraph, Instance, Result
@@ -21,7 +22,6 @@ from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kin
 from mtpp.certificates.writing import certificate_document
 from mtpp.verification.verify import verify
 from mtpp_models import SolveOptions, solve
-from tests.helpers.kinds_oracle import KindsCase, draw_case, optimum_of
 
 __all__ = ["BOUNDS", "faults_of", "instance_of"]
 
