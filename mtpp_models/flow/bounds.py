@@ -24,7 +24,7 @@ __all__ = ["bound_flow", "shared_layers"]
 
 # Relative: what a flow is raised by before it is stated, and how near to the best flow bisection ends.
 _SAFE, _CLOSE = 4e-9, 2e-5
-_STEPS = 60
+_STEPS, _SLACK = 60, 1e-9
 # A flow below this part of the largest capacity is next to nothing.
 _NOTHING = 1e-6
 
@@ -36,7 +36,9 @@ def shared_layers(instance: FlowInstance) -> float:
     low, high = 0.0, float((capacity * layers).max(axis=1).sum() / instance.layers)
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        if float((np.minimum(capacity, middle) * layers).max(axis=1).sum()) >= instance.layers * middle:
+        # Where the layers are just enough, both sides are the same for many flows, but for rounding.
+        carried = float((np.minimum(capacity, middle) * layers).max(axis=1).sum())
+        if carried >= instance.layers * middle * (1 - _SLACK):
             low = middle
         else:
             high = middle

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import assert_misuse, columns, mtpp
-from flow_oracle import draw_flow, largest_flow
-from hunt_flow import faults_of_flow
+from flow_oracle import FlowCase, draw_flow, largest_flow
+from hunt_flow import faults_of_flow, flow_instance_of
 
 import mtpp as api
 from instances.flow.answer import FlowAnswer
@@ -98,10 +98,14 @@ def test_the_flow_of_given_intervals(question: Any) -> None:
     assert FlowAnswer(instance, [[0, 3], [0, 1], [1, 3]]).flow == 4
 
 
-def test_the_oracle_on_golden_values() -> None:
-    """The brute force itself."""
-    rng = random.Random(0)
-    assert largest_flow(draw_flow(rng)) >= 0
+def test_bug_devices_that_just_hold_all_layers_are_no_lower_bound() -> None:
+    """Both sides of the bound by shared layers are then the same for many flows, and rounding must not decide."""
+    capacity = {1: 8, 2: 7, 3: 5}
+    links = {(u, v): 100 for u in ("0", "1", "source") for v in ("0", "1", "sink") if u != v and u + v != "sourcesink"}
+    case = FlowCase(6, [0, 0], [capacity], links)
+    assert largest_flow(case) == 5
+    assert shared_layers(flow_instance_of(case)) >= 5
+    assert faults_of_flow(case) == []
 
 
 @pytest.fixture(scope="module")

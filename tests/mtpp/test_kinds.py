@@ -17,7 +17,7 @@ from kinds_oracle import draw_case
 
 import mtpp as api
 from heuristics import Limits, search
-from instances import ComputationGraph, InputError, Instance, Platform
+from instances import ComputationGraph, InputError, Instance, Platform, combine
 from instances.devices.kinds import SHIPPED, DeviceKind, Devices
 from instances.devices.kinds_file import devices_of_text, read_kinds
 from instances.json_files import read_json
@@ -160,18 +160,10 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate of the golden graph with the bounds of all methods."""
     instance = GOLDEN["graph"][0]
     found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
-    parts = [
-        solve(instance, name, SolveOptions(time_limit=2.0), start=found.partition)
-        for name in ("simple", "pinned", "ideals", "priced")
-    ]
-    file = tmp_path_factory.mktemp("kinds") / "certificate.json"
-    return api.Result("x", instance).__class__.save(combined(found, *parts), file)
-
-
-def combined(*parts: Any) -> Any:
-    from instances import combine
-
-    return combine(*parts)
+    known = found.partition
+    methods = ("simple", "pinned", "ideals", "priced")
+    parts = [solve(instance, name, SolveOptions(time_limit=2.0), start=known) for name in methods]
+    return combine(found, *parts).save(tmp_path_factory.mktemp("kinds") / "certificate.json")
 
 
 def test_verify_proves_it_and_reading_gives_the_answer(certificate: Path) -> None:

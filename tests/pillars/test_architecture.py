@@ -54,8 +54,12 @@ def test_imports_follow_the_contract() -> None:
 RECORDS = {
     "instances.certificates.claims",
     "instances.errors",
+    "instances.flow.file",
+    "instances.flow.problem",
     "instances.json_files",
     "instances.partitioning.constraints",
+    "instances.partitioning.kinds.file",
+    "instances.partitioning.kinds.problem",
     "instances.partitioning.problem",
     "instances.partitioning.stated",
     "instances.partitioning.stated_serving",
