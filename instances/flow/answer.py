@@ -60,6 +60,10 @@ class FlowAnswer(Displayed):
             network_of(self.instance.layers, self.interval, self.capacity, np.asarray(self.instance.rates))
         )
 
+    def document(self) -> dict[str, list[int]]:
+        """Layers of each device by its name, as files have them."""
+        return dict(zip(self.instance.devices, self.interval.tolist(), strict=True))
+
     @property
     def capacity(self) -> FloatArray:
         """(n,) requests per second of each device with its layers."""

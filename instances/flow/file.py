@@ -129,9 +129,10 @@ def flow_from_document(document: Value) -> FlowCertificate:
     interval = None
     instance = question_from_members(fields["instance"])
     if fields["intervals"].data is not None:
-        rows = [row.whole_numbers() for row in fields["intervals"].items()]
-        if len(rows) != instance.n or any(len(row) != 2 for row in rows):
-            fields["intervals"].fail(f"expected {instance.n} pairs of layers.")
+        members = fields["intervals"].members(instance.devices)
+        rows = [members[name].whole_numbers() for name in instance.devices]
+        if any(len(row) != 2 for row in rows):
+            fields["intervals"].fail("expected two whole numbers a device.")
         interval = tuple((row[0], row[1]) for row in rows)
     flow = fields["flow"].optional_number()
     return FlowCertificate(**envelope(fields, "time", FLOW), instance=instance, interval=interval, flow=flow)

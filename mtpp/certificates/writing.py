@@ -126,7 +126,7 @@ def flow_certificate(answers: Sequence[Result[FlowInstance, FlowAnswer]]) -> dic
     return {
         "format": FLOW_CERTIFICATE,
         "instance": flow_question_document(best.instance),
-        "intervals": None if best.answer is None else best.answer.interval.tolist(),
+        "intervals": None if best.answer is None else best.answer.document(),
         "flow": None if best.answer is None else best.answer.flow,
         "time": best.cost,
         **_claims(answers, FLOW),

@@ -112,7 +112,7 @@ def _check(certificate: FlowCertificate, claim: Claim, clock: Clock) -> Check:
     clock.raise_if_late()
     if claim.value <= 0:
         return Check(claim, Fraction(0), "nothing to prove")
-    value = Fraction(claim.value) * (1 - _ROUNDING)
+    value = Fraction(claim.value) * (1 - _ROUNDING / 2)
     flow = 1 / value
     if claim.method == "shared-layers":
         if _is_too_much(certificate.instance, flow):
