@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import numpy as np
 
-from heuristics.kinds.search import heuristic_of_kinds
 from heuristics.limits import Limits
+from heuristics.local_search.kinds.search import heuristic_of_kinds
 from heuristics.method import Method
 from heuristics.registry import go_on, heuristic_of
 from instances import Instance, Partition, Result

@@ -34,7 +34,7 @@ def flow_instance_of(case: FlowCase) -> FlowInstance:
 
 
 def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[str]:
-    """What is false."""
+    """List false bounds, answers above the largest flow, and certificates that fail."""
     instance, largest = flow_instance_of(case), float(largest_flow(case))
     counts = Counter() if counts is None else counts
     found = search_flow(instance, np.random.default_rng(0), Limits(evaluations=3_000))

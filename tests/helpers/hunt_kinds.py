@@ -46,7 +46,7 @@ def instance_of(case: KindsCase) -> Instance:
 
 
 def faults_of(case: KindsCase, seconds: float = 0.3, counts: Counter[str] | None = None) -> list[str]:
-    """What is false: bounds above the optimum, answers below it, exact ones that miss it, certificates that fail."""
+    """List what is false: bounds above the optimum, answers below it, exact ones that miss it, certificates that fail."""
     instance, optimum = instance_of(case), optimum_of(case)
     if not isinstance(instance, UnlikeInstance):
         return []

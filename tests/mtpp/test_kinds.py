@@ -17,12 +17,13 @@ from kinds_oracle import draw_case
 
 import mtpp as api
 from heuristics import Limits, search
-from instances import ComputationGraph, InputError, Instance, Platform, combine
+from instances import ComputationGraph, InputError, Instance, Platform
 from instances.devices.kinds import SHIPPED, DeviceKind, Devices
 from instances.devices.kinds_file import devices_of_text, read_kinds
-from instances.json_files import read_json
+from instances.json_files import read_json, write_json
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.verification.verify import verify
 from mtpp_models import SolveOptions, solve
@@ -163,7 +164,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     known = found.partition
     methods = ("simple", "pinned", "ideals", "priced")
     parts = [solve(instance, name, SolveOptions(time_limit=2.0), start=known) for name in methods]
-    return combine(found, *parts).save(tmp_path_factory.mktemp("kinds") / "certificate.json")
+    file = tmp_path_factory.mktemp("kinds") / "certificate.json"
+    write_json(file, certificate_document([found, *parts]))
+    return file
 
 
 def test_verify_proves_it_and_reading_gives_the_answer(certificate: Path) -> None:

@@ -45,14 +45,14 @@ _FREE = 1e-9
 
 
 class Prices(NamedTuple):
-    """What nodes and devices are worth; all devices together 1."""
+    """Prices of nodes and kinds; all devices together are worth 1."""
 
     node: FloatArray  # (n,)
     kind: FloatArray  # (T,)
 
     @property
     def worth(self) -> float:
-        """What all nodes are worth."""
+        """Sum of the prices of all nodes."""
         return float(self.node.sum())
 
 

@@ -163,7 +163,7 @@ class PricesOfKinds:
 
 
 def _worth(node: FloatArray, price: float) -> FloatArray:
-    """What nodes are worth of a device; 1 is enough, and more would be too large a number for flows."""
+    """Prices of nodes in devices; 1 is enough, and more would be too large a number for flows."""
     return np.minimum(node / price, 1.0)
 
 

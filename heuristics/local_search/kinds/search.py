@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from heuristics.kinds.annealing import KindArrays, anneal_kinds
-from heuristics.kinds.slicing import slice_kinds
 from heuristics.limits import Limits
+from heuristics.local_search.kinds.annealing import KindArrays, anneal_kinds
+from heuristics.local_search.kinds.slicing import slice_kinds
 from heuristics.local_search.state import start_state
 from heuristics.method import Method
 from heuristics.orders.kahn import kahn
