@@ -9,12 +9,14 @@ from contextlib import suppress
 import numpy as np
 
 from heuristics.limits import Limits
+from heuristics.local_search.kinds.search import heuristic_of_kinds
 from heuristics.method import Method
 from heuristics.registry import go_on, heuristic_of
 from instances import Instance, Partition, Result
 from instances.deadline import Stopwatch
 from instances.errors import NothingFoundError
-from instances.partitioning.no_fit import proof_of_no_fit
+from instances.partitioning.kinds.no_fit import proof_of_no_fit
+from instances.partitioning.kinds.problem import UnlikeInstance
 
 __all__ = ["search"]
 
@@ -58,12 +60,14 @@ def search(
     2.0
     """
     heuristic, partition = heuristic_of(method), None
+    if isinstance(instance, UnlikeInstance):
+        heuristic = heuristic_of_kinds(heuristic, start)
     name = heuristic.name
     if (reason := proof_of_no_fit(instance)) is not None:
         return Result(name, instance, impossible=reason)
     limits, watch = limits or Limits(), Stopwatch()
     with suppress(NothingFoundError):
-        found = None if start is None else go_on(name, start, rng, limits)
+        found = None if start is None or isinstance(instance, UnlikeInstance) else go_on(name, start, rng, limits)
         found = found or heuristic.run(instance, rng, limits)
         partition = found if found.bottleneck < math.inf else None
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()

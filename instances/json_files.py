@@ -52,7 +52,7 @@ TIMED_PLAN_FORMAT = "mtpp-plan/2"
 #: Contents of files of this project, in words, by their formats up to the version.
 _CONTENTS = {f"mtpp-{word}": f"a {word}" for word in ("certificate", "chain", "cluster", "graph", "partition", "plan")}
 _CONTENTS |= {"mtpp-placement": "a placement", "mtpp-constraints": "constraints", "mtpp-devices": "devices"}
-_CONTENTS |= {"mtpp-serving": "a serving front"}
+_CONTENTS |= {"mtpp-serving": "a serving front", "mtpp-kinds": "a partition", "mtpp-flow": "a flow"}
 #: Bytes of the largest text that is read; what is made of it takes many times as much.
 LARGEST_TEXT = 2**28
 

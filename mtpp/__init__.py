@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from heuristics.placement import PLACERS
     from heuristics.planning import PLANNERS
     from instances import Bound, ComputationGraph, InputError, Instance, Partition, Platform, Result
+    from instances.devices.kinds import DeviceKind, Devices
     from instances.errors import WordError
+    from instances.flow.problem import FlowInstance
     from instances.partitioning.constraints import Constraints
     from instances.placement.placement import Placement
     from instances.planning import Cluster, LayerChain, Plan
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from mtpp.api.checking import check
     from mtpp.api.comparison import compare
     from mtpp.api.exporting import export
+    from mtpp.api.flow import flow
     from mtpp.api.least_k import least_k
     from mtpp.api.partitioning import bound, certify, partition, solve
     from mtpp.api.placement import place
@@ -47,6 +50,9 @@ __all__ = [
     "Cluster",
     "ComputationGraph",
     "Constraints",
+    "DeviceKind",
+    "Devices",
+    "FlowInstance",
     "InputError",
     "Instance",
     "LayerChain",
@@ -66,6 +72,7 @@ __all__ = [
     "compare",
     "explain",
     "export",
+    "flow",
     "least_k",
     "load",
     "partition",
@@ -88,7 +95,9 @@ _HOMES = {
     "heuristics.placement": "PLACERS",
     "heuristics.planning": "PLANNERS",
     "instances": "Bound ComputationGraph InputError Instance Partition Platform Result",
+    "instances.devices.kinds": "DeviceKind Devices",
     "instances.errors": "WordError",
+    "instances.flow.problem": "FlowInstance",
     "instances.partitioning.constraints": "Constraints",
     "instances.placement.placement": "Placement",
     "instances.planning": "Cluster LayerChain Plan",
@@ -96,6 +105,7 @@ _HOMES = {
     "mtpp.api.checking": "check",
     "mtpp.api.comparison": "compare",
     "mtpp.api.exporting": "export",
+    "mtpp.api.flow": "flow",
     "mtpp.api.least_k": "least_k",
     "mtpp.api.partitioning": "bound certify partition solve",
     "mtpp.api.placement": "place",

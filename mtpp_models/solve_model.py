@@ -11,9 +11,11 @@ import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
 from instances.deadline import Deadline
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import proof_of_no_fit
 from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
 from instances.system.interrupts import catch_interrupt
+from mtpp_models.bounds.kinds.registry import prove_kinds
 from mtpp_models.formulations.contradictions import ExcludedPartitionError
 from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.registry import MODELS, Model, find_model
@@ -80,6 +82,10 @@ def solve(
     FalseCertificateError
         If a bound of this project's own exceeds a bottleneck, which is a bug.
     """
+    if isinstance(instance, UnlikeInstance):
+        if relaxation or strengthening is not None:
+            raise InputError(f"{instance.name}: models of solvers are for devices that are all alike.")
+        return prove_kinds(instance, model, options, start=start, known=known, on_progress=on_progress)
     chosen = find_model(model, strengthening)
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 from instances.json_files import Value
 
 __all__ = [
+    "FLOW",
+    "KINDS",
     "PARTITIONING",
     "PLACEMENT",
     "PLANNING",
@@ -30,7 +32,7 @@ __all__ = [
 SOLVER_NAMES = ("highs", "scip", "gurobi", "cbc", "glpk", "cplex", "xpress", "cp-sat")
 
 #: The problems, whose bounds have methods of their own.
-PARTITIONING, PLANNING, PLACEMENT = "partitioning", "planning", "placement"
+PARTITIONING, PLANNING, PLACEMENT, KINDS, FLOW = "partitioning", "planning", "placement", "kinds", "flow"
 
 #: Kind of check for the bounds of each method; those of solvers are trusted.
 _RECHECKS = {
@@ -44,6 +46,9 @@ _RECHECKS = {
         "priced-quick": "trusted",
         "stated": "trusted",
     },
+    # Partitions over kinds of devices.
+    KINDS: {"simple": "formula", "pinned": "minimum cuts", "ideals": "ideals", "priced": "trusted"},
+    FLOW: {"shared-layers": "formula", "patterns": "patterns", "patterns-with-links": "patterns"},
     PLANNING: {
         "z-any-order": "trusted",
         "z-fixed": "trusted",
@@ -73,15 +78,30 @@ _OF_SOLVERS = re.compile(
 
 #: Parameters that a bound may have, in partitioning and in placement.
 _OPTIONS = ("time_limit", "gap", "threads", "seed")
-_PARAMETERS = ("nodes", "prices", "tree", "multipliers", "apart", "from_k", "value", "proof", "model", "by", *_OPTIONS)
-_PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
 _PRICE_TREE = ("prices", "tree", "multipliers", "apart")
+_PARAMETERS = (
+    "nodes",
+    *_PRICE_TREE,
+    "shares",
+    "weights",
+    "second",
+    "from_k",
+    "value",
+    "proof",
+    "model",
+    "by",
+    *_OPTIONS,
+)
+_PARAMETERS_OF_TIMES = ("heads", "tails", "window", "horizon", "interval")
 #: Those that the check of a method reads; all others are of no use, and newer files hold none of them.
 _WITNESSES = {
+    "simple": ("shares",),
+    "patterns": ("weights", "second"),
+    "patterns-with-links": ("weights", "second"),
     "pinned": ("nodes",),
     "pigeonhole": ("nodes",),
     "carried": ("from_k", "value", "proof"),
-    "priced": _PRICE_TREE,
+    "priced": (*_PRICE_TREE, "shares"),
     "priced-quick": _PRICE_TREE,
     "heads": ("heads", "tails", "nodes"),
     "windows": ("heads", "tails", "window"),

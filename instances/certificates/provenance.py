@@ -25,6 +25,8 @@ BOUND_FORMATS = {
     "mtpp-placement/3": "mtpp-placement/1",
     "mtpp-placement/4": "mtpp-placement/2",
     "mtpp-serving/2": "mtpp-serving/1",
+    "mtpp-kinds/2": "mtpp-kinds/1",
+    "mtpp-flow/2": "mtpp-flow/1",
 }
 _NEWER = {older: newer for newer, older in BOUND_FORMATS.items()}
 

@@ -15,6 +15,8 @@ from instances.graph.graph import ComputationGraph
 from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value, read_json
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.constraints_file import parse_constraints
+from instances.partitioning.kinds.answer import kinds_partition
+from instances.partitioning.kinds.file import KINDS_CERTIFICATE, kinds_from_document
 from instances.partitioning.partition import Partition
 from instances.partitioning.partition_file import partition_from_document
 from instances.partitioning.problem import Instance
@@ -53,14 +55,14 @@ class AnswerFile:
     def of(cls, document: Value) -> AnswerFile:
         """Wrap the content of a file; raise `InputError` if it has another format."""
         if "format" in document.open_members(()):
-            document.check_format(*accepted(CERTIFICATE_FORMAT, PARTITION_FORMAT))
+            document.check_format(*accepted(CERTIFICATE_FORMAT, PARTITION_FORMAT, KINDS_CERTIFICATE))
         return cls(document)
 
     @property
     def holds_graph(self) -> bool:
         """Whether the graph is in the file."""
         named = self.document.open_members(()).get("format")
-        return named is not None and older_format(named.text()) == CERTIFICATE_FORMAT
+        return named is not None and older_format(named.text()) in (CERTIFICATE_FORMAT, KINDS_CERTIFICATE)
 
     @property
     def graph_name(self) -> str | None:
@@ -82,6 +84,8 @@ class AnswerFile:
         InputError
             If there is no partition in it, or it is refused.
         """
+        if self.document.open_members(())["format"].data == KINDS_CERTIFICATE:
+            return self._certified_kinds()
         certificate = certificate_from_document(self.document)
         stated = certificate.partition
         if stated is None:
@@ -91,6 +95,12 @@ class AnswerFile:
         except InputError as error:
             self.document.fail(str(error))
         return partition, certificate.claims
+
+    def _certified_kinds(self) -> tuple[Partition, tuple[Claim, ...]]:
+        found = kinds_partition(self.document)
+        if found is None:
+            self.document.fail("it holds a bound and no partition; there is nothing to explain.")
+        return found, kinds_from_document(self.document).claims
 
     def partition(
         self,

@@ -16,6 +16,7 @@ values. This file is the only definition of cost; everything else in the project
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -126,6 +127,21 @@ class Partition(Displayed):
     def bottleneck(self) -> float:
         """Cost of the slowest block, eq. (4)."""
         return float(self.block_costs.max())
+
+    @property
+    def kind_names(self) -> Sequence[str]:
+        """Name of the kind of device of each block; empty where all devices are alike."""
+        return ()
+
+    @property
+    def memories(self) -> FloatArray:
+        """(k,) memory of the device of each block [bytes]."""
+        return np.full(self.instance.k, self.instance.platform.memory)
+
+    @property
+    def tensor_times(self) -> FloatArray:
+        """Time to move each tensor out of the block that makes it, (t,)."""
+        return self.instance.tensor_time
 
     @property
     def cost(self) -> float:

@@ -39,7 +39,7 @@ def stages(partition: Partition) -> tuple[Stage, ...]:
 def crossings(partition: Partition) -> tuple[Crossing, ...]:
     """The tensors that some other block reads than the one that makes them, by producer and output."""
     graph, block, k = partition.instance.graph, partition.block, partition.instance.k
-    tensors, time = graph.tensors, partition.instance.tensor_time
+    tensors, time = graph.tensors, partition.tensor_times
     home, reader = block[tensors.producer], block[tensors.consumers]
     crosses = home[graph.edge_tensor] != reader
     crossing, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)

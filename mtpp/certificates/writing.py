@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from instances import InputError, Result, combine
-from instances.certificates.claims import PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
+from instances.certificates.claims import FLOW, KINDS, PARTITIONING, PLACEMENT, PLANNING, SOLVER_NAMES, recheck
 from instances.certificates.provenance import with_provenance
+from instances.flow.answer import FlowAnswer
+from instances.flow.file import FLOW_CERTIFICATE, flow_question_document
+from instances.flow.problem import FlowInstance
 from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
+from instances.partitioning.kinds.file import KINDS_CERTIFICATE, question_of_kinds_document
+from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import find_no_fit
 from instances.partitioning.partition_file import partition_document
 from instances.partitioning.question_file import question_document
@@ -28,6 +34,7 @@ from mtpp.versions import package_version
 __all__ = [
     "bound_document",
     "certificate_document",
+    "flow_certificate",
     "grid_certificate",
     "partition_answer",
     "placement_certificate",
@@ -53,6 +60,8 @@ def result_document(result: Result[Any, Any]) -> dict[str, Any]:
         return placement_certificate(parts)
     if isinstance(result.instance, GridInstance):
         return grid_certificate(parts)
+    if isinstance(result.instance, FlowInstance):
+        return flow_certificate(parts)
     if result.bound is None and result.impossible is None:
         if result.partition is None:
             raise InputError(f"{result.instance.label}: {result.method} found nothing to write.")
@@ -69,6 +78,8 @@ def certificate_document(answers: Sequence[Result]) -> dict[str, Any]:
         If a bound comes from a method or a solver that readers of the certificate do not know.
     """
     best = combine(*answers)
+    if isinstance(best.instance, UnlikeInstance):
+        return _certificate_of_kinds(answers)
     document = {
         "format": CERTIFICATE_FORMAT,
         "instance": question_document(best.instance),
@@ -91,8 +102,53 @@ def _no_answer(found: Result) -> dict[str, Any]:
     return {"reason": found.impossible, "proof": proof}
 
 
+def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
+    """The answers to one question over kinds of devices as the JSON document of their certificate."""
+    best = combine(*answers)
+    assert isinstance(best.instance, UnlikeInstance)
+    document = {
+        "format": KINDS_CERTIFICATE,
+        "instance": question_of_kinds_document(best.instance),
+        "partition": _partition_of_kinds(best.partition) if isinstance(best.partition, UnlikePartition) else None,
+        "bottleneck": best.cost,
+        **_claims(answers, KINDS),
+        **({} if best.impossible is None else {"impossible": best.impossible}),
+    }
+    return with_provenance(document, best.instance.question_hash)
+
+
+def _partition_of_kinds(partition: UnlikePartition) -> dict[str, Any]:
+    names, kinds = partition.instance.graph.names, partition.instance.devices.kinds
+    stages: list[list[str]] = [[] for _ in range(partition.instance.k)]
+    for v in partition.order.tolist():
+        stages[partition.block[v]].append(names[v])
+    return {
+        "block": partition.block.tolist(),
+        "order": partition.order.tolist(),
+        "kind": [None if t == IDLE else kinds[t].name for t in partition.kind.tolist()],
+        "bottleneck": partition.bottleneck,
+        "stages": stages,
+    }
+
+
+def flow_certificate(answers: Sequence[Result[FlowInstance, FlowAnswer]]) -> dict[str, Any]:
+    """The answers to one question of flow as the JSON document of their certificate."""
+    best = combine(*answers)
+    document = {
+        "format": FLOW_CERTIFICATE,
+        "instance": flow_question_document(best.instance),
+        "intervals": None if best.answer is None else best.answer.document(),
+        "flow": None if best.answer is None else best.answer.flow,
+        "time": best.cost,
+        **_claims(answers, FLOW),
+    }
+    return with_provenance(document, best.instance.question_hash)
+
+
 def partition_answer(answer: Result) -> dict[str, Any]:
     """Document of a search's partition, or a certificate with the reason why none exists."""
+    if isinstance(answer.partition, UnlikePartition):
+        return _certificate_of_kinds([answer])
     if answer.partition is not None:
         return partition_document(answer.partition)
     if answer.impossible is not None:

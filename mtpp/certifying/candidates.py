@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from instances import Instance
 from instances.deadline import Deadline
+from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.listing import MOST_LISTED
+from mtpp_models.bounds.kinds.registry import prices_that_go_on
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK, QuickPrices
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
@@ -94,6 +96,8 @@ def candidates_for(instance: Instance) -> list[Candidate]:
 
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
+    if isinstance(instance, UnlikeInstance):
+        return [Candidate("portfolio", 0.1), Candidate(PRICED, 0.5, prices_that_go_on())]
     n, k = instance.graph.n, instance.k
     listed = n <= MOST_LISTED
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES

@@ -11,15 +11,26 @@ import numpy as np
 from heuristics import HEURISTICS, Limits, search
 from instances import Instance, Result, combine
 from instances.deadline import Deadline, Stopwatch
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.results import exceeds
 from mtpp.certifying.candidates import Candidate, Turn, next_candidate
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError, solve
+from mtpp_models.bounds.kinds.registry import KIND_MODELS
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.registry import Model, find_model
 
-__all__ = ["INSTANT_STEPS", "OPENING", "Certification", "ignore", "reaches", "rules_out"]
+__all__ = [
+    "INSTANT_STEPS",
+    "INSTANT_STEPS_OF_KINDS",
+    "OPENING",
+    "OPENING_OF_KINDS",
+    "Certification",
+    "ignore",
+    "reaches",
+    "rules_out",
+]
 
 # Seconds that are worth a turn, and the least that a method is told.
 _SHORTEST, _LEAST = 0.05, 1e-3
@@ -31,6 +42,9 @@ OPENING = (("pinned", 0.1),)
 # Short turns take this part of the time, or so many seconds if that is less; the first of them so many. What has said
 # all that it can comes again when the bottleneck has fallen to this part.
 _SHORT_PART, _MOST_SHORT, _FIRST_TURN, _FALLEN = 0.08, 5.0, 0.1, 0.99
+#: Both of questions over kinds of devices.
+INSTANT_STEPS_OF_KINDS = (("simple", 1.0),)
+OPENING_OF_KINDS = (("portfolio", 0.05), ("ideals", 0.4), ("pinned", 0.1))
 
 
 def ignore(_: object) -> None:
@@ -62,12 +76,17 @@ class Certification:
         """Best partition and best bound so far, combined."""
         return combine(*self.answers) if self.answers else Result("nothing", self.instance)
 
+    def _model(self, method: str) -> Model | None:
+        if isinstance(self.instance, UnlikeInstance):
+            return KIND_MODELS.get(method)
+        return None if method in HEURISTICS else find_model(method)
+
     def steps(self, steps: Sequence[tuple[str, float]], *, timeless: bool = False) -> None:
         """Run methods in turn, each for its part of the time that is left; timeless ones even when time is up."""
         for method, share in steps:
             if self.is_over(timeless=timeless):
                 return
-            self._run(method, None if method in HEURISTICS else find_model(method), self.deadline.share(share))
+            self._run(method, self._model(method), self.deadline.share(share))
 
     def short_turns(self, methods: Sequence[str]) -> None:
         """Run methods round by round, each round twice as long, for a small part of the time: many proofs are short."""

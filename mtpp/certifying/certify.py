@@ -8,9 +8,17 @@ from dataclasses import replace
 
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.candidates import Turn, candidates_for, short_methods
-from mtpp.certifying.certification import INSTANT_STEPS, OPENING, Certification, ignore
+from mtpp.certifying.certification import (
+    INSTANT_STEPS,
+    INSTANT_STEPS_OF_KINDS,
+    OPENING,
+    OPENING_OF_KINDS,
+    Certification,
+    ignore,
+)
 from mtpp.certifying.other_k import from_other_k
 from mtpp.certifying.two_processes import can_split, certify_in_two_processes
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
@@ -93,12 +101,14 @@ def certify(
             on_fault=on_fault,
             on_step=on_step or ignore,
         )
-        certification.steps(INSTANT_STEPS, timeless=True)
-        if options.threads > 1 and can_split():
+        unlike = isinstance(instance, UnlikeInstance)
+        certification.steps(INSTANT_STEPS_OF_KINDS if unlike else INSTANT_STEPS, timeless=True)
+        if options.threads > 1 and can_split() and not unlike:
             certify_in_two_processes(certification)
         else:
-            certification.steps(OPENING)
-            certification.short_turns(short_methods(instance))
+            certification.steps(OPENING_OF_KINDS if unlike else OPENING)
+            if not unlike:
+                certification.short_turns(short_methods(instance))
             if not certification.is_over():
                 certification.turns(candidates_for(instance))
     kept = _best_of_each_bound(answers)

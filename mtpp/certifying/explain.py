@@ -68,7 +68,7 @@ def explain(
         better=known.partition if known.cost is not None and _is_more(partition.bottleneck, known.cost) else None,
         impossible=known.impossible,
     )
-    if known.interrupted or not 0 < partition.bottleneck < math.inf:
+    if known.interrupted or not 0 < partition.bottleneck < math.inf or partition.kind_names:
         return found, known.interrupted
     nodes = np.flatnonzero(partition.block == found.slowest).tolist()
     with catch_interrupt() as interrupted:

@@ -77,7 +77,9 @@ def sentences(found: Findings) -> Iterator[str]:
     if math.isinf(found.partition.bottleneck):  # where memory is a hard limit
         yield from (sentence for say in (_memory, _impossible, _better) if (sentence := say(found)) is not None)
         return
-    told = (_ratio, _better, _memory, _slowest, _largest_tensor, _slack, _largest_node, _minimum_cut, _even_work)
+    told = [_ratio, _better, _memory, _slowest, _largest_tensor, _slack]
+    if not found.partition.kind_names:  # on devices of several kinds they do not hold
+        told += [_largest_node, _minimum_cut, _even_work]
     yield from (sentence for say in told if (sentence := say(found)) is not None)
 
 
@@ -89,14 +91,14 @@ def memory_sentence(partition: Partition) -> str | None:
     if not over.size:
         return None
     slowest, memory, k = int(partition.block_costs.argmax()), instance.platform.memory, instance.k
-    if instance.graph.held_total > k * memory:
+    if not partition.kind_names and instance.graph.held_total > k * memory:
         held = f"{bytes_in_words(instance.graph.held_total)} of parameters"
         held += " and states" if instance.graph.state_bytes.any() else ""
         why = f"{held}, {bytes_in_words(k * memory)} on {k} {'devices' if k > 1 else 'device'}"
     else:
         need = partition.param_bytes + partition.state_bytes + partition.peaks
-        worst = int(need.argmax())
-        why = f"stage {worst} needs {bytes_in_words(need[worst])} of {bytes_in_words(memory)}"
+        worst = int((need - partition.memories).argmax())
+        why = f"stage {worst} needs {bytes_in_words(need[worst])} of {bytes_in_words(partition.memories[worst])}"
         why += f", and {over.size} of {k} stages do not fit" if over.size > 1 else ""
     if math.isinf(partition.bottleneck):
         return f"does not fit: {why}"
@@ -154,7 +156,8 @@ def _slowest(found: Findings) -> str:
     parts = [f"{time / bottleneck:.1%} {word}" for word, time in times.items() if time > 0]
     ties = int((found.partition.block_costs >= bottleneck * (1 - _TIE)).sum()) - 1
     equal = f", as {ties} other{'s' if ties > 1 else ''} of equal cost" if ties else ""
-    return f"Stage {b} is the slowest{equal}: {found.time(bottleneck)}, of which {', '.join(parts)}."
+    on = f" (on {printable(found.partition.kind_names[b])})" if found.partition.kind_names else ""
+    return f"Stage {b}{on} is the slowest{equal}: {found.time(bottleneck)}, of which {', '.join(parts)}."
 
 
 def _largest_tensor(found: Findings) -> str | None:

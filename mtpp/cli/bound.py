@@ -68,7 +68,7 @@ class Exchange:
 def bound(
     *,
     graph: options.Graph,
-    k: options.Blocks,
+    k: Annotated[str | None, options.of_question("-k", metavar="K[,K…]", help="Number of blocks, or several.")] = None,
     model: Annotated[
         str,
         options.of_search(

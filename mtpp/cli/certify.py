@@ -31,7 +31,7 @@ __all__ = ["certify"]
 def certify(
     *,
     graph: options.Graph,
-    k: options.BlocksOrAuto,
+    k: options.BlocksOrAuto = None,
     throughput: options.Throughput = None,
     question: PartitioningWords,
     solving: SolvingWords,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["look", "no_k", "questions", "tell"]
 
 
-def questions(graph: str, k: str, throughput: str | None, words: PartitioningWords) -> list[Instance]:
+def questions(graph: str, k: str | None, throughput: str | None, words: PartitioningWords) -> list[Instance]:
     """One question for each k; one for the least that the constraints name if k is asked for.
 
     Raises

@@ -76,11 +76,26 @@ def _readers() -> Rows:
     return [(name, reader.summary) for name, reader in READERS.items()]
 
 
+def _devices() -> Rows:
+    from instances.devices.kinds import SHIPPED
+    from instances.graph.display import figures
+
+    rows: Rows = []
+    for name, kind in SHIPPED.items():
+        assert kind.roofline is not None
+        assert kind.bandwidth is not None
+        peak, own = kind.roofline.peak_flops / 1e12, figures(kind.roofline.memory_bandwidth, "bytes/s")
+        sizes = figures(kind.memory, "bytes"), figures(kind.bandwidth, "bytes/s")
+        rows.append((name, f"{peak:g} TFLOP/s", f"{own} to {sizes[0]}", f"{sizes[1]} to others"))
+    return rows
+
+
 #: What can be listed, and its rows.
 LISTINGS: dict[str, Callable[[], Rows]] = {
     "heuristics": partial(_methods, "heuristics", "HEURISTICS"),
     "models": _models,
     "solvers": _solvers,
+    "devices": _devices,
     "suites": _suites,
     "networks": _networks,
     "architectures": _architectures,

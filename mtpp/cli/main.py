@@ -32,6 +32,7 @@ from mtpp.cli.check import check
 from mtpp.cli.exit_codes import DONE, INTERRUPTED, MEANINGS, NO_SOLVER, NOTHING, WRONG
 from mtpp.cli.explain import explain
 from mtpp.cli.export import export
+from mtpp.cli.flow import flow
 from mtpp.cli.import_graph import import_graph
 from mtpp.cli.listing import list_names, show_versions
 from mtpp.cli.messages import complain
@@ -150,7 +151,7 @@ def _print_version(asked: bool) -> None:
 
 
 app.command("list")(list_names)
-for verb in (partition, bound, certify, explain, split, run, plan, place, verify):
+for verb in (partition, bound, certify, explain, split, run, plan, place, flow, verify):
     app.command()(verb)
 app.command("import")(import_graph)
 app.command()(report)

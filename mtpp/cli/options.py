@@ -31,7 +31,7 @@ def spelled(name: str, value: Any) -> str:
 Graph = Annotated[str, typer.Argument(metavar="GRAPH", help="An architecture (mtpp list architectures) or a file.")]
 Blocks = Annotated[str, of_question("-k", metavar="K[,K…]", help="Number of blocks, or several.")]
 BlocksOrAuto = Annotated[
-    str,
+    str | None,
     of_question(
         "-k",
         metavar="K[,K…]|auto",

@@ -24,7 +24,7 @@ __all__ = ["partition"]
 def partition(
     *,
     graph: options.Graph,
-    k: options.BlocksOrAuto,
+    k: options.BlocksOrAuto = None,
     throughput: options.Throughput = None,
     method: Annotated[str, options.of_search(metavar="NAME", help="See mtpp list heuristics.")] = "portfolio",
     words: PartitionWords,

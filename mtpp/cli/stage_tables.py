@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from instances import Partition
+from instances.errors import printable
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.stage_records import Crossing, Stage
 from instances.partitioning.stages import crossings, stages
@@ -50,9 +51,10 @@ def stage_table(partition: Partition, found: Sequence[Stage], width: int | None)
     states = {"states": "state_bytes"} if any(stage.state_bytes for stage in found) else {}
     sizes = {"parameters": "param_bytes", **states, "peak": "peak_bytes"}
     size = Scale.of_bytes(getattr(stage, field) for stage in shown for field in sizes.values())
+    on = [f" {printable(name)}" for name in partition.kind_names] or [""] * partition.instance.k
     rows = [
         [
-            str(stage.stage),
+            f"{stage.stage}{on[stage.stage]}",
             stage.first,
             stage.last if stage.nodes > 1 else "",
             str(stage.nodes),

@@ -113,9 +113,41 @@ def _partitioning() -> Iterator[str]:
         found.append(find_model(name).prove(instance, start, Controls(deadline=Deadline.after(_SECONDS))))
     yield "verification"
     verify(Value(json.loads(json_text(certificate_document(found))), "certificate"))
+    yield from _kinds_and_flows()
     yield "exact+all"
     find_clique(np.ones((_NODES, _NODES), dtype=np.bool_), 3)
     EXACT.strengthened(Strengthening.of("all")).prepare(instance, start, 0.0, Deadline())
+
+
+def _kinds_and_flows() -> Iterator[str]:
+    import numpy as np
+
+    from heuristics import Limits, search
+    from heuristics.flow.search import search_flow
+    from instances.devices.kinds import DeviceKind, Devices
+    from instances.flow.problem import FlowInstance
+    from instances.partitioning.kinds.problem import question_of_kinds
+    from instances.random_graphs import regal_style
+    from mtpp_models import SolveOptions, solve
+    from mtpp_models.bounds.kinds.registry import KIND_MODELS
+    from mtpp_models.flow.bounds import bound_flow
+    from mtpp_models.flow.patterns import exclude
+
+    yield "kinds of devices"
+    graph = regal_style("erdos-renyi", _NODES, seed=1)
+    kinds = [DeviceKind("fast", 1, speed=2.0, bandwidth=1.0), DeviceKind("slow", 2, bandwidth=0.5)]
+    for order in ("free", "fixed"):
+        works = [graph.work / 2, graph.work]
+        instance = question_of_kinds(graph, Devices(kinds, order), works)
+        start = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=_FEW)).partition
+        for name in KIND_MODELS:
+            solve(instance, name, SolveOptions(time_limit=_SECONDS), start=start)
+    yield "flows"
+    capacity, rates = np.array([[0.0, 8.0, 4.0]]), np.full((6, 6), 3.0)
+    question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)
+    found = search_flow(question, np.random.default_rng(0), Limits(evaluations=_FEW))
+    bound_flow(question, found.answer)
+    exclude(question, 5.0)
 
 
 def _plans_and_placements() -> Iterator[str]:

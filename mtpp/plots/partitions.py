@@ -110,9 +110,14 @@ def plot_block_costs(partition: Partition, bound: Bound | None = None, ax: Axes 
             value, color="black", linewidth=1.4, linestyle="--", label=f"bound {value:.5g} {unit} ({bound.method})"
         )
     ax.set_xlabel("block")
+    names = partition.kind_names
+    if names and len(names) <= _LABELLED_BLOCKS:
+        ax.set_xticks(blocks, [f"{b}\n{drawn(name)}" for b, name in enumerate(names)])
+        ax.set_xlabel("block, and kind of its device")
     ax.set_ylabel(f"time [{unit}]")
     ax.set_xlim(-0.6, partition.instance.k - 0.4)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=_LABELLED_BLOCKS, min_n_ticks=1))
+    if not names:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=_LABELLED_BLOCKS, min_n_ticks=1))
     plain(ax)
     legend_beside(ax)
     return ax

@@ -6,6 +6,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from instances import InputError, Instance, Partition, Result
+from instances.errors import word
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.partition_file import read_partition
 from mtpp.questions.partitioning import PartitioningWords, rules_of, runtime_of
@@ -80,6 +81,8 @@ def partition_of_file(
                 f"{file}: a certificate holds its graph and platform; leave out all that says another one."
             )
         return answer.certified()
+    if words["devices"] is not None:
+        raise InputError(f"{file}: its blocks have no kinds of devices; leave {word('devices')} out.")
     if graph is None:
         raise InputError(f"{file}: it does not hold its graph; name that: {again}")
     loaded = graph.graph if isinstance(graph, Instance) else read_graph(graph, pick(ReadingWords, words))

@@ -18,6 +18,8 @@ from instances.json_files import (
     Value,
 )
 from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.kinds.answer import kinds_partition
+from instances.partitioning.kinds.file import KINDS_CERTIFICATE, kinds_from_document
 from instances.partitioning.stated import certificate_from_document
 from instances.placement.stated import ORDERED_FORMAT, placement_from_document
 from instances.planning.grid.stated import GRID_FORMAT, grid_from_document
@@ -55,6 +57,11 @@ def _certificate(document: Value) -> Result[Any, Any]:
     if certificate.partition is not None:
         partition, _ = AnswerFile.of(document).certified()
     return _result(document, certificate.instance, partition, certificate.claims)
+
+
+def _kinds(document: Value) -> Result[Any, Any]:
+    certificate = kinds_from_document(document)
+    return _result(document, certificate.instance, kinds_partition(document), certificate.claims)
 
 
 def _placement(document: Value) -> Result[Any, Any]:
@@ -152,6 +159,7 @@ _READERS: dict[str, Callable[[Value], Result[Any, Any]]] = {
     PLAN_FORMAT: _paper_plan,
     TIMED_PLAN_FORMAT: _timeline,
     GRID_FORMAT: _grid,
+    KINDS_CERTIFICATE: _kinds,
     PLACEMENT_FORMAT: _placement,
     ORDERED_FORMAT: _placement,
 }

@@ -14,6 +14,7 @@ from instances.errors import InputWarning, WordError, word
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.constraints_file import KINDS, read_constraints
 from instances.registry import find, unknown
+from mtpp.questions.kinds import DevicesWords, devices_of, questions_of_kinds
 from mtpp.questions.platforms import PlatformWords, bandwidth_of, memory_limits
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.solving import SEARCH, ProofWords, SeedWords, SolvingWords
@@ -52,7 +53,7 @@ Blocks = int | str | Iterable[int]
 Rules = Constraints | Mapping[str, Any] | str | PathLike[str] | None
 
 
-class PartitioningWords(PlatformWords, ReadingWords, total=False):
+class PartitioningWords(DevicesWords, PlatformWords, ReadingWords, total=False):
     """A question of partitioning, but for its graph and k."""
 
     constraints: Annotated[
@@ -154,19 +155,41 @@ def instances_of(
         for name in chosen(PartitioningWords, words):
             raise InputError(f"{word(name)}: the instance {graph.name!r} has its own; leave it out, or give its graph.")
         return [graph] if k is None else [graph.with_k(count) for count in counts_of(k)]
-    if k is None and not is_open:
+    devices = words["devices"]
+    if k is None and not is_open and devices is None:
         raise InputError(f"{word('k')} is missing; give the number of blocks.")
     counts = None if k is None else counts_of(k)
     limits = memory_limits(words["memory"], words["activation_buffer"])
     loaded = read_graph(graph, pick(ReadingWords, words))
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])
+    if devices is not None:
+        _check_alone(words, is_open=is_open)
+        return questions_of_kinds(
+            graph,
+            loaded,
+            counts,
+            devices_of(devices, rate, limits[0]),
+            pick(ReadingWords, words),
+            bandwidth=rate,
+            activation_buffer=limits[1],
+            fit=words["fit"],
+        )
     rules = rules_of(words["constraints"], loaded)
     rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
     if words["runtime"] is not None:
         loaded, rules = runtime_of(words["runtime"]).seen(loaded), rules + runtime_rules(words["runtime"], loaded)
     platforms = [Platform(count, rate, *limits, fit=words["fit"]) for count in counts or [rules.fewest_blocks]]
     return [Instance(loaded, platform, constraints=rules) for platform in platforms]
+
+
+def _check_alone(words: PartitioningWords, *, is_open: bool) -> None:
+    """Refuse words that cannot be combined with devices of several kinds yet."""
+    if is_open:
+        raise WordError("k", AUTO, f"it cannot be combined with {word('devices')} yet; give the most that are used.")
+    for name in ("constraints", "colour_classes", "runtime"):
+        if words[name]:
+            raise WordError(name, None, f"it cannot be combined with {word('devices')} yet; leave one of them out.")
 
 
 def counts_of(k: Blocks) -> list[int]:

@@ -11,12 +11,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from instances.certificates.provenance import accepted, older_format
+from instances.flow.file import FLOW_CERTIFICATE
 from instances.json_files import CERTIFICATE_FORMAT, PLACEMENT_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value
+from instances.partitioning.kinds.file import KINDS_CERTIFICATE
 from instances.partitioning.stated_serving import SERVING_FORMAT
 from instances.placement.stated import ORDERED_FORMAT
 from instances.planning.grid.stated import GRID_FORMAT
 from mtpp.verification.clock import Limits
 from mtpp.verification.faults import unequal
+from mtpp.verification.flow.certificate import verify_flow
+from mtpp.verification.kinds.certificate import verify_kinds
 from mtpp.verification.partitioning.certificate import verify_partition
 from mtpp.verification.placement.certificate import verify_placement
 from mtpp.verification.planning.grid.plan import verify_grid
@@ -36,6 +40,8 @@ VERIFIERS: dict[str, Callable[[Value, Limits], Verdict]] = {
     PLACEMENT_FORMAT: verify_placement,
     ORDERED_FORMAT: verify_placement,
     SERVING_FORMAT: verify_serving,
+    KINDS_CERTIFICATE: verify_kinds,
+    FLOW_CERTIFICATE: verify_flow,
 }
 
 

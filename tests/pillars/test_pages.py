@@ -27,7 +27,9 @@ from pages import (
 )
 
 from instances import load_graph
+from instances.devices.kinds_file import read_kinds
 from instances.devices.unequal import read_devices
+from instances.flow.file import read_flow_question
 from instances.json_files import read_json
 from instances.partitioning.constraints_file import KINDS
 from instances.planning.grid.question_file import configured_from_document
@@ -182,6 +184,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "mtpp-graph/1": load_graph,
     "mtpp-constraints/1": _read_rules,
     "mtpp-devices/1": lambda path: read_devices(path, bandwidth=1e9, memory=1e9),
+    "mtpp-devices/2": read_kinds,
+    "mtpp-flow-question/1": read_flow_question,
     "mtpp-chain/1": read_chain,
     "mtpp-chain/2": lambda path: configured_from_document(read_json(path)),
     "mtpp-cluster/1": read_cluster,

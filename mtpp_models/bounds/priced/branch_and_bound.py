@@ -71,6 +71,11 @@ class BlockTree:
         """(n,) what the tree searches with: a block is worth 1, all nodes together k or more."""
         return self._question.worth
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to look at, and no block is set aside."""
+        return self._open == 0 and not self._aside
+
     def relieve(self, block: BoolArray) -> bool:
         """Lower the prices in a found block until it is worth less than its share; leaves that are done stay so.
 
@@ -82,6 +87,10 @@ class BlockTree:
             return False
         self._question = self._question._replace(worth=lower)
         return True
+
+    def revalue(self, worth: FloatArray) -> None:
+        """Go on with what nodes are worth given as it is, (n,) floats, none more than before; what is done stays so."""
+        self._question = self._question._replace(worth=worth)
 
     def reprice(self, prices: FloatArray, spare: float = 0.0) -> None:
         """Search with other prices next, (n,) floats, not negative and not all 0, and spare ones.

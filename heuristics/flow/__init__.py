@@ -1,0 +1,1 @@
+"""Searches for layers of devices that let many requests pass."""

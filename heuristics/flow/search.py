@@ -1,0 +1,108 @@
+"""Search for layers of devices with a large flow: stages in a row, annealed towards goals above the best."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from heuristics.flow.kernels import anneal_stages
+from heuristics.limits import Limits
+from instances import Result
+from instances.deadline import Stopwatch
+from instances.flow.answer import FlowAnswer
+from instances.flow.problem import FlowInstance
+from instances.graph.tensors import IntArray
+
+__all__ = ["search_flow"]
+
+# Goals lie this far above the best, from the least to the most.
+_LEAST, _MOST = 0.002, 0.15
+# Moves of a walk, and of all of them where nothing is limited; moves between two looks at the clock.
+_MOVES, _ALL_MOVES, _CHUNK = 60_000, 600_000, 5_000
+_HOT, _COLD = 0.05, 2e-4
+# Part of the starts where each device is a stage by itself, as far as that reaches.
+_ALONE = 0.7
+
+
+def search_flow(
+    instance: FlowInstance, rng: np.random.Generator, limits: Limits | None = None, start: FlowAnswer | None = None
+) -> Result[FlowInstance, FlowAnswer]:
+    """Best answer that is found; None where no request can pass.
+
+    Parameters
+    ----------
+    limits : Limits, optional
+        An evaluation is a move; a target is a time for a request.
+    start : FlowAnswer, optional
+        The answer is no worse.
+    """
+    limits, watch = limits or Limits(), Stopwatch()
+    if (reason := instance.unreachable()) is not None:
+        return Result("annealing", instance, impossible=reason)
+    best = start if start is not None and start.flow > 0 else None
+    unlimited = limits.evaluations is None and limits.deadline.left == math.inf
+    left = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
+    guess = float(
+        (instance.capacity * np.arange(instance.layers + 1)).max(axis=1)[instance.kind].sum() / instance.layers
+    )
+    tries = 0
+    while left > 0 and not limits.reached(math.inf if best is None else best.cost):
+        # Before anything is found, goals fall until something is.
+        raised = float(rng.uniform(math.log(_LEAST), math.log(_MOST)))
+        goal = guess * 0.8 ** (1 + tries % 12) if best is None else best.flow * (1 + math.exp(raised))
+        tries += 1
+        found = _walk(instance, goal, 0.0 if best is None else best.flow, int(min(_MOVES, left)), rng, limits)
+        left -= _MOVES
+        if found is not None and (best is None or found.flow > best.flow):
+            best = found
+    spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
+    return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
+
+
+def _walk(
+    instance: FlowInstance, goal: float, best: float, moves: int, rng: np.random.Generator, limits: Limits
+) -> FlowAnswer | None:
+    """An answer above the best flow from one walk towards a goal, if it finds one."""
+    stage, length, count = _start(instance, goal, rng)
+    kind, capacity, rates = instance.kind.copy(), instance.capacity.copy(), instance.rates.copy()
+    done, found = 0, None
+    while done < moves and not limits.deadline.passed:
+        chunk = min(_CHUNK, moves - done)
+        hot, cold = (_HOT * (_COLD / _HOT) ** (at / moves) for at in (done, done + chunk))
+        seed = int(rng.integers(2**31))
+        flow, interval, hits = anneal_stages(
+            kind, capacity, rates, stage, length, count, goal, best, chunk, hot, cold, seed
+        )
+        count = int((length > 0).sum())
+        if hits[0]:
+            found, best = FlowAnswer(instance, interval), flow
+        if best >= goal:
+            break
+        done += chunk
+    return found
+
+
+def _start(instance: FlowInstance, goal: float, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
+    """Stages in a row: of single devices with as many layers as reach the goal, site by site; or at random."""
+    n, layers = instance.n, instance.layers
+    reach = [int(np.flatnonzero(row >= goal).max(initial=0)) for row in instance.capacity]
+    site = connected_components(csr_array((instance.rates[:n, :n] >= goal).astype(np.float64)), directed=False)[1]
+    order = np.lexsort((rng.random(n), rng.permutation(n)[site]))
+    stage, length, count = np.full(n, -1), np.zeros(layers, dtype=np.int64), 0
+    if rng.random() < _ALONE:
+        for i in order.tolist():
+            size = min(reach[instance.kind[i]], layers - int(length.sum()))
+            if size > 0:
+                stage[i], length[count] = count, size
+                count += 1
+    if count == 0:
+        count = int(rng.integers(1, min(n, layers) + 1))
+        length[:count] = 1
+    while (missing := layers - int(length.sum())) > 0:
+        length[rng.integers(count)] += min(missing, 1 + missing // (4 * count))
+    idle = np.flatnonzero(stage < 0)
+    stage[idle] = rng.integers(count, size=len(idle))
+    return stage, length, count

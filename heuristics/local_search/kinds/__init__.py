@@ -1,0 +1,1 @@
+"""Searches for partitions over kinds of devices."""

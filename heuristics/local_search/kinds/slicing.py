@@ -1,0 +1,124 @@
+"""Best cut of one topological order into blocks on devices of several kinds.
+
+With the devices in any order the program counts how many of each kind are used (`counted_paths`). Where there are too
+many such numbers, the kinds of the blocks are a sequence, which a descent over exchanges improves; each sequence is
+sliced exactly, as is a fixed order.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from heuristics.orders.segments import segment_costs_kernel
+from instances.deadline import Deadline
+from instances.errors import InputError, NothingFoundError
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.kinds.counted_paths import best_path, best_sequence, is_countable
+from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import check_order
+
+__all__ = ["costs_of_kinds", "slice_kinds"]
+
+# Numbers in the table of segments.
+_MOST_SEGMENTS = 2**27
+# Exchanges that a descent tries for each device.
+_EXCHANGES = 40
+
+
+def costs_of_kinds(instance: UnlikeInstance, order: IntArray) -> FloatArray:
+    """Cost of each segment of an order on a device of each kind, (T, n, n); infinite where it has to fit and does not.
+
+    Raises
+    ------
+    InputError
+        If the table would take too much memory.
+    """
+    n = instance.graph.n
+    if instance.kinds * n**2 > _MOST_SEGMENTS:
+        raise InputError(
+            f"{instance.name}: {n} nodes are too many for {instance.kinds} kinds of devices; take layers as nodes, or "
+            "fewer kinds."
+        )
+    tables = []
+    for t in range(instance.kinds):
+        arrays = KernelArrays.of(instance.of_kind(t))
+        costs = segment_costs_kernel(order, arrays)
+        if arrays.overflow_step > 0:
+            costs[costs >= arrays.overflow_step] = np.inf
+        tables.append(costs)
+    return np.array(tables)
+
+
+def slice_kinds(
+    instance: UnlikeInstance, order: ArrayLike, deadline: Deadline | None = None, seed: int = 0
+) -> UnlikePartition:
+    """Best partition of an order into consecutive segments.
+
+    Parameters
+    ----------
+    order : (n,) integers
+        A topological order.
+    deadline : Deadline, optional
+        Of the descent, where there are too many states.
+    seed : int
+        Of that descent.
+
+    Returns
+    -------
+    UnlikePartition
+        Optimal among all partitions into segments of `order`, in a fixed order or where all states can be looked at.
+
+    Raises
+    ------
+    NothingFoundError
+        If no segments fit.
+    """
+    order = check_order(instance.graph, order)
+    costs, devices = costs_of_kinds(instance, order), instance.devices
+    if not devices.is_fixed and is_countable(devices.counts, instance.graph.n):
+        path = best_path(costs, devices.counts, instance.k)
+        if path is None:
+            raise NothingFoundError("No segments of this order fit.")
+        return _cut(instance, order, path.starts, path.kinds)
+    sequence = np.array(devices.sequence)
+    best, starts = best_sequence(costs, sequence)
+    if not devices.is_fixed:
+        best, starts, sequence = _descend(instance, costs, deadline or Deadline(), seed)
+    if best == math.inf:
+        raise NothingFoundError("No segments of this order fit.")
+    return _cut(instance, order, starts, sequence)
+
+
+def _descend(
+    instance: UnlikeInstance, costs: FloatArray, deadline: Deadline, seed: int
+) -> tuple[float, IntArray, IntArray]:
+    """Exchange devices of a sequence, the fastest first, as long as that is no worse; those beyond k are left out."""
+    rng, k = np.random.default_rng(seed), instance.k
+    sequence = np.array(instance.devices.sequence)
+    sequence = sequence[np.argsort(instance.works.sum(axis=1)[sequence], kind="stable")]
+    best, starts = best_sequence(costs, sequence[:k])
+    for _ in range(_EXCHANGES * len(sequence)):
+        if deadline.passed:
+            break
+        a, b = rng.integers(k), rng.integers(len(sequence))
+        if sequence[a] == sequence[b]:
+            continue
+        other = sequence.copy()
+        other[[a, b]] = other[[b, a]]
+        value, begins = best_sequence(costs, other[:k])
+        if value <= best:
+            best, starts, sequence = value, begins, other
+    return best, starts, sequence[:k]
+
+
+def _cut(instance: UnlikeInstance, order: IntArray, starts: IntArray, kinds: IntArray) -> UnlikePartition:
+    block = np.empty(len(order), dtype=np.int64)
+    block[order] = np.searchsorted(starts, np.arange(len(order)), side="right") - 1
+    padded = np.full(instance.k, IDLE)
+    padded[: len(kinds)] = kinds
+    return UnlikePartition(instance, block, padded, order)

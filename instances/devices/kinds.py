@@ -1,0 +1,157 @@
+"""Kinds of devices: how many of each there are, how fast they work, and what they hold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from instances.devices.roofline import Device
+from instances.errors import InputError, printable
+
+__all__ = ["SHIPPED", "DeviceKind", "Devices"]
+
+_MOST_DEVICES = 4096
+_ORDERS = ("free", "fixed")
+
+
+@dataclass(frozen=True)
+class DeviceKind:
+    """Devices that are alike.
+
+    Parameters
+    ----------
+    name : str
+    count : int
+        Number of devices of this kind, 1 or more.
+    speed : float, optional
+        Work per unit of time, positive; 1 for the device on which the works of the graph were measured.
+    roofline : Device, optional
+        In place of the speed, what prices a graph that has no times of its own.
+    memory : float
+        Memory of a device [bytes], positive; infinite where there is no limit.
+    bandwidth : float, optional
+        Bytes per unit of work time in and out of a device, positive; None: that of the question.
+
+    Raises
+    ------
+    InputError
+        If a value is out of its range, or there are both a speed and a roofline.
+    """
+
+    name: str
+    count: int
+    speed: float | None = None
+    roofline: Device | None = None
+    memory: float = math.inf
+    bandwidth: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise InputError("A kind of devices has no name; give it one.")
+        where = f"kind {printable(self.name)}"
+        if not 1 <= self.count <= _MOST_DEVICES:
+            raise InputError(f"{where}: count is {self.count}; give 1 to {_MOST_DEVICES}, or leave the kind out.")
+        if self.speed is not None and self.roofline is not None:
+            raise InputError(f"{where}: it has a speed and a roofline; give one of them.")
+        if self.speed is not None and not 0 < self.speed < math.inf:
+            raise InputError(f"{where}: speed is {self.speed}; it must be positive and finite.")
+        if not self.memory > 0:
+            raise InputError(f"{where}: memory is {self.memory}; it must be positive.")
+        if self.bandwidth is not None and not self.bandwidth > 0:
+            raise InputError(f"{where}: bandwidth is {self.bandwidth}; it must be positive.")
+
+    @property
+    def traits(self) -> tuple[float | None, Device | None, float, float | None]:
+        """All that costs depend on: speed, roofline, memory and bandwidth."""
+        return self.speed, self.roofline, self.memory, self.bandwidth
+
+
+@dataclass(frozen=True)
+class Devices:
+    """All devices, by kind.
+
+    Parameters
+    ----------
+    kinds : sequence of DeviceKind
+        With different names; kinds that differ in name and count alone become one.
+    order : {"free", "fixed"}
+        Whether any block may be on any device, or block i is on device i, the kinds in their order.
+
+    Raises
+    ------
+    InputError
+        If there is no kind, a name appears twice with different devices, or the order is unknown.
+    """
+
+    kinds: tuple[DeviceKind, ...]
+    order: str = "free"
+
+    def __init__(self, kinds: Sequence[DeviceKind], order: str = "free") -> None:
+        if not kinds:
+            raise InputError("There are no devices; give at least one kind.")
+        if order not in _ORDERS:
+            raise InputError(f"The order of devices is {order!r}; it is {' or '.join(_ORDERS)}.")
+        merged: list[DeviceKind] = []
+        for kind in kinds:
+            named = [other for other in merged if other.name == kind.name]
+            near = merged[-1:] if order == "fixed" else merged  # a fixed order joins neighbours alone
+            alike = next((i for i, other in enumerate(merged) if other in near and other.traits == kind.traits), None)
+            if alike is not None:
+                merged[alike] = replace(merged[alike], count=merged[alike].count + kind.count)
+                continue
+            if any(other.traits != kind.traits for other in named):
+                raise InputError(f"Two kinds of devices are called {printable(kind.name)}; give each its own name.")
+            merged.append(kind)
+        if sum(kind.count for kind in merged) > _MOST_DEVICES:
+            raise InputError(f"There are more than {_MOST_DEVICES} devices; give fewer.")
+        object.__setattr__(self, "kinds", tuple(merged))
+        object.__setattr__(self, "order", order)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of devices of each kind."""
+        return tuple(kind.count for kind in self.kinds)
+
+    @property
+    def total(self) -> int:
+        """Number of all devices."""
+        return sum(self.counts)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether block i is on device i."""
+        return self.order == "fixed"
+
+    @property
+    def sequence(self) -> tuple[int, ...]:
+        """Kind of each device, in the order in which kinds are given."""
+        return tuple(t for t, count in enumerate(self.counts) for _ in range(count))
+
+    def __str__(self) -> str:
+        return ",".join(f"{kind.count}x{kind.name}" for kind in self.kinds)
+
+
+def _shipped(name: str, tflops: float, memory_bandwidth: float, gigabytes: float, port: float) -> DeviceKind:
+    roofline = Device(tflops * 1e12, memory_bandwidth * 1e9)
+    return DeviceKind(name, 1, roofline=roofline, memory=gigabytes * 1e9, bandwidth=port * 1e9)
+
+
+#: Kinds that are known by name, from the data sheets of their makers: dense half precision [TFLOP/s], own memory
+#: [GB/s], its size [GB], and what a slot of their PCI Express generation carries, about 80 % of its rate [GB/s].
+SHIPPED: dict[str, DeviceKind] = {
+    kind.name: kind
+    for kind in (
+        _shipped("H200", 989.0, 4800.0, 141.0, 50.0),
+        _shipped("H100", 989.0, 3350.0, 80.0, 50.0),
+        _shipped("A100", 312.0, 2039.0, 80.0, 25.0),
+        _shipped("A100-40GB", 312.0, 1555.0, 40.0, 25.0),
+        _shipped("A10", 125.0, 600.0, 24.0, 25.0),
+        _shipped("L40S", 362.0, 864.0, 48.0, 25.0),
+        _shipped("L4", 121.0, 300.0, 24.0, 25.0),
+        _shipped("V100", 125.0, 900.0, 32.0, 12.0),
+        _shipped("T4", 65.0, 320.0, 16.0, 12.0),
+        _shipped("RTX4090", 165.0, 1008.0, 24.0, 25.0),
+        _shipped("RTX3090", 71.0, 936.0, 24.0, 25.0),
+    )
+}

@@ -1,0 +1,145 @@
+"""Answer of flow: layers for each device, and the most requests that pass them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from instances.compiled import compiled
+from instances.errors import InputError
+from instances.flow.problem import SINK, SOURCE, FlowInstance
+from instances.graph.display import Displayed, Rows, figures
+from instances.graph.tensors import FloatArray, IntArray, freeze
+
+__all__ = ["FlowAnswer", "network_of", "push_most"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FlowAnswer(Displayed):
+    """An interval of layers for each device.
+
+    Parameters
+    ----------
+    instance : FlowInstance
+    interval : (n, 2) integers
+        First layer and the one behind the last of each device; equal where it holds none.
+
+    Raises
+    ------
+    InputError
+        If an interval is out of range.
+    """
+
+    instance: FlowInstance
+    interval: IntArray
+
+    cost_name: ClassVar[str] = "time a request"
+
+    def __init__(self, instance: FlowInstance, interval: ArrayLike) -> None:
+        table = np.array(interval)
+        if table.shape != (instance.n, 2) or table.dtype.kind not in "iu":
+            raise InputError(f"There are intervals for {table.shape}; give two whole numbers for {instance.n} devices.")
+        table = table.astype(np.int64)
+        for i, (begin, end) in enumerate(table.tolist()):
+            if not 0 <= begin <= end <= instance.layers:
+                place = f"device {instance.devices[i]} holds layers {begin} to {end}"
+                raise InputError(f"{place}; they run from 0 to {instance.layers}.")
+        freeze(table)
+        object.__setattr__(self, "instance", instance)
+        object.__setattr__(self, "interval", table)
+
+    @cached_property
+    def flow(self) -> float:
+        """Most requests per second from the source to the sink."""
+        return push_most(
+            network_of(self.instance.layers, self.interval, self.capacity, np.asarray(self.instance.rates))
+        )
+
+    def document(self) -> dict[str, list[int]]:
+        """Layers of each device by its name, as files have them."""
+        return dict(zip(self.instance.devices, self.interval.tolist(), strict=True))
+
+    @property
+    def capacity(self) -> FloatArray:
+        """(n,) requests per second of each device with its layers."""
+        counts = self.interval[:, 1] - self.interval[:, 0]
+        found: FloatArray = self.instance.capacity[self.instance.kind, counts]
+        return found
+
+    @property
+    def cost(self) -> float:
+        """Seconds for each request, 1 / flow."""
+        return 1 / self.flow if self.flow > 0 else math.inf
+
+    def _title(self) -> str:
+        return self.instance.name
+
+    def _facts(self) -> dict[str, str]:
+        return {"flow": figures(self.flow, "requests/s")}
+
+    def _rows(self) -> Rows:
+        order = np.lexsort((self.interval[:, 1], self.interval[:, 0]))
+        rows = [
+            [self.instance.devices[i], f"{begin}–{end - 1}" if end > begin else "–", figures(self.capacity[i])]
+            for i in order.tolist()
+            for begin, end in [self.interval[i].tolist()]
+        ]
+        return ["device", "layers", "requests/s"], rows
+
+
+@compiled
+def network_of(layers: int, interval: IntArray, capacity: FloatArray, rates: FloatArray) -> FloatArray:
+    """(N, N) capacities between source, 0, sink, 1, and the way in and the way out of each device."""
+    n = len(interval)
+    arcs = np.zeros((2 * n + 2, 2 * n + 2))
+    for i in range(n):
+        if interval[i, 1] <= interval[i, 0]:
+            continue
+        arcs[2 + i, 2 + n + i] = capacity[i]
+        if interval[i, 0] == 0:
+            arcs[0, 2 + i] = rates[n + SOURCE, i]
+        if interval[i, 1] == layers:
+            arcs[2 + n + i, 1] = rates[i, n + SINK]
+        for j in range(n):
+            if j != i and interval[j, 0] == interval[i, 1] and interval[j, 1] > interval[j, 0]:
+                arcs[2 + n + i, 2 + j] = rates[i, j]
+    return arcs
+
+
+@compiled
+def push_most(residual: FloatArray) -> float:
+    """Most flow from node 0 to node 1 by shortest paths (Edmonds and Karp, 1972); `residual` is used up."""
+    size = len(residual)
+    smallest = 1e-12 * residual.max()
+    total = 0.0
+    parent, queue = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    while True:
+        parent[:] = -1
+        parent[0] = 0
+        queue[0] = 0
+        first, last = 0, 1
+        while first < last and parent[1] < 0:
+            u = queue[first]
+            first += 1
+            for v in range(size):
+                if parent[v] < 0 and residual[u, v] > smallest:
+                    parent[v] = u
+                    queue[last] = v
+                    last += 1
+        if parent[1] < 0:
+            return total
+        least, v = np.inf, 1
+        while v != 0:
+            least = min(least, residual[parent[v], v])
+            v = parent[v]
+        v = 1
+        while v != 0:
+            residual[parent[v], v] -= least
+            residual[v, parent[v]] += least
+            v = parent[v]
+        total += least

@@ -1,0 +1,203 @@
+"""Question of flow: layers of a decoder, devices that hold some of them, and links between devices.
+
+A device that holds c layers serves a number of requests a second, and a link carries a number of them. Requests go from
+the source to devices that begin with the first layer, from each device to those that begin where it ends, and to the
+sink. More of them is better; as costs are minimised, the cost is the time for each request, 1 / flow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from instances.errors import InputError, printable
+from instances.graph.display import Displayed
+from instances.graph.question_lines import hash_of_question, said_number, said_text
+from instances.graph.tensors import FloatArray, IntArray, freeze
+
+__all__ = ["SINK", "SOURCE", "FlowInstance"]
+
+_MOST_DEVICES, _MOST_LAYERS = 256, 4096
+#: Where requests come from and go to, as rows and columns of rates behind those of the devices.
+SOURCE, SINK = 0, 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FlowInstance(Displayed):
+    """One question.
+
+    Parameters
+    ----------
+    name : str
+    layers : int
+        L, 1 to 4096.
+    devices : tuple of str
+        Their names, at most 256.
+    kind : (n,) integers
+        Kind of each device.
+    capacity : (T, L + 1) floats
+        Requests per second of a device of each kind that holds so many layers; 0 where it cannot, and for none.
+    rates : (n + 2, n + 2) floats
+        Requests per second that each link carries, 0 without one; the last two rows and columns are source and sink.
+    published : mapping of int to (int, int), optional
+        Layers of devices as somebody else has them, from the first to behind the last.
+
+    Raises
+    ------
+    InputError
+        If sizes or numbers are out of their ranges.
+    """
+
+    name: str
+    layers: int
+    devices: tuple[str, ...]
+    kind: IntArray
+    capacity: FloatArray
+    rates: FloatArray
+    published: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.devices)
+        if not 1 <= self.layers <= _MOST_LAYERS:
+            raise InputError(f"There are {self.layers} layers; give 1 to {_MOST_LAYERS}.")
+        if not 1 <= n <= _MOST_DEVICES:
+            raise InputError(f"There are {n} devices; give 1 to {_MOST_DEVICES}.")
+        kind = np.array(self.kind, dtype=np.int64)
+        capacity, rates = (np.array(array, dtype=np.float64) for array in (self.capacity, self.rates))
+        if kind.shape != (n,) or capacity.ndim != 2 or capacity.shape[1] != self.layers + 1:
+            raise InputError("Kinds and capacities do not fit devices and layers; give one a device, L + 1 a kind.")
+        if rates.shape != (n + 2, n + 2):
+            raise InputError(f"There are rates for {rates.shape}; give {n + 2} rows of {n + 2}.")
+        if not ((capacity >= 0) & (capacity < math.inf)).all() or not ((rates >= 0) & (rates < math.inf)).all():
+            raise InputError("A capacity or a rate is negative or not finite; give finite numbers, 0 or more.")
+        if kind.min() < 0 or kind.max() >= len(capacity):
+            raise InputError(f"A device is of a kind that there is not; they run from 0 to {len(capacity) - 1}.")
+        capacity[:, 0] = 0.0
+        for name, array in (("kind", kind), ("capacity", capacity), ("rates", rates)):
+            freeze(array)
+            object.__setattr__(self, name, array)
+
+    @property
+    def n(self) -> int:
+        """Number of devices."""
+        return len(self.devices)
+
+    @property
+    def counts(self) -> IntArray:
+        """(T,) number of devices of each kind."""
+        return np.bincount(self.kind, minlength=len(self.capacity))
+
+    @property
+    def time_unit(self) -> str:
+        """Seconds: requests are per second."""
+        return "s"
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that flows depend on."""
+        digest = hashlib.sha256(f"{self.layers} {self.kind.tolist()}".encode())
+        digest.update(self.capacity.tobytes() + self.rates.tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, names of devices included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("flow", self._lines())
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        links = int((self.rates > 0).sum())
+        kinds = "+".join(map(str, self.counts.tolist()))
+        return f"{self.layers} layers on {self.n} devices ({kinds} of a kind), {links} links"
+
+    def _lines(self) -> Iterator[str]:
+        yield f"layers {self.layers}"
+        for name, kind in zip(self.devices, self.kind.tolist(), strict=True):
+            yield f"device {said_text(name)} {kind}"
+        for row in self.capacity.tolist():
+            yield " ".join(["capacity", *map(said_number, row)])
+        for u, v in np.argwhere(self.rates > 0).tolist():
+            yield f"link {u} {v} {said_number(self.rates[u, v].item())}"
+
+    @property
+    def label(self) -> str:
+        """Name, as messages and tables show it."""
+        return f"{self.name}, {self.n} devices, {self.layers} layers"
+
+    def unreachable(self) -> str | None:
+        """Why no request can pass, in one line; None if that is not so plain."""
+        if self.capacity.max() <= 0:
+            return "no device can hold a layer"
+        if not self.rates[self.n + SOURCE, : self.n].any():
+            return "no link leads from the source to a device"
+        if not self.rates[: self.n, self.n + SINK].any():
+            return "no link leads from a device to the sink"
+        seen = self.rates[self.n + SOURCE, : self.n] > 0
+        for _ in range(self.n):
+            seen = seen | (self.rates[: self.n, : self.n][seen] > 0).any(axis=0)
+        if not self.rates[: self.n, self.n + SINK][seen].any():
+            return "no path of links leads from the source to the sink"
+        most = np.array([np.flatnonzero(row).max(initial=0) for row in self.capacity])[self.kind]
+        if most[seen].sum() < self.layers:
+            held = int(most[seen].sum())
+            return f"all devices that requests can reach hold {held} layers together, and there are {self.layers}"
+        return None
+
+    def _title(self) -> str:
+        return self.name
+
+    def _facts(self) -> dict[str, str]:
+        links = int((self.rates > 0).sum())
+        return {
+            "devices": str(self.n),
+            "kinds": str(len(self.capacity)),
+            "layers": str(self.layers),
+            "links": str(links),
+        }
+
+
+def table_of(layers: int, rows: Sequence[Mapping[int, float]]) -> FloatArray:
+    """(T, L + 1) capacities from those by number of layers.
+
+    Raises
+    ------
+    InputError
+        If a number of layers is out of range.
+    """
+    table = np.zeros((len(rows), layers + 1))
+    for t, row in enumerate(rows):
+        for count, rate in row.items():
+            if not 1 <= count <= layers:
+                raise InputError(f"kind {t}: there is a capacity for {count} layers of {layers}; leave it out.")
+            table[t, count] = rate
+    return table
+
+
+def rates_of(devices: Sequence[str], links: Sequence[tuple[str, str, float]]) -> ArrayLike:
+    """(n + 2, n + 2) rates from links between names, source and sink among them.
+
+    Raises
+    ------
+    InputError
+        If a link names no device, or is there twice.
+    """
+    n = len(devices)
+    place = {name: i for i, name in enumerate(devices)} | {"source": n + SOURCE, "sink": n + SINK}
+    rates = np.zeros((n + 2, n + 2))
+    seen = set()
+    for tail, head, rate in links:
+        for end in (tail, head):
+            if end not in place:
+                raise InputError(f"a link ends at {printable(end)}, which is no device, nor source or sink.")
+        if (tail, head) in seen:
+            raise InputError(f"the link from {printable(tail)} to {printable(head)} is given twice; keep one.")
+        seen.add((tail, head))
+        rates[place[tail], place[head]] = rate
+    return rates

@@ -1,0 +1,1 @@
+"""Partitions over kinds of devices: questions, answers and their files."""

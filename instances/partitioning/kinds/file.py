@@ -1,0 +1,141 @@
+"""Files of partitions over kinds of devices, ``mtpp-kinds/1``: a question, an answer and its bounds, to be checked."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from instances.certificates.claims import KINDS, Envelope, envelope
+from instances.certificates.provenance import check_written, opened
+from instances.devices.kinds import DeviceKind, Devices
+from instances.devices.platform import Platform
+from instances.errors import InputError
+from instances.graph.graph_file import graph_document, graph_from_document
+from instances.json_files import Value, finite_or_none
+from instances.partitioning.kinds.problem import UnlikeInstance
+
+__all__ = ["KINDS_CERTIFICATE", "KindsCertificate", "StatedKinds", "kinds_from_document", "question_of_kinds_document"]
+
+KINDS_CERTIFICATE = "mtpp-kinds/1"
+
+_QUESTION = ("name", "k", "bandwidth", "activation_buffer", "fit", "order", "kinds", "graph_hash", "graph")
+_KIND = ("name", "count", "memory", "bandwidth", "works")
+_PARTITION = ("block", "order", "kind", "bottleneck", "stages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedKinds:
+    """A partition as a file states it; nothing is checked yet."""
+
+    block: tuple[int, ...]
+    order: tuple[int, ...]
+    kind: tuple[str | None, ...]  # name of the kind of each block, None where it is empty
+    bottleneck: float
+    stages: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindsCertificate(Envelope):
+    """Certificate of a partition over kinds of devices as its file states it."""
+
+    instance: UnlikeInstance
+    graph_hash: str
+    partition: StatedKinds | None
+
+    answer_name: ClassVar[str] = "partition"
+    cost_name: ClassVar[str] = "bottleneck"
+
+
+def question_of_kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
+    """The question as the member `instance` of a file; infinite numbers are null."""
+    platform, devices = instance.platform, instance.devices
+    return {
+        "name": instance.name,
+        "k": platform.k,
+        "bandwidth": finite_or_none(platform.bandwidth),
+        "activation_buffer": platform.activation_buffer,
+        "fit": platform.fit,
+        "order": devices.order,
+        "kinds": [
+            {
+                "name": kind.name,
+                "count": kind.count,
+                "memory": finite_or_none(kind.memory),
+                "bandwidth": finite_or_none(rate),
+                "works": works.tolist(),
+            }
+            for kind, rate, works in zip(devices.kinds, instance.bandwidths, instance.works, strict=True)
+        ],
+        "graph_hash": instance.graph.content_hash,
+        "graph": graph_document(instance.graph),
+    }
+
+
+def kinds_from_document(document: Value) -> KindsCertificate:
+    """The certificate of a file.
+
+    Raises
+    ------
+    InputError
+        If it is none; the message names the place.
+    """
+    document, stated_hash = opened(document, KINDS_CERTIFICATE)
+    fields = document.members(("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds"))
+    if fields["partition"].data is None and not fields["bounds"].items():
+        document.fail("it holds neither a partition nor a bound; there is nothing to check.")
+    instance = _question(fields["instance"])
+    if stated_hash is not None:
+        check_written(fields["instance"], question_of_kinds_document(instance))
+    return KindsCertificate(
+        **envelope(fields, "bottleneck", KINDS, stated_hash),
+        instance=instance,
+        graph_hash=fields["instance"].members(_QUESTION)["graph_hash"].text(),
+        partition=None if fields["partition"].data is None else _stated(fields["partition"]),
+    )
+
+
+def _question(value: Value) -> UnlikeInstance:
+    fields = value.members(_QUESTION)
+    graph = graph_from_document(fields["graph"])
+    kinds, works = [], []
+    for item in fields["kinds"].items():
+        kind = item.members(_KIND)
+        memory, rate = (_or_infinite(kind[name]) for name in ("memory", "bandwidth"))
+        row = kind["works"].numbers()
+        if len(row) != graph.n or min(row) < 0:
+            kind["works"].fail(f"expected {graph.n} numbers, each 0 or more.")
+        works.append(row)
+        try:
+            kinds.append(DeviceKind(kind["name"].text(), kind["count"].whole(), memory=memory, bandwidth=rate))
+        except InputError as error:
+            item.fail(str(error))
+    try:
+        # Speeds, which are in the works, tell kinds apart whose memory and bandwidth are the same.
+        named = [DeviceKind(x.name, x.count, t + 1.0, None, x.memory, x.bandwidth) for t, x in enumerate(kinds)]
+        devices = Devices(named, fields["order"].text())
+        limits, fit = [kind.memory for kind in kinds if math.isfinite(kind.memory)], fields["fit"].truth()
+        memory = max(limits) if limits and (fit or len(limits) == len(kinds)) else math.inf
+        buffer = fields["activation_buffer"].optional_number()
+        platform = Platform(fields["k"].whole(), _or_infinite(fields["bandwidth"]), memory, buffer, fit)
+        return UnlikeInstance(graph, platform, fields["name"].text(), devices=devices, works=np.array(works))
+    except InputError as error:
+        value.fail(str(error))
+
+
+def _stated(value: Value) -> StatedKinds:
+    fields = value.members(_PARTITION)
+    return StatedKinds(
+        block=tuple(fields["block"].whole_numbers()),
+        order=tuple(fields["order"].whole_numbers()),
+        kind=tuple(None if kind.data is None else kind.text() for kind in fields["kind"].items()),
+        bottleneck=fields["bottleneck"].number(),
+        stages=tuple(tuple(stage.texts()) for stage in fields["stages"].items()),
+    )
+
+
+def _or_infinite(value: Value) -> float:
+    number = value.optional_number()
+    return math.inf if number is None else number

@@ -1,0 +1,228 @@
+r"""Question of partitioning over kinds of devices that are not alike.
+
+Of kind t there are :math:`N_t` devices, with a work :math:`w_t(v)` of each node, a bandwidth :math:`\beta_t` and a
+memory :math:`M_t`. A block S on a device of kind t costs
+
+.. math:: f_t(S) = w_t(S) + \tfrac{1}{\beta_t} \big(\mathrm{in}(S) + \mathrm{out}(S)
+    + \max(0, \mathrm{held}(S) + \mathrm{peak}(S) - M_t)\big),
+
+which is eq. (3) of `instances.partitioning.partition` in the question of that kind alone, `UnlikeInstance.of_kind`.
+An answer has blocks in order, a kind for each, and at most :math:`N_t` blocks of kind t that are not empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from instances.devices.kinds import Devices
+from instances.devices.platform import Platform
+from instances.errors import InputError
+from instances.graph.display import figures
+from instances.graph.graph import ComputationGraph
+from instances.graph.question_lines import hash_of_question, said_number, said_text
+from instances.graph.tensors import FloatArray, freeze
+from instances.partitioning.problem import Instance
+from instances.partitioning.question_lines import graph_in_words, instance_lines
+
+__all__ = ["UnlikeInstance", "question_of_kinds"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UnlikeInstance(Instance):
+    """One question: how to cut `graph` for devices of several kinds; made by `question_of_kinds`.
+
+    Parameters
+    ----------
+    devices : Devices
+    works : (T, n) floats
+        Time of each node on a device of each kind.
+    """
+
+    devices: Devices = None  # type: ignore[assignment]
+    works: FloatArray = None  # type: ignore[assignment]
+
+    def __post_init__(self, *given: object) -> None:
+        if self.constraints or any(given):
+            raise InputError("Constraints cannot be combined with devices of several kinds; leave them out.")
+        if self.devices.is_fixed and self.k != self.devices.total:
+            raise InputError(
+                f"k is {self.k}, and in a fixed order each of the {self.devices.total} devices has a block, which may "
+                "be empty; leave k out, or give as many."
+            )
+        if self.k > self.devices.total:
+            raise InputError(f"k is {self.k}, but there are {self.devices.total} devices; give no more.")
+        freeze(self.works)
+        if not self.name:
+            object.__setattr__(self, "name", self.graph.name)
+        if not self.cluster:
+            object.__setattr__(self, "cluster", self.name)
+        for t in range(len(self.devices.kinds)):
+            self.of_kind(t)  # refuses numbers that are too large
+
+    @cached_property
+    def question_hash(self) -> str:
+        """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
+        return hash_of_question("partitioning over kinds", self._lines())
+
+    @property
+    def question_words(self) -> str:
+        """The question without names, in one line."""
+        devices = ", ".join(
+            f"{kind.count} devices of {figures(kind.memory, 'bytes')} and {figures(rate, self._rate_unit)}"
+            for kind, rate in zip(self.devices.kinds, self.bandwidths, strict=True)
+        )
+        return f"k {self.k} of {devices} in {self.devices.order} order; {graph_in_words(self.graph)}"
+
+    @property
+    def _rate_unit(self) -> str:
+        return f"bytes/{self.time_unit}"
+
+    def _lines(self) -> Iterator[str]:
+        yield from instance_lines(self)
+        yield f"order {self.devices.order}"
+        for kind, rate, works in zip(self.devices.kinds, self.bandwidths, self.works.tolist(), strict=True):
+            yield " ".join(["kind", said_text(kind.name), str(kind.count), said_number(kind.memory), said_number(rate)])
+            yield " ".join(["works", *map(said_number, works)])
+
+    @property
+    def kinds(self) -> int:
+        """Number of kinds, T."""
+        return len(self.devices.kinds)
+
+    @cached_property
+    def _of_kinds(self) -> dict[int, Instance]:
+        return {}
+
+    def of_kind(self, t: int) -> Instance:
+        """The question for k devices of kind t alone, without constraints; its costs are those of blocks on them."""
+        if t not in self._of_kinds:
+            kind, platform = self.devices.kinds[t], self.platform
+            fit = platform.fit and math.isfinite(kind.memory)
+            own = Platform(self.k, self.bandwidths[t], kind.memory, platform.activation_buffer, fit)
+            graph = replace(self.graph, work=self.works[t])
+            self._of_kinds[t] = Instance(graph, own, self.name, need=self.need, by_need=self.by_need)
+        return self._of_kinds[t]
+
+    @property
+    def bandwidths(self) -> tuple[float, ...]:
+        """Bandwidth of a device of each kind [bytes per unit of work time]."""
+        rates = (kind.bandwidth for kind in self.devices.kinds)
+        return tuple(self.platform.bandwidth if rate is None else rate for rate in rates)
+
+    @property
+    def has_overflow(self) -> bool:
+        """Whether on some kind the memory is finite, and what does not fit takes time."""
+        return any(self.of_kind(t).has_overflow for t in range(self.kinds))
+
+    @property
+    def limits_memory(self) -> bool:
+        """Whether on some kind it matters what fits into the memory."""
+        return any(self.of_kind(t).limits_memory for t in range(self.kinds))
+
+    @property
+    def tensor_time(self) -> FloatArray:
+        """Refused: it depends on the kind, so that methods for devices that are alike end here.
+
+        Raises
+        ------
+        InputError
+        """
+        raise InputError(f"{self.name}: this method is for devices that are all alike; use mtpp certify or partition.")
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of everything that costs depend on."""
+        numbers = [
+            (kind.count, rate, kind.memory) for kind, rate in zip(self.devices.kinds, self.bandwidths, strict=True)
+        ]
+        words = f"{self.graph.content_hash}{self.platform.key}{self.devices.order}{numbers}{self.by_need}"
+        digest = hashlib.sha256(words.encode())
+        digest.update(self.works.tobytes())
+        if self.need is not None:
+            digest.update(self.need.tobytes())
+        return digest.hexdigest()
+
+    @property
+    def label(self) -> str:
+        """Name of the graph and the devices, as messages and tables show them."""
+        most = "" if self.k == self.devices.total else f", at most {self.k} of them"
+        return f"{self.name}, {self.devices}{most}"
+
+    @property
+    def communication_over_work(self) -> None:
+        """None: it depends on the kind."""
+        return None
+
+    def modelled(self) -> Instance:
+        """Instance of the bounds: a block's peak is its nodes' largest need."""
+        return replace(self, by_need=True) if self.needs_peaks and not self.by_need else self
+
+    def _facts(self) -> dict[str, str]:
+        unit = self.graph.time_unit
+        facts = {"nodes": str(self.graph.n), "edges": str(self.graph.m), "k": str(self.k)}
+        for kind, rate in zip(self.devices.kinds, self.bandwidths, strict=True):
+            memory = f", {figures(kind.memory, 'bytes')}" if math.isfinite(kind.memory) else ""
+            facts[kind.name] = f"{kind.count} at {figures(rate, f'bytes/{unit}')}{memory}"
+        return facts
+
+
+def question_of_kinds(
+    graph: ComputationGraph,
+    devices: Devices,
+    works: ArrayLike,
+    k: int | None = None,
+    *,
+    bandwidth: float = math.inf,
+    activation_buffer: float | None = None,
+    fit: bool = False,
+    name: str = "",
+) -> Instance:
+    """The question for devices of several kinds; with a single kind in free order that of equal devices.
+
+    Parameters
+    ----------
+    graph : ComputationGraph
+        Its own works are not looked at.
+    devices : Devices
+    works : (T, n) floats
+        Time of each node on a device of each kind.
+    k : int, optional
+        The most blocks that are not empty; by default as many as devices.
+    bandwidth : float
+        Of kinds that have none.
+    activation_buffer, fit
+        As of `Platform`; a kind without a limit on its memory always fits.
+
+    Raises
+    ------
+    InputError
+        If something does not fit together, or is out of its range.
+    """
+    table = np.array(works, dtype=np.float64)
+    if table.shape != (len(devices.kinds), graph.n):
+        raise InputError(f"There are works for {table.shape}; give {len(devices.kinds)} kinds times {graph.n} nodes.")
+    rates = [bandwidth if kind.bandwidth is None else kind.bandwidth for kind in devices.kinds]
+    _check_works(graph, devices, table)
+    k = devices.total if k is None else k
+    if len(rates) == 1 and not devices.is_fixed:
+        if k > devices.total:
+            raise InputError(f"k is {k}, but there are {devices.total} devices; give no more.")
+        platform = Platform(k, rates[0], devices.kinds[0].memory, activation_buffer, fit)
+        return Instance(replace(graph, work=table[0]), platform, name)
+    limits = [kind.memory for kind in devices.kinds if math.isfinite(kind.memory)]
+    memory = max(limits) if fit and limits else math.inf if len(limits) < len(rates) else max(limits)
+    platform = Platform(k, bandwidth, memory, activation_buffer, fit)
+    return UnlikeInstance(graph, platform, name, devices=devices, works=table)
+
+
+def _check_works(graph: ComputationGraph, devices: Devices, works: FloatArray) -> None:
+    for t, v in np.argwhere(~((works >= 0) & np.isfinite(works)))[:1].tolist():
+        where = f"the work of node {v} ({graph.names[v]}) on {devices.kinds[t].name}"
+        raise InputError(f"{where} is {works[t, v]}; it must be finite, 0 or more.")

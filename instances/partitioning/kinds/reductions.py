@@ -1,0 +1,65 @@
+"""Lossless reductions of questions over kinds of devices: those of `instances.partitioning.reductions`.
+
+They hold where the node that moves has no work on any kind: what it saves and what may overflow, where it goes, take
+the same bandwidth, that of the device of that block; and where nothing can overflow on the smallest memory, nothing can
+on any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from instances.devices.platform import Platform
+from instances.graph.tensors import IntArray, sums_by
+from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.problem import Instance
+from instances.partitioning.reductions import reduce_instance
+
+__all__ = ["KindContraction", "reduce_kinds"]
+
+
+@dataclass(frozen=True, eq=False)
+class KindContraction:
+    """A smaller question, and how its answers read in the original one; as `Contraction`."""
+
+    original: UnlikeInstance
+    instance: UnlikeInstance
+    group: IntArray  # (n,): node of `instance` that holds each node of `original`
+    anchor: IntArray  # (n',): node of `original` that the others of its group were moved to
+
+    def expand(self, partition: UnlikePartition) -> UnlikePartition:
+        """The same partition of the original graph; it costs no more."""
+        if self.instance is self.original:
+            return partition
+        topological = self.original.graph.topological_order
+        position = np.argsort(partition.order)[self.group[topological]]
+        order = topological[np.argsort(position, kind="stable")]
+        return UnlikePartition(self.original, partition.block[self.group], partition.kind, order)
+
+    def restrict(self, partition: UnlikePartition) -> UnlikePartition:
+        """The partition of the smaller graph in which each group takes the block of its anchor."""
+        if self.instance is self.original:
+            return partition
+        kind = partition.kind
+        return UnlikePartition(self.instance, partition.block[self.anchor], kind)
+
+
+def reduce_kinds(instance: UnlikeInstance) -> KindContraction:
+    """Merge what some optimal partition keeps together; nothing where peaks depend on single nodes."""
+    graph, nodes = instance.graph, np.arange(instance.graph.n)
+    if instance.needs_peaks:
+        return KindContraction(instance, instance, nodes, nodes)
+    platform = instance.platform
+    least = min(kind.memory for kind in instance.devices.kinds)
+    alike = Platform(instance.k, 1.0, least, platform.activation_buffer, platform.fit and np.isfinite(least))
+    # A sum of works may lose a small one, but is 0 only where all are.
+    found = reduce_instance(Instance(replace(graph, work=instance.works.sum(axis=0)), alike))
+    if found.instance is found.original:
+        return KindContraction(instance, instance, nodes, nodes)
+    smaller = found.instance.graph
+    works = np.array([sums_by(found.group, row, smaller.n) for row in instance.works])
+    merged = replace(instance, graph=smaller, works=works)
+    return KindContraction(instance, merged, found.group, found.anchor)

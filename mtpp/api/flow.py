@@ -1,0 +1,53 @@
+"""Layers of a decoder on the devices of a cluster: `flow`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Unpack
+
+from mtpp.questions.flow import FlowLike, FlowWords, flow_instance
+from mtpp.questions.words import takes_words
+
+if TYPE_CHECKING:
+    from mtpp.certifying.flow import FlowResult
+    from mtpp_models import Progress
+
+__all__ = ["flow", "flowed"]
+
+
+@takes_words(FlowWords)
+def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
+    """Give layers of a decoder to devices so that many requests pass them, as ``mtpp flow``.
+
+    Parameters
+    ----------
+    question : FlowInstance or file
+        Layers, devices with the requests per second that they serve by their number of layers, and links.
+    certify : bool
+        Whether it is proved how good the answer is.
+    time_limit : float
+        Seconds for search and proof together, 20 by default.
+    seed : int
+
+    Returns
+    -------
+    Result
+        Its answer has the interval of layers of each device, and the flow; its cost is the time for each request, which
+        is minimised, and the bound one on that.
+
+    Raises
+    ------
+    InputError
+        If the question or a word is refused.
+    """
+    return flowed(flow_instance(question), words)
+
+
+def flowed(instance: object, words: FlowWords, on_progress: Callable[[Progress], None] | None = None) -> FlowResult:
+    """As `flow`, with words that are checked."""
+    from mtpp.certifying.flow import certify_flow, find_flow
+
+    question, seed, limit = flow_instance(instance), words["seed"], words["time_limit"]  # type: ignore[arg-type]
+    if not words["certify"]:
+        return find_flow(question, seed, limit)
+    return certify_flow(question, seed, limit, on_progress or (lambda moment: None))

@@ -1,0 +1,82 @@
+"""The verb ``mtpp flow``: layers of a decoder on the devices of a cluster."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mtpp.cli import options
+from mtpp.cli.command import command
+from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, INTERRUPTED, NOTHING
+from mtpp.cli.messages import complain
+from mtpp.cli.outputs import Files
+from mtpp.cli.printing import Printing
+from mtpp.questions.flow import FlowWords, flow_instance
+from mtpp.text.tables import fitted, terminal_width
+
+if TYPE_CHECKING:
+    from mtpp.certifying.flow import FlowResult
+
+__all__ = ["flow"]
+
+
+@command
+def flow(
+    *,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Layers, devices, links (mtpp-flow-question/1, helix-instance).")
+    ],
+    words: FlowWords,
+    out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write answer and bounds as JSON.")] = None,
+    plot: Annotated[Path | None, options.of_files(metavar="FILE", help="Draw the layers (.png, .svg or .pdf).")] = None,
+    printing: Printing,
+) -> int:
+    """Give layers of a decoder to devices so that as many requests as possible pass from the source to the sink.
+
+    Devices that hold the same layers share the requests. With --certify it is proved how many could pass at the most.
+
+    Example: mtpp flow cluster.json --certify --time-limit 20 --out flow.json
+    """
+    files = Files(out=out, plot=plot)
+    files.check()
+    instance = flow_instance(file)
+
+    from mtpp.api.flow import flowed
+    from mtpp.certificates.writing import result_document
+
+    with printing.working(instance.label, "time a request") as live:
+        result = flowed(instance, words, live.show)
+    if result.impossible is not None:
+        return complain(f"{instance.label}: {result.impossible}", IMPOSSIBLE)
+    if result.answer is None:
+        return complain(f"{instance.label}: none found", INTERRUPTED if result.interrupted else NOTHING)
+    printing.rows([_row(result)])
+    header, rows = result.answer._rows()
+    printing.detail(fitted(list(header), [list(row) for row in rows], terminal_width()))
+    printing.document(partial(result_document, result))
+    files.write(partial(result_document, result))
+    if plot is not None:
+        from mtpp.plots.flow import flow_figure
+        from mtpp.plots.style import save_figure
+
+        save_figure(flow_figure(result.answer, None if result.bound is None else 1 / result.bound.value), plot)
+    return INTERRUPTED if result.interrupted else DONE
+
+
+def _row(result: FlowResult) -> dict[str, str]:
+    assert result.answer is not None
+    bound = result.bound
+    return {
+        "instance": result.instance.name,
+        "devices": str(result.instance.n),
+        "layers": str(result.instance.layers),
+        "flow [1/s]": f"{result.answer.flow:.7g}",
+        "at most [1/s]": "–" if bound is None or bound.value == 0 else f"{1 / bound.value:.7g}",
+        "by": "–" if bound is None else bound.method,
+        "ratio": "–" if result.ratio is None else f"{result.ratio:.6f}",
+        "status": result.status.value,
+        "seconds": f"{result.spent:.2f}",
+    }

@@ -1,0 +1,107 @@
+"""Questions over kinds of devices, from the word `devices`."""
+
+from __future__ import annotations
+
+import math
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Annotated, TypedDict
+
+import numpy as np
+
+from instances.devices.kinds import Devices
+from instances.devices.kinds_file import devices_of_text, read_kinds
+from instances.errors import InputError, WordError, printable, said, word
+from instances.graph.graph import ComputationGraph
+from instances.partitioning.kinds.problem import question_of_kinds
+from mtpp.questions.reading import ReadingWords, read_graph
+from mtpp.questions.words import GraphLike, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from instances import Instance
+
+__all__ = ["DevicesWords", "devices_of", "questions_of_kinds"]
+
+
+class DevicesWords(TypedDict, total=False):
+    """The devices, if they are not alike."""
+
+    devices: Annotated[
+        Devices | str | PathLike[str] | None,
+        Word(
+            "Devices of several kinds, such as 4xA100,6xL4 (mtpp list devices), or a file (mtpp-devices/2); k is then "
+            "the most of them that are used.  [default: k devices that are alike]",
+            metavar="KINDS|FILE",
+        ),
+    ]
+
+
+def devices_of(given: Devices | str | PathLike[str], bandwidth: float, memory: float) -> Devices:
+    """Devices of an object, a text or a file; what a file leaves out is `bandwidth` and `memory`.
+
+    Raises
+    ------
+    InputError
+        If they are refused.
+    """
+    if isinstance(given, Devices):
+        return given
+    if not isinstance(given, str | PathLike):
+        raise WordError("devices", given, "give mtpp.Devices, a text such as 4xA100,6xL4, or a file.")
+    text = fspath(given)
+    return devices_of_text(text) or read_kinds(text, bandwidth, memory)
+
+
+def questions_of_kinds(
+    graph: GraphLike,
+    loaded: ComputationGraph,
+    counts: Sequence[int] | None,
+    devices: Devices,
+    reading: ReadingWords,
+    *,
+    bandwidth: float,
+    activation_buffer: float | None,
+    fit: bool,
+) -> list[Instance]:
+    """One question for each k, by default for all devices.
+
+    Parameters
+    ----------
+    graph : GraphLike
+        What `loaded` was read from.
+    counts : sequence of int, optional
+    reading : ReadingWords
+        How it was read.
+
+    Raises
+    ------
+    InputError
+        If a kind cannot price the graph, or there are fewer devices than k.
+    """
+    if fit and all(kind.memory == math.inf for kind in devices.kinds):
+        raise WordError("fit", None, f"no kind of devices has a limit on its memory; give one, or {word('memory')}.")
+    works = [_works(graph, loaded, devices, t, reading) for t in range(len(devices.kinds))]
+    return [
+        question_of_kinds(
+            loaded, devices, np.array(works), k, bandwidth=bandwidth, activation_buffer=activation_buffer, fit=fit
+        )
+        for k in counts or [devices.total]
+    ]
+
+
+def _works(graph: GraphLike, loaded: ComputationGraph, devices: Devices, t: int, reading: ReadingWords) -> np.ndarray:
+    """(n,) works of the nodes on a kind."""
+    kind = devices.kinds[t]
+    if kind.roofline is None:
+        return loaded.work / (1.0 if kind.speed is None else kind.speed)
+    if not isinstance(graph, str | PathLike):
+        raise InputError(
+            f"kind {printable(kind.name)}: only what has no times of its own is priced by peak_flops and "
+            "memory_bandwidth; give its speed, 1 for the device on which the works of the graph were measured."
+        )
+    for name in ("peak_flops", "memory_bandwidth"):
+        if reading.get(name) is not None:
+            raise InputError(f"{said(name, reading[name])}: kind {printable(kind.name)} has its own; leave it out.")
+    roofs = {"peak_flops": kind.roofline.peak_flops, "memory_bandwidth": kind.roofline.memory_bandwidth}
+    return read_graph(graph, {**reading, **roofs}).work  # type: ignore[typeddict-item]

@@ -1,0 +1,137 @@
+"""Check the certificate of a flow in exact rational numbers: the flow of its intervals, and its bounds."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from fractions import Fraction
+
+from instances.certificates.claims import Claim
+from instances.flow.file import FlowCertificate, flow_from_document
+from instances.flow.problem import SINK, SOURCE, FlowInstance
+from instances.json_files import Value
+from mtpp.verification.clock import Clock, Limits
+from mtpp.verification.faults import faults_of_cost, faults_of_sum, unequal
+from mtpp.verification.flow.patterns import excludes
+from mtpp.verification.fractions import as_float
+from mtpp.verification.verdict import Check, Verdict, check_claims
+
+__all__ = ["verify_flow"]
+
+# A stated time may be larger than what is proved by this part.
+_ROUNDING = Fraction(1, 10**9)
+
+
+def verify_flow(document: Value, limits: Limits) -> Verdict:
+    """Check everything in the certificate that can be checked.
+
+    Raises
+    ------
+    InputError
+        If this is none, or the parameters of a bound are not of the kind that its method needs.
+    """
+    certificate = flow_from_document(document)
+    clock, faults, cost = Clock(limits.seconds), [], None
+    if certificate.interval is not None:
+        fault = _fault_of_intervals(certificate.instance, certificate.interval)
+        if fault is None:
+            flow = _most_flow(certificate.instance, certificate.interval, clock)
+            stated = certificate.flow
+            if stated is None or abs(Fraction(stated) - flow) > _ROUNDING * flow:
+                faults.append(unequal("flow", stated, as_float(flow)))
+            if flow > 0:
+                cost = 1 / flow
+                faults += faults_of_cost("time", certificate.cost, cost)
+            else:
+                faults.append("intervals: no request passes")
+        else:
+            faults.append(f"intervals: {fault}")
+    checks, false = check_claims(certificate, lambda claim: _check(certificate, claim, clock), limits.seconds)
+    faults += false
+    if certificate.interval is None or cost is not None:
+        faults += faults_of_sum(certificate, cost)
+    return Verdict(certificate, cost, checks, tuple(faults))
+
+
+def _fault_of_intervals(instance: FlowInstance, interval: Sequence[tuple[int, int]]) -> str | None:
+    for i, (begin, end) in enumerate(interval):
+        if not 0 <= begin <= end <= instance.layers:
+            return f"device {instance.devices[i]} holds layers {begin} to {end} of {instance.layers}"
+    return None
+
+
+def _most_flow(instance: FlowInstance, interval: Sequence[tuple[int, int]], clock: Clock) -> Fraction:
+    """Most flow from the source to the sink, by augmenting paths."""
+    n = instance.n
+    capacity, rates = instance.capacity.tolist(), instance.rates.tolist()
+    arcs: dict[int, dict[int, Fraction]] = {}  # a device is the nodes i and n + i; the ends are behind
+
+    def join(tail: int, head: int, rate: float) -> None:
+        if rate > 0:
+            arcs.setdefault(tail, {})[head] = Fraction(rate)
+            arcs.setdefault(head, {}).setdefault(tail, Fraction(0))
+
+    source, sink = 2 * n, 2 * n + 1
+    for i, (begin, end) in enumerate(interval):
+        if begin == end:
+            continue
+        join(i, n + i, capacity[instance.kind[i]][end - begin])
+        if begin == 0:
+            join(source, i, rates[n + SOURCE][i])
+        if end == instance.layers:
+            join(n + i, sink, rates[i][n + SINK])
+        for j, (first, last) in enumerate(interval):
+            if j != i and first == end and last > first:
+                join(n + i, j, rates[i][j])
+    total = Fraction(0)
+    while True:
+        clock.raise_if_late()
+        parent = {source: source}
+        queue = deque([source])
+        while queue and sink not in parent:
+            u = queue.popleft()
+            for v, left in arcs.get(u, {}).items():
+                if left > 0 and v not in parent:
+                    parent[v] = u
+                    queue.append(v)
+        if sink not in parent:
+            return total
+        path = [sink]
+        while path[-1] != source:
+            path.append(parent[path[-1]])
+        pairs = [(path[i + 1], path[i]) for i in range(len(path) - 1)]
+        least = min(arcs[u][v] for u, v in pairs)
+        for u, v in pairs:
+            arcs[u][v] -= least
+            arcs[v][u] += least
+        total += least
+
+
+def _check(certificate: FlowCertificate, claim: Claim, clock: Clock) -> Check:
+    """Prove a bound again: a little more than its flow is impossible."""
+    clock.raise_if_late()
+    if claim.value <= 0:
+        return Check(claim, Fraction(0), "nothing to prove")
+    value = Fraction(claim.value) * (1 - _ROUNDING / 2)
+    flow = 1 / value
+    if claim.method == "shared-layers":
+        if _is_too_much(certificate.instance, flow):
+            return Check(claim, value, "re-proved by its formula")
+        return Check(
+            claim, None, "false", f"{claim.value!r} is claimed, and the layers allow a flow of {as_float(flow)!r}"
+        )
+    links = claim.method == "patterns-with-links"
+    fields = claim.parameters.open_members(("weights", "second"))
+    weights = [[Fraction(number) for number in row.numbers()] for row in fields["weights"].items()]
+    fault = excludes(certificate.instance, flow, weights, Fraction(fields["second"].number()), clock, links=links)
+    if fault is None:
+        return Check(claim, value, f"re-proved by {len(weights)} knapsack{'s' if len(weights) > 1 else ''}")
+    return Check(claim, None, "false", fault)
+
+
+def _is_too_much(instance: FlowInstance, flow: Fraction) -> bool:
+    """Whether the layers of all devices together carry less than a flow on each layer; then so for any larger flow."""
+    best = []
+    for row in instance.capacity.tolist():
+        best.append(max((c * min(Fraction(rate), flow) for c, rate in enumerate(row)), default=Fraction(0)))
+    return sum(count * best[t] for t, count in enumerate(instance.counts.tolist())) < instance.layers * flow

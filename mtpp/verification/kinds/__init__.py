@@ -1,0 +1,1 @@
+"""Check of partitions over kinds of devices."""

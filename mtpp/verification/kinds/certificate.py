@@ -1,0 +1,174 @@
+"""Check the certificate of a partition over kinds of devices: costs from the definition, a checker for each bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from instances.certificates.claims import Claim
+from instances.json_files import Value
+from instances.partitioning.kinds.file import KindsCertificate, StatedKinds, kinds_from_document
+from instances.partitioning.kinds.problem import UnlikeInstance
+from mtpp.verification.clock import Clock, Limits
+from mtpp.verification.faults import faults_of_cost, faults_of_sum, unequal
+from mtpp.verification.fractions import as_float
+from mtpp.verification.kinds.paths import TooManyIdealsError, some_path_is_below
+from mtpp.verification.partitioning.costs import block_terms, find_fault, held
+from mtpp.verification.partitioning.cuts import block_bound
+from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.verdict import Check, Verdict, check_claims, compare
+
+__all__ = ["verify_kinds"]
+
+
+def verify_kinds(document: Value, limits: Limits) -> Verdict:
+    """Check everything in the certificate that can be checked.
+
+    Raises
+    ------
+    InputError
+        If this is none, or the parameters of a bound are not of the kind that its method needs.
+    """
+    certificate = kinds_from_document(document)
+    instance, stated = certificate.instance, certificate.partition
+    exact = [ExactInstance.of(instance.of_kind(t)) for t in range(instance.kinds)]
+    faults, cost = [], None
+    if certificate.graph_hash != instance.graph.content_hash:
+        faults.append(unequal("instance.graph_hash", certificate.graph_hash, instance.graph.content_hash))
+    if stated is not None:
+        fault = find_fault(exact[0], stated.block, stated.order) or _fault_of_kinds(instance, exact, stated)
+        if fault is None:
+            cost = _bottleneck(instance, exact, stated)
+            faults += _faults_of_copies(certificate, stated, cost)
+        else:
+            faults.append(f"partition: {fault}")
+    task = _Task(instance, exact, Clock(limits.seconds))
+    checks, false = check_claims(certificate, task.check, limits.seconds)
+    faults += false
+    if stated is None or cost is not None:
+        faults += faults_of_sum(certificate, cost)
+    return Verdict(certificate, cost, checks, tuple(faults))
+
+
+def _fault_of_kinds(instance: UnlikeInstance, exact: list[ExactInstance], stated: StatedKinds) -> str | None:
+    """The first reason why the kinds of the blocks are none; None if they are."""
+    devices, names = instance.devices, [kind.name for kind in instance.devices.kinds]
+    if len(stated.kind) != instance.k:
+        return f"there are {len(stated.kind)} kinds for {instance.k} blocks"
+    used = [0] * len(names)
+    for b in range(instance.k):
+        if (b in stated.block) != (stated.kind[b] is not None):
+            return f"block {b} is {'not ' if b in stated.block else ''}empty, and its kind is {stated.kind[b]!r}"
+        if stated.kind[b] is None:
+            continue
+        if stated.kind[b] not in names:
+            return f"block {b} is on {stated.kind[b]!r}, which there is not"
+        t = names.index(stated.kind[b] or "")
+        used[t] += 1
+        if devices.is_fixed and devices.sequence[b] != t:
+            return f"block {b} is on {names[t]}, and device {b} is a {names[devices.sequence[b]]}"
+        limit = exact[t].memory
+        if exact[t].fit and limit is not None:
+            params, peaks = held(exact[t], stated.block, stated.order)
+            if params[b] + peaks[b] > limit:
+                return f"block {b} does not fit on {names[t]}"
+    for t, kind in enumerate(devices.kinds):
+        if used[t] > kind.count:
+            return f"{used[t]} blocks are on {kind.name}, of which there are {kind.count}"
+    return None
+
+
+def _bottleneck(instance: UnlikeInstance, exact: list[ExactInstance], stated: StatedKinds) -> Fraction:
+    names = [kind.name for kind in instance.devices.kinds]
+    most = Fraction(0)
+    for t, name in enumerate(names):
+        own = {b for b, kind in enumerate(stated.kind) if kind == name}
+        if own:
+            terms = block_terms(exact[t], stated.block, stated.order)
+            most = max(most, max(sum(terms[b]) for b in own) * exact[t].unit)
+    return most
+
+
+def _faults_of_copies(certificate: KindsCertificate, stated: StatedKinds, cost: Fraction) -> Iterator[str]:
+    names, stages = certificate.instance.graph.names, dict[int, list[str]]()
+    for v in stated.order:
+        stages.setdefault(stated.block[v], []).append(names[v])
+    expected = tuple(tuple(stages.get(b, ())) for b in range(certificate.instance.k))
+    if stated.stages != expected:
+        yield "partition.stages: the names are not those of block and order"
+    yield from faults_of_cost("partition.bottleneck", stated.bottleneck, cost)
+    yield from faults_of_cost("bottleneck", certificate.cost, cost)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Question and limits for all checkers."""
+
+    instance: UnlikeInstance
+    exact: list[ExactInstance]  # a kind
+    clock: Clock
+
+    def check(self, claim: Claim) -> Check:
+        """Prove a claim again by the checker of its method."""
+        self.clock.raise_if_late()
+        if claim.value <= 0:
+            return Check(claim, Fraction(0), "nothing to prove")
+        return {"simple": self._simple, "pinned": self._pinned, "ideals": self._ideals}.get(claim.method, self._priced)(
+            claim
+        )
+
+    def _simple(self, claim: Claim) -> Check:
+        """Speed of all devices by the shares of the claim, or the heaviest node on its fastest kind."""
+        shares = self._shares(claim)
+        if shares is None:
+            fault = f"parameters.shares are not {self.instance.kinds} numbers, none below 0 and not all 0"
+            return Check(claim, None, "false", fault)
+        works = [[work * one.unit for work in one.work] for one in self.exact]
+        total = sum(count * share for count, share in zip(self.instance.devices.counts, shares, strict=True))
+        speed = sum(min(s * w for s, w in zip(shares, column, strict=True)) for column in zip(*works, strict=True))
+        alone = max(min(column) for column in zip(*works, strict=True))
+        return compare(claim, max(alone, speed / total), "re-proved by its formula")
+
+    def _shares(self, claim: Claim) -> list[Fraction] | None:
+        shares = claim.parameters.open_members(("shares",))["shares"].numbers()
+        if len(shares) != self.instance.kinds or min(shares) < 0 or max(shares) <= 0:
+            return None
+        return [Fraction(share) for share in shares]
+
+    def _pinned(self, claim: Claim) -> Check:
+        """The least of the minimum cuts around a node, one a kind."""
+        nodes = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers()
+        if len(nodes) != 1 or not 0 <= nodes[0] < self.exact[0].n:
+            return Check(claim, None, "false", f"parameters.nodes is not one of {self.exact[0].n} nodes")
+        value = Fraction(claim.value)
+        found = [block_bound(one, value, [(nodes[0],)], self.clock) for one in self.exact]
+        least, lost = min((cut.least, cut.lost) for cut in found)
+        if least < value <= least + lost:
+            return Check(claim, least, f"re-proved by minimum cuts, to {as_float(least)!r}")
+        return compare(claim, least, f"re-proved by {len(found)} minimum cuts")
+
+    def _ideals(self, claim: Claim) -> Check:
+        """All paths of blocks below the claim, over all ideals."""
+        value = Fraction(claim.value)
+        try:
+            below = some_path_is_below(self.instance, self.exact, value, self.clock)
+        except TooManyIdealsError as error:
+            return Check(claim, None, f"not re-checked: {error}")
+        if not below:
+            return Check(claim, value, "re-proved by all ideals")
+        return Check(claim, None, "false", f"{claim.value!r} is claimed, but blocks below it exist")
+
+    def _priced(self, claim: Claim) -> Check:
+        """Check that the prices are valid; their bound is trusted."""
+        prices = claim.parameters.open_members(("prices",))["prices"].numbers()
+        shares, fault = self._shares(claim), ""
+        if len(prices) != self.exact[0].n or min(prices) < 0:
+            fault = f"parameters.prices are not {self.exact[0].n} numbers, none below 0"
+        elif shares is None or min(shares) <= 0:
+            fault = f"parameters.shares are not {self.instance.kinds} numbers above 0"
+        else:
+            devices = sum(count * share for count, share in zip(self.instance.devices.counts, shares, strict=True))
+            if sum(map(Fraction, prices)) < devices:
+                fault = "the nodes are worth less than the devices"
+        return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)

@@ -1,0 +1,1 @@
+"""Bounds for partitions over kinds of devices."""

@@ -1,0 +1,183 @@
+r"""The optimum over kinds of devices by a program over the ideals of the graph.
+
+The first blocks of a partition hold an ideal. A path from the empty ideal to all nodes, each step of which is a block
+on a device of some kind, is a partition; `instances.partitioning.kinds.counted_paths` finds that of least bottleneck.
+Of a graph with one topological order the ideals are its beginnings.
+
+Costs grow node by node: a step from I to J continues one from I to J without a last node of it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from instances import Bound, Result
+from instances.compiled import compiled
+from instances.deadline import Deadline
+from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.kernel_arrays import KernelArrays
+from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
+from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
+from mtpp_models.bounds.kinds.simple import speed_bound, speed_shares
+
+__all__ = ["IDEALS", "ideals_of_kinds", "list_ideals"]
+
+IDEALS = "ideals"
+# Numbers in the table of steps, a kind.
+_MOST_STEPS = 2**24
+# What sums of floats may be wrong by, relative to all that is summed.
+_ROUNDING = 1e-13
+
+
+def ideals_of_kinds(
+    instance: UnlikeInstance, start: UnlikePartition | None = None, deadline: Deadline | None = None
+) -> Result:
+    """The optimum with its partition, of a graph with few ideals; else the bound `speed`.
+
+    Where no activation buffer is fixed, a block's peak is the largest need of its nodes, which is a bound still.
+    """
+    deadline = deadline or Deadline()
+    most = int((_MOST_STEPS / instance.kinds) ** 0.5)
+    listed, devices = list_ideals(instance, most, deadline), instance.devices
+    if listed is None or not (devices.is_fixed or is_countable(devices.counts, len(listed[0]) - 1)):
+        shares = speed_shares(instance)
+        value = speed_bound(instance, shares)
+        return Result(IDEALS, instance, start, Bound(value, "simple", witness={"shares": shares.tolist()}))
+    inside, node, parent = listed
+    costs = _steps(instance, inside, node, parent)
+    path = _in_sequence(costs, devices.sequence) if devices.is_fixed else best_path(costs, devices.counts, instance.k)
+    if path is None or path.bottleneck == math.inf:
+        return Result(IDEALS, instance, impossible="does not fit: no cut into blocks fits on these devices")
+    block, kind = np.zeros(instance.graph.n, dtype=np.int64), np.full(instance.k, IDLE)
+    for b, place in enumerate(path.starts.tolist()):
+        block[~inside[place]] = b
+        kind[b] = path.kinds[b]
+    found = UnlikePartition(instance, block, kind)
+    value = min(path.bottleneck, found.bottleneck)
+    best = found if start is None or found.preference < start.preference else start
+    return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
+
+
+def _in_sequence(costs: FloatArray, sequence: tuple[int, ...]) -> CountedPath:
+    bottleneck, starts = best_sequence(costs, np.array(sequence))
+    return CountedPath(bottleneck, starts, np.array(sequence))
+
+
+def list_ideals(
+    instance: UnlikeInstance, most: int, deadline: Deadline
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]] | None:
+    """All ideals, the smaller first; and for each the last nodes that it can have, with the ideal without them.
+
+    Returns
+    -------
+    tuple, or None if there are more than `most`, or no time
+        (c, n) members; and two (c, p) tables, padded with -1.
+    """
+    graph = instance.graph
+    before = [0] * graph.n
+    for u, v in graph.edges.tolist():
+        before[v] |= 1 << u
+    level, found, place = [0], [0], {0: 0}
+    pairs: list[list[tuple[int, int]]] = [[]]
+    while level:
+        following: dict[int, None] = {}
+        for ideal in level:
+            if deadline.passed:
+                return None
+            for v in range(graph.n):
+                if not ideal >> v & 1 and before[v] & ~ideal == 0:
+                    larger = ideal | 1 << v
+                    if larger not in place:
+                        if len(found) >= most:
+                            return None
+                        place[larger] = len(found)
+                        found.append(larger)
+                        pairs.append([])
+                        following[larger] = None
+                    pairs[place[larger]].append((v, place[ideal]))
+        level = list(following)
+    inside = np.array([[ideal >> v & 1 for v in range(graph.n)] for ideal in found], dtype=np.bool_)
+    width = max(map(len, pairs))
+    node, parent = (np.full((len(found), width), -1) for _ in range(2))
+    for i, row in enumerate(pairs):
+        for p, (v, smaller) in enumerate(row):
+            node[i, p], parent[i, p] = v, smaller
+    return inside, node, parent
+
+
+def _steps(instance: UnlikeInstance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray) -> FloatArray:
+    """(T, m, m) cost of each step between ideals, as `best_path` takes it; infinite where there is none."""
+    tables = []
+    for t in range(instance.kinds):
+        question = instance.of_kind(t)
+        arrays, by_need = KernelArrays.of(question), question.needs_peaks
+        needs = question.needs if by_need else np.zeros(question.graph.n)
+        costs = _step_kernel(
+            arrays, question.graph.tensors.start, question.graph.tensors.consumers, inside, node, parent, needs
+        )
+        if arrays.overflow_step > 0:
+            costs[costs >= arrays.overflow_step] = np.inf
+        unsure = _ROUNDING * float(question.graph.work.sum() + 2 * question.tensor_time.sum())
+        tables.append(np.maximum(0.0, costs * (1 - _ROUNDING) - unsure))
+    return np.array(tables)
+
+
+@compiled
+def _step_kernel(
+    arrays: KernelArrays,
+    reader_start: IntArray,
+    reader: IntArray,
+    inside: NDArray[np.bool_],
+    node: IntArray,
+    parent: IntArray,
+    needs: FloatArray,
+) -> FloatArray:
+    places = len(inside)
+    costs = np.full((places - 1, places - 1), np.inf)
+    time, held, need = np.zeros(places), np.zeros(places), np.zeros(places)
+    known = np.zeros(places, dtype=np.bool_)
+    for i in range(places - 1):
+        known[:] = False
+        known[i], time[i], held[i], need[i] = True, 0.0, 0.0, 0.0
+        for j in range(i + 1, places):
+            for p in range(node.shape[1]):
+                v, smaller = node[j, p], parent[j, p]
+                if v < 0:
+                    break
+                if smaller < i or inside[i, v] or not known[smaller]:
+                    continue
+                total, bytes_held = time[smaller] + arrays.work[v], held[smaller] + arrays.held_bytes[v]
+                for e in range(arrays.input_start[v], arrays.input_start[v + 1]):
+                    t = arrays.input_tensor[e]
+                    home, fresh, left = arrays.producer[t], True, False
+                    for r in range(reader_start[t], reader_start[t + 1]):
+                        u = reader[r]
+                        if u != v and inside[j, u] and not inside[i, u]:
+                            fresh = False
+                        left |= not inside[j, u]
+                    if inside[i, home]:
+                        if fresh:
+                            total += arrays.tensor_time[t]
+                    elif not left:
+                        total -= arrays.tensor_time[t]
+                for t in range(arrays.output_start[v], arrays.output_start[v + 1]):
+                    total += arrays.tensor_time[t]
+                for e in range(arrays.shared_start[v], arrays.shared_start[v + 1]):
+                    g, fresh = arrays.shared[e], True
+                    for u in range(len(needs)):
+                        if u != v and inside[j, u] and not inside[i, u]:
+                            for x in range(arrays.shared_start[u], arrays.shared_start[u + 1]):
+                                fresh &= arrays.shared[x] != g
+                    if fresh:
+                        bytes_held += arrays.shared_bytes[g]
+                known[j], time[j], held[j] = True, total, bytes_held
+                need[j] = max(need[smaller], needs[v])
+                excess = bytes_held + max(need[j], arrays.activation_buffer) - arrays.memory
+                over = arrays.overflow_step + excess / arrays.overflow_bandwidth if excess > 0.0 else 0.0
+                costs[i, j - 1] = total + over
+                break
+    return costs

@@ -1,0 +1,1 @@
+"""Upper bounds on the flow through devices that hold layers."""

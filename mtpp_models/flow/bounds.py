@@ -1,0 +1,93 @@
+r"""Upper bounds on the flow, as least times for a request.
+
+*shared-layers*: the devices that carry a flow of F hold each layer with F together, and no device carries more, so
+
+.. math:: L F \le \sum_i \max_c c \min(T_i(c), F).
+
+The right side over F does not grow with F, so that the largest such F bounds the flow. *patterns* and
+*patterns-with-links*: the least F that weights exclude, see `mtpp_models.flow.patterns`, by bisection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from instances import Bound, Result
+from instances.deadline import Deadline, Stopwatch
+from instances.flow.answer import FlowAnswer
+from instances.flow.problem import FlowInstance
+from mtpp_models.flow.patterns import exclude
+
+__all__ = ["bound_flow", "shared_layers"]
+
+# Relative: what a flow is raised by before it is stated, and how near to the best flow bisection ends.
+_SAFE, _CLOSE = 4e-9, 2e-5
+_STEPS, _SLACK = 60, 1e-9
+# A flow below this part of the largest capacity is next to nothing.
+_NOTHING = 1e-6
+
+
+def shared_layers(instance: FlowInstance) -> float:
+    """Largest flow that the layers of all devices can carry, if no link were a limit [requests/s]."""
+    capacity = np.array(instance.capacity[instance.kind])
+    layers = np.arange(instance.layers + 1)
+    low, high = 0.0, float((capacity * layers).max(axis=1).sum() / instance.layers)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        # Where the layers are just enough, both sides are the same for many flows, but for rounding.
+        carried = float((np.minimum(capacity, middle) * layers).max(axis=1).sum())
+        if carried >= instance.layers * middle * (1 - _SLACK):
+            low = middle
+        else:
+            high = middle
+    return high * (1 + _SAFE)
+
+
+def bound_flow(
+    instance: FlowInstance,
+    start: FlowAnswer | None = None,
+    deadline: Deadline | None = None,
+    tell: Callable[[str, float], None] = lambda method, flow: None,
+) -> list[Result[FlowInstance, FlowAnswer]]:
+    """Prove bounds on the time of a request, the quick one first; better ones the nearer `start` is to the best.
+
+    Parameters
+    ----------
+    start : FlowAnswer, optional
+        No flow below its own is excluded.
+    tell : callable
+        Told each method, and the flow that it has proved [requests/s].
+    """
+    deadline, watch = deadline or Deadline(), Stopwatch()
+    most = shared_layers(instance)
+    results = [_result("shared-layers", instance, most, {}, watch)]
+    tell("shared-layers", most)
+    least = 0.0 if start is None else start.flow
+    low, high, best = least, most, None
+    first = True
+    nothing = _NOTHING * float(instance.capacity.max())
+    while high > low * (1 + _CLOSE) and high > nothing and not deadline.passed:
+        # The best flow may be the largest there is.
+        flow = low * (1 + _CLOSE) if first and low > 0 else (low * high) ** 0.5 if low > 0 else high / 2
+        first = False
+        found = exclude(instance, flow)
+        if found is None:
+            low = flow
+            continue
+        high, best = flow, found
+        tell("patterns", high)
+    if best is not None:
+        method = "patterns-with-links" if best.has_links else "patterns"
+        results.append(
+            _result(method, instance, high * (1 + _SAFE), {"weights": best.weights, "second": best.second}, watch)
+        )
+    return results
+
+
+def _result(
+    method: str, instance: FlowInstance, flow: float, witness: dict[str, object], watch: Stopwatch
+) -> Result[FlowInstance, FlowAnswer]:
+    bound = Bound(1 / flow if flow > 0 else 0.0, method, True, witness)
+    return Result(method, instance, None, bound, watch.seconds(bound=watch.passed))

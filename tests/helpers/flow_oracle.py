@@ -1,0 +1,86 @@
+"""Largest flows of tiny questions of flow by trying all intervals; shares no code with the project."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+
+__all__ = ["FlowCase", "draw_flow", "largest_flow"]
+
+
+@dataclass(frozen=True)
+class FlowCase:
+    """A question as plain numbers."""
+
+    layers: int
+    kind: list[int]
+    capacity: list[dict[int, int]]  # requests by number of layers, a kind
+    links: dict[tuple[str, str], int]  # between devices, named by number, "source" and "sink"
+
+
+def draw_flow(rng: random.Random) -> FlowCase:
+    """A random question with up to four devices and five layers."""
+    layers, n = rng.randint(1, 5), rng.randint(1, 4)
+    kinds = rng.randint(1, min(2, n))
+    kind = [rng.randrange(kinds) for _ in range(n)]
+    capacity = []
+    for _ in range(kinds):
+        most, row = rng.randint(1, layers), {}
+        rate = rng.randint(4, 14)
+        for c in range(1, most + 1):
+            row[c] = max(1, rate)
+            rate -= rng.randint(0, 5)
+        capacity.append(row)
+    ends = [*map(str, range(n)), "source", "sink"]
+    free = rng.random() < 0.3
+    links = {}
+    for u, v in product(ends, ends):
+        if u != v and u != "sink" and v != "source" and (u, v) != ("source", "sink") and rng.random() < 0.9:
+            links[u, v] = 100 if free or (rng.random() < 0.4) else rng.randint(1, 12)
+    return FlowCase(layers, kind, capacity, links)
+
+
+def largest_flow(case: FlowCase) -> Fraction:
+    """The largest flow of all intervals of all devices."""
+    intervals = [(a, b) for a in range(case.layers) for b in range(a + 1, case.layers + 1)]
+    ways = [[None, *(i for i in intervals if i[1] - i[0] in case.capacity[t])] for t in case.kind]
+    return max(Fraction(_flow(case, choice)) for choice in product(*ways))
+
+
+def _flow(case: FlowCase, choice: tuple[tuple[int, int] | None, ...]) -> int:
+    """Most flow, by paths of depth-first search."""
+    left: dict[str, dict[str, int]] = {}
+
+    def join(tail: str, head: str, size: int) -> None:
+        left.setdefault(tail, {})[head] = size
+        left.setdefault(head, {}).setdefault(tail, 0)
+
+    for i, own in enumerate(choice):
+        if own is None:
+            continue
+        join(f"in {i}", f"out {i}", case.capacity[case.kind[i]][own[1] - own[0]])
+        if own[0] == 0:
+            join("source", f"in {i}", case.links.get(("source", str(i)), 0))
+        if own[1] == case.layers:
+            join(f"out {i}", "sink", case.links.get((str(i), "sink"), 0))
+        for j, other in enumerate(choice):
+            if other is not None and j != i and other[0] == own[1]:
+                join(f"out {i}", f"in {j}", case.links.get((str(i), str(j)), 0))
+    total = 0
+
+    def push(node: str, size: int, seen: set[str]) -> int:
+        if node == "sink":
+            return size
+        seen.add(node)
+        for head, room in left.get(node, {}).items():
+            if room > 0 and head not in seen and (pushed := push(head, min(size, room), seen)):
+                left[node][head] -= pushed
+                left[head][node] += pushed
+                return pushed
+        return 0
+
+    while pushed := push("source", 10**9, set()):
+        total += pushed
+    return total

@@ -1,0 +1,76 @@
+"""Hunt for false bounds on flows: ``python tests/helpers/hunt_flow.py [QUESTIONS] [SEED]``.
+
+Each question is solved by trying all intervals; every bound has to allow that flow, no answer may exceed it, and every
+certificate has to pass. A false number is printed with its seed, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+
+import numpy as np
+from flow_oracle import FlowCase, draw_flow, largest_flow
+
+from heuristics import Limits
+from heuristics.flow.search import search_flow
+from instances.flow.problem import FlowInstance, rates_of, table_of
+from instances.json_files import json_text, parse_json
+from mtpp.certificates.writing import flow_certificate
+from mtpp.verification.verify import verify
+from mtpp_models.flow.bounds import bound_flow
+
+__all__ = ["faults_of_flow", "flow_instance_of"]
+
+
+def flow_instance_of(case: FlowCase) -> FlowInstance:
+    """The question as the project has it."""
+    devices = [str(i) for i in range(len(case.kind))]
+    links = [(u, v, float(rate)) for (u, v), rate in case.links.items()]
+    rows = [{c: float(rate) for c, rate in row.items()} for row in case.capacity]
+    rates = np.array(rates_of(devices, links))
+    return FlowInstance("drawn", case.layers, tuple(devices), np.array(case.kind), table_of(case.layers, rows), rates)
+
+
+def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[str]:
+    """List false bounds, answers above the largest flow, and certificates that fail."""
+    instance, largest = flow_instance_of(case), float(largest_flow(case))
+    counts = Counter() if counts is None else counts
+    found = search_flow(instance, np.random.default_rng(0), Limits(evaluations=3_000))
+    faults = []
+    if found.impossible is not None and largest > 0:
+        return [f"called impossible ({found.impossible}), and {largest!r} passes"]
+    if found.answer is not None:
+        counts["optimal answers"] += found.answer.flow >= largest * (1 - 1e-9)
+        if found.answer.flow > largest * (1 + 1e-9):
+            faults.append(f"search: {found.answer.flow!r} is above {largest!r}")
+    results = [found, *bound_flow(instance, None), *bound_flow(instance, found.answer)]
+    for result in results[1:]:
+        assert result.bound is not None
+        counts[result.method] += 1
+        if largest > 0 and result.bound.value > 1 / largest * (1 + 1e-9):
+            faults.append(f"{result.method}: at most {1 / result.bound.value!r} is claimed, and {largest!r} passes")
+    if found.impossible is None:
+        document = parse_json(json_text(flow_certificate(results)), "drawn.json")
+        faults += [f"verify: {fault}" for fault in verify(document, time_limit=20.0).faults]
+    return faults
+
+
+def main(questions: int, seed: int) -> int:
+    """Try so many questions; the exit code."""
+    counts: Counter[str] = Counter()
+    code = 0
+    for i in range(questions):
+        case = draw_flow(random.Random(f"{seed} {i}"))
+        for fault in faults_of_flow(case, counts):
+            print(f"question {i} of seed {seed}: {fault}\n  {case}", flush=True)
+            code = 1
+        if i % 500 == 499:
+            print(f"{i + 1} questions, {dict(counts)}", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    told = [int(text) for text in sys.argv[1:]] + [10_000, 0][len(sys.argv) - 1 :]
+    sys.exit(main(*told[:2]))

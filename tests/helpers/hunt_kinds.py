@@ -1,0 +1,104 @@
+"""Hunt for false bounds over kinds of devices: ``python tests/helpers/hunt_kinds.py [QUESTIONS] [SEED]``.
+
+Each question is solved by brute force; every bound has to be at most that, every answer at least, and every certificate
+has to pass. A false number is printed with its seed, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from collections import Counter
+
+import numpy as np
+from kinds_oracle import KindsCase, draw_case, optimum_of
+
+from heuristics import Limits, search
+from instances import ComputationGraph, Instance, Result
+from instances.devices.kinds import DeviceKind, Devices
+from instances.json_files import json_text, parse_json
+from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from mtpp.certificates.writing import certificate_document
+from mtpp.verification.verify import verify
+from mtpp_models import SolveOptions, solve
+
+__all__ = ["BOUNDS", "faults_of", "instance_of"]
+
+BOUNDS = ("simple", "pinned", "ideals", "priced")
+_ROUNDING = 1e-9
+
+
+def instance_of(case: KindsCase) -> Instance:
+    """The question as the project has it."""
+    edges = [(u, v) for u, _, readers in case.tensors for v in readers]
+    graph = ComputationGraph.from_edges(
+        edges, work=case.works[0], output_bytes=[size for _, size, _ in case.tensors], param_bytes=case.params
+    )
+    kinds = [
+        DeviceKind(f"kind {t}", count, speed=t + 1.0, memory=memory, bandwidth=rate)
+        for t, (count, memory, rate) in enumerate(zip(case.counts, case.memories, case.bandwidths, strict=True))
+    ]
+    devices = Devices(kinds, "fixed" if case.fixed else "free")
+    return question_of_kinds(
+        graph, devices, case.works, case.k, activation_buffer=case.buffer, fit=case.fit, name="drawn"
+    )
+
+
+def faults_of(case: KindsCase, seconds: float = 0.3, counts: Counter[str] | None = None) -> list[str]:
+    """List what is false: bounds above the optimum, answers below it, exact ones above it, certificates that fail."""
+    instance, optimum = instance_of(case), optimum_of(case)
+    if not isinstance(instance, UnlikeInstance):
+        return []
+    counts = Counter() if counts is None else counts
+    faults, results = [], []
+    found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2_000))
+    if found.impossible is not None and optimum is not None:
+        faults.append(f"called impossible ({found.impossible}), and {float(optimum)!r} is possible")
+    if found.partition is not None and (optimum is None or found.partition.bottleneck < optimum * (1 - _ROUNDING)):
+        faults.append(f"search: {found.partition.bottleneck!r} is below the optimum {optimum!r}")
+    for name in BOUNDS:
+        for start in {None, found.partition}:
+            result = solve(instance, name, SolveOptions(time_limit=seconds), start=start)
+            counts[name] += 1
+            if result.impossible is not None and optimum is not None:
+                faults.append(f"{name}: called impossible, and {float(optimum)!r} is possible")
+            if result.bound is not None and optimum is not None and result.bound.value > optimum * (1 + _ROUNDING):
+                faults.append(f"{name}: {result.bound.value!r} is above the optimum {float(optimum)!r}")
+            if name == "ideals" and result.bound is not None and optimum is not None:
+                counts["tight ideals"] += result.bound.value >= optimum * (1 - 1e-6)
+            results.append(result)
+    exact = [result for result in results if result.method == "ideals" and result.bound is not None]
+    for result in exact:
+        if result.bound.method == "ideals" and optimum is not None and result.bound.value < optimum * (1 - 1e-6):
+            faults.append(f"ideals: {result.bound.value!r} misses the optimum {float(optimum)!r}")
+    if not any(result.impossible for result in results):
+        faults += _faults_of_file([found, *results])
+    return faults
+
+
+def _faults_of_file(results: list[Result]) -> list[str]:
+    if all(result.partition is None and result.bound is None for result in results):
+        return []
+    document = parse_json(json_text(certificate_document(results)), "drawn.json")
+    return [f"verify: {fault}" for fault in verify(document, time_limit=10.0).faults]
+
+
+def main(questions: int, seed: int) -> int:
+    """Try so many questions; the exit code."""
+    warnings.simplefilter("ignore")
+    counts: Counter[str] = Counter()
+    code = 0
+    for i in range(questions):
+        case = draw_case(random.Random(f"{seed} {i}"), chain=i % 3 == 0)
+        for fault in faults_of(case, counts=counts):
+            print(f"question {i} of seed {seed}: {fault}\n  {case}", flush=True)
+            code = 1
+        if i % 500 == 499:
+            print(f"{i + 1} questions, {dict(counts)}", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    told = [int(text) for text in sys.argv[1:]] + [10_000, 0][len(sys.argv) - 1 :]
+    sys.exit(main(*told[:2]))

@@ -1,0 +1,134 @@
+"""Optima of tiny questions over kinds of devices, in fractions, from plain numbers; shares no code with the project."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+__all__ = ["KindsCase", "draw_case", "optimum_of"]
+
+Number = Fraction | None
+
+
+@dataclass(frozen=True)
+class KindsCase:
+    """A question as plain numbers; a set of nodes is a whole number whose bit v says whether v is in it."""
+
+    works: list[list[float]]  # a row a kind
+    params: list[float]
+    tensors: list[tuple[int, float, list[int]]]  # producer, bytes, readers
+    counts: list[int]
+    bandwidths: list[float]
+    memories: list[float]
+    buffer: float | None
+    fit: bool
+    fixed: bool
+    k: int
+
+    @property
+    def n(self) -> int:
+        """Number of nodes."""
+        return len(self.params)
+
+
+def draw_case(rng: random.Random, *, chain: bool = False, most: int = 7) -> KindsCase:
+    """A random question with few nodes, of sizes that tie often or span many powers."""
+    n, kinds = rng.randint(1, most), rng.randint(1, 3)
+    wild = rng.random() < 0.3
+
+    def size() -> float:
+        return float(10 ** rng.uniform(-4, 4)) if wild else float(rng.randint(0, 6))
+
+    pairs = [(u, v) for u in range(n) for v in range(u + 1, n) if (v == u + 1 if chain else rng.random() < 0.4)]
+    tensors = []
+    for u in range(n):
+        readers = [v for a, v in pairs if a == u]
+        tensors.append((u, size(), readers))
+    base = [size() for _ in range(n)]
+    related = rng.random() < 0.5
+    speeds = [rng.choice([0.25, 0.4, 1.0, 2.0]) for _ in range(kinds)]
+    works = [[w / s if related else size() for w in base] for s in speeds]
+    counts = [rng.randint(1, 2) for _ in range(kinds)]
+    limited = rng.random() < 0.5
+    memories = [rng.choice([float(rng.randint(1, 12)), float("inf")]) if limited else float("inf") for _ in counts]
+    fixed = rng.random() < 0.2
+    buffer = rng.choice([None, float(rng.randint(0, 3))])
+    fit = any(m < float("inf") for m in memories) and rng.random() < 0.4
+    return KindsCase(
+        works=works,
+        params=[float(rng.randint(0, 4)) for _ in range(n)],
+        tensors=tensors,
+        counts=counts,
+        bandwidths=[rng.choice([0.5, 1.0, 3.0, float("inf")]) for _ in counts],
+        memories=memories,
+        buffer=buffer,
+        fit=fit,
+        fixed=fixed,
+        k=sum(counts) if fixed else rng.randint(1, sum(counts)),
+    )
+
+
+def optimum_of(case: KindsCase) -> Number:
+    """Least bottleneck where a block's peak is the buffer, or the largest need of its nodes; None if nothing fits."""
+    everything = (1 << case.n) - 1
+    before = [0] * case.n
+    for u, _, readers in case.tensors:
+        for v in readers:
+            before[v] |= 1 << u
+    ideals = [s for s in range(everything + 1) if all(before[v] & ~s == 0 for v in range(case.n) if s >> v & 1)]
+
+    @cache
+    def cost(block: int, t: int) -> Number:
+        return _cost(case, block, t)
+
+    sequence = [t for t, count in enumerate(case.counts) for _ in range(count)]
+
+    @cache
+    def rest(done: int, left: tuple[int, ...]) -> Number:
+        """Least bottleneck of what is not done, with devices left: a count a kind, or the number of the next one."""
+        if done == everything:
+            return Fraction(0)
+        best: Number = None
+        for t, following in _choices(case, sequence, left):
+            for ideal in ideals:
+                if ideal != done and ideal & done == done:
+                    own, behind = cost(ideal & ~done, t), rest(ideal, following)
+                    if own is not None and behind is not None and (best is None or max(own, behind) < best):
+                        best = max(own, behind)
+        return best
+
+    return rest(0, (0,) if case.fixed else (*case.counts, case.k))
+
+
+def _choices(case: KindsCase, sequence: list[int], left: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+    if case.fixed:
+        return [(sequence[d], (d + 1,)) for d in range(left[0], len(sequence))]
+    *counts, most = left
+    found = []
+    for t, count in enumerate(counts):
+        if count and most:
+            found.append((t, (*counts[:t], count - 1, *counts[t + 1 :], most - 1)))
+    return found
+
+
+def _cost(case: KindsCase, block: int, t: int) -> Number:
+    inside = [v for v in range(case.n) if block >> v & 1]
+    moved, needs = Fraction(0), [Fraction(0)] * case.n
+    for u, size, readers in case.tensors:
+        within = [v for v in readers if block >> v & 1]
+        for v in {u, *readers}:
+            needs[v] += Fraction(size)
+        if (len(within) < len(readers)) if block >> u & 1 else within:
+            moved += Fraction(size)
+    rate = case.bandwidths[t]
+    free = rate == float("inf")
+    over = Fraction(0)
+    if case.memories[t] < float("inf"):
+        peak = max(needs[v] for v in inside) if case.buffer is None else Fraction(case.buffer)
+        over = max(Fraction(0), sum(Fraction(case.params[v]) for v in inside) + peak - Fraction(case.memories[t]))
+    if over and case.fit:
+        return None
+    work = sum(Fraction(case.works[t][v]) for v in inside)
+    return work + (Fraction(0) if free else (moved + over) / Fraction(rate))

@@ -1,0 +1,205 @@
+"""Flows: golden values, brute force, files and the command line."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import assert_misuse, columns, mtpp
+from flow_oracle import FlowCase, draw_flow, largest_flow
+from hunt_flow import faults_of_flow, flow_instance_of
+
+import mtpp as api
+from instances.flow.answer import FlowAnswer
+from instances.flow.file import read_flow_question
+from instances.json_files import read_json
+from mtpp.verification.verify import verify
+from mtpp_models.flow.bounds import bound_flow, shared_layers
+
+Links = dict[tuple[str, str], float]
+
+
+def document(layers: int, kinds: list[tuple[int, dict[int, float]]], links: Links | None = None) -> dict[str, Any]:
+    """A question; devices are numbered over all kinds, and links that are not named carry 1000."""
+    first, own = 0, []
+    for count, row in kinds:
+        capacity = {str(c): rate for c, rate in row.items()}
+        own.append({"devices": list(range(first, first + count)), "capacity_by_layers": capacity})
+        first += count
+    names = [*map(str, range(first)), "source", "sink"]
+    rows = [
+        [u, v, (links or {}).get((u, v), 1000.0)]
+        for u in names
+        for v in names
+        if u not in (v, "sink") and v != "source" and (u, v) != ("source", "sink")
+    ]
+    return {"format": "mtpp-flow-question/1", "name": "golden", "layers": layers, "kinds": own, "links": rows}
+
+
+def between(names: str, rate: float) -> Links:
+    return {(u, v): rate for u in names for v in names}
+
+
+GOLDEN: dict[str, tuple[dict[str, Any], float, float, float]] = {
+    # the flow, and the bounds by shared layers and by patterns
+    "two and one": (document(4, [(2, {1: 12, 2: 5}), (1, {1: 6, 2: 2, 3: 1})]), 5, 6.5, 5),
+    "contiguity": (document(3, [(3, {1: 10, 2: 6})]), 10, 12, 12),
+    "a link": (document(4, [(2, {1: 12, 2: 8})], between("01", 3)), 3, 8, 3),
+    "mixed links": (
+        document(3, [(1, {1: 12, 2: 8}), (2, {1: 7, 2: 4})], between("01", 3) | between("02", 3) | between("12", 1000)),
+        7,
+        32 / 3,
+        8,
+    ),
+}
+
+
+@pytest.fixture
+def question(tmp_path: Path) -> Any:
+    def write(name: str) -> Path:
+        file = tmp_path / "question.json"
+        file.write_text(json.dumps(GOLDEN[name][0]))
+        return file
+
+    return write
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_flows_and_bounds(name: str, question: Any) -> None:
+    """By trying all intervals; the bounds by hand."""
+    _, flow, shared, patterns = GOLDEN[name]
+    result = api.flow(question(name), certify=True, time_limit=2.0)
+    assert result.answer is not None
+    assert result.bound is not None
+    assert result.answer.flow == pytest.approx(flow)
+    assert shared_layers(result.instance) <= shared * (1 + 1e-6)
+    least = min(1 / bound.bound.value for bound in bound_flow(result.instance, result.answer) if bound.bound)
+    assert least == pytest.approx(patterns, rel=2e-3)
+    assert 1 / result.bound.value >= flow * (1 - 1e-9)
+
+
+def test_no_bound_is_below_brute_force() -> None:
+    """A short hunt; `python tests/helpers/hunt_flow.py` is the long one."""
+    for i in range(15):
+        case = draw_flow(random.Random(f"tests {i}"))
+        assert faults_of_flow(case) == [], case
+
+
+def test_the_flow_of_given_intervals(question: Any) -> None:
+    """Who ends at a layer feeds who begins there, as far as links carry."""
+    instance = read_flow_question(question("mixed links"))
+    assert FlowAnswer(instance, [[0, 1], [1, 3], [1, 3]]).flow == 6
+    assert FlowAnswer(instance, [[0, 0], [0, 1], [1, 3]]).flow == 4
+    assert FlowAnswer(instance, [[0, 3], [0, 1], [1, 3]]).flow == 4
+
+
+def test_bug_devices_that_just_hold_all_layers_are_no_lower_bound() -> None:
+    """Both sides of the bound by shared layers are then the same for many flows, and rounding must not decide."""
+    capacity = {1: 8, 2: 7, 3: 5}
+    links = {(u, v): 100 for u in ("0", "1", "source") for v in ("0", "1", "sink") if u != v and u + v != "sourcesink"}
+    case = FlowCase(6, [0, 0], [capacity], links)
+    assert largest_flow(case) == 5
+    assert shared_layers(flow_instance_of(case)) >= 5
+    assert faults_of_flow(case) == []
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("flow")
+    (folder / "q.json").write_text(json.dumps(GOLDEN["a link"][0]))
+    return api.flow(folder / "q.json", certify=True, time_limit=2.0).save(folder / "c.json")
+
+
+def test_verify_proves_it(certificate: Path) -> None:
+    """Flow and bounds, with exact numbers."""
+    verdict = verify(read_json(certificate))
+    assert verdict.faults == ()
+    assert 1 <= float(verdict.proved_ratio or 0) < 1.001
+    assert all(check.proved is not None for check in verdict.checks)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["flow"], 3.1),
+        (["time"], 0.3),
+        (["bounds", 0, "value"], 0.2),
+        (["bounds", 1, "value"], 0.34),
+        (["bounds", 1, "parameters", "weights", 0], [0.1]),
+        (["bounds", 1, "parameters", "weights"], []),
+        (["bounds", 1, "parameters", "second"], 3.0),
+        (["intervals", "0"], [0, 9]),
+        (["intervals", "0"], [0, 1]),
+    ],
+)
+def test_forgeries_are_found(certificate: Path, path: list[Any], value: Any, tmp_path: Path) -> None:
+    """Each number that is changed."""
+    forged = copy.deepcopy(json.loads(certificate.read_text()))
+    place = forged
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    file = tmp_path / "forged.json"
+    file.write_text(json.dumps(forged))
+    assert verify(read_json(file)).faults
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer, its picture and its file."""
+    monkeypatch.chdir(tmp_path)
+    Path("q.json").write_text(json.dumps(GOLDEN["two and one"][0]))
+    assert mtpp("flow q.json --certify --time-limit 2 --out c.json --plot c.png") == 0
+    assert columns(capsys.readouterr().out)["flow [1/s]"] == "5"
+    assert mtpp("verify c.json") == 0
+    assert Path("c.png").stat().st_size > 0
+    capsys.readouterr()
+    assert mtpp("flow q.json --time-limit 1 --json") == 0
+    assert json.loads(capsys.readouterr().out)["flow"] == pytest.approx(5.0)
+
+
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unknown devices in links, links twice, capacities of more layers than there are, no path."""
+    monkeypatch.chdir(tmp_path)
+    plain = GOLDEN["a link"][0]
+    changes: dict[str, dict[str, Any]] = {
+        "unknown": {"links": [["source", "7", 1.0]]},
+        "twice": {"links": [["source", 0, 1.0], ["source", 0, 2.0]]},
+        "layers": {"layers": 1},
+        "many": {"layers": 10**9},
+        "negative": {"links": [["source", 0, -1.0]]},
+    }
+    for name, change in changes.items():
+        Path(f"{name}.json").write_text(json.dumps(plain | change))
+    assert_misuse(
+        capsys,
+        {
+            "flow unknown.json": "a link ends at 7",
+            "flow twice.json": "is given twice",
+            "flow layers.json": "a capacity for 2 layers of 1",
+            "flow many.json": "give 1 to 4096",
+            "flow negative.json": "negative",
+            "flow absent.json": "there is no such file",
+        },
+    )
+    Path("apart.json").write_text(json.dumps(plain | {"links": [["source", 0, 1.0], [1, "sink", 1.0]]}))
+    assert mtpp("flow apart.json") == 5
+    assert "no path of links leads" in capsys.readouterr().err
+
+
+def test_same_seed_same_answer(question: Any) -> None:
+    """A search that no clock ends."""
+    from heuristics import Limits
+    from heuristics.flow.search import search_flow
+
+    instance = read_flow_question(question("mixed links"))
+    found = [search_flow(instance, np.random.default_rng(5), Limits(evaluations=5000)).answer for _ in range(2)]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[0].interval.tolist() == found[1].interval.tolist()

@@ -1,0 +1,278 @@
+"""Partitions over kinds of devices: golden values, brute force, files, and the command line."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import assert_misuse, columns, mtpp
+from hunt_kinds import faults_of
+from kinds_oracle import draw_case
+
+import mtpp as api
+from heuristics import Limits, search
+from instances import ComputationGraph, InputError, Instance, Platform
+from instances.devices.kinds import SHIPPED, DeviceKind, Devices
+from instances.devices.kinds_file import devices_of_text, read_kinds
+from instances.json_files import read_json, write_json
+from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from mtpp.certificates.writing import certificate_document
+from mtpp.certifying.certify import certify
+from mtpp.verification.verify import verify
+from mtpp_models import SolveOptions, solve
+
+Kinds = list[tuple[float, float, int]]
+
+
+def devices(kinds: Kinds, memories: list[float] | None = None, order: str = "free") -> Devices:
+    """Kinds with a speed, a bandwidth and a count each."""
+    limits = memories or [math.inf] * len(kinds)
+    named = [DeviceKind(f"kind {t}", n, speed=s, bandwidth=b, memory=limits[t]) for t, (s, b, n) in enumerate(kinds)]
+    return Devices(named, order)
+
+
+def question(graph: ComputationGraph, own: Devices, **words: Any) -> Instance:
+    works = [graph.work / (kind.speed or 1.0) for kind in own.kinds]
+    return question_of_kinds(graph, own, works, **words)
+
+
+def chain(work: list[float], sizes: list[float], **words: Any) -> ComputationGraph:
+    edges = [(i, i + 1) for i in range(len(work) - 1)]
+    return ComputationGraph.from_edges(edges, work=work, output_bytes=[*sizes, 0], **words)
+
+
+U1 = chain([4, 2, 3, 1, 5, 3], [2, 1, 3, 1, 2])
+G1 = ComputationGraph.from_edges(
+    [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5)], work=[2, 6, 3, 6, 3, 2], output_bytes=[2, 1, 1, 1, 1, 0]
+)
+SIX = chain([2] * 6, [1] * 5, param_bytes=[1] * 6)
+GOLDEN = {
+    "two kinds": (question(U1, devices([(2, 4, 1), (1, 1, 2)])), 6.25),
+    "three speeds": (question(chain([1] * 8, [0] * 7), devices([(4, 1, 1), (2, 1, 1), (1, 1, 1)])), 1.25),
+    "memory": (question(SIX, devices([(4, 1, 1), (1, 1, 2)], [2, 4]), fit=True, activation_buffer=0.0), 5.0),
+    "graph": (question(G1, devices([(2, 2, 1), (1, 1, 2)])), 8.0),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_values_are_found_and_proved(name: str) -> None:
+    """By brute force: the optimum, its proof, and the check of the proof."""
+    instance, optimum = GOLDEN[name]
+    result = certify(instance, SolveOptions(time_limit=10.0))
+    assert result.cost == pytest.approx(optimum, abs=1e-12)
+    assert result.proved
+
+
+def test_golden_bounds() -> None:
+    """The quick bounds of the graph, as by hand."""
+    instance = GOLDEN["graph"][0]
+    values = {
+        name: solve(instance, name, SolveOptions(time_limit=5.0)).bound for name in ("simple", "pinned", "priced")
+    }
+    assert values["simple"] is not None
+    assert values["pinned"] is not None
+    assert values["priced"] is not None
+    assert values["simple"].value == pytest.approx(5.5)
+    assert values["pinned"].value == pytest.approx(4.5)
+    assert values["priced"].value == pytest.approx(8.0, rel=2e-3)
+
+
+def test_costs_are_those_of_the_kind_of_each_block() -> None:
+    """Slow [0], slow [1], fast [2..5]: each moves its bytes over its own bandwidth."""
+    instance = GOLDEN["two kinds"][0]
+    assert isinstance(instance, UnlikeInstance)
+    partition = UnlikePartition(instance, [0, 1, 2, 2, 2, 2], [1, 1, 0])
+    assert partition.block_costs.tolist() == [6, 5, 6.25]
+    assert [list(row) for row in partition.costs] == [[0, 2, 0.25], [4, 2, 6], [0, 0, 0], [2, 1, 0]]
+
+
+@pytest.mark.parametrize("chained", [True, False])
+def test_no_bound_is_above_brute_force(chained: bool) -> None:
+    """A short hunt; `python tests/helpers/hunt_kinds.py` is the long one."""
+    for i in range(12):
+        case = draw_case(random.Random(f"tests {i}"), chain=chained, most=6)
+        assert faults_of(case, seconds=0.3) == [], case
+
+
+def test_one_kind_is_the_question_of_equal_devices() -> None:
+    """The same digits, through both doors: instances, keys, answers."""
+    for seed in range(20):
+        rng = random.Random(seed)
+        work, sizes = ([float(rng.randint(1, 9)) for _ in range(n)] for n in (6, 5))
+        graph, k, rate = chain(work, sizes), rng.randint(1, 4), rng.choice([0.5, 1.0, 3.0])
+        one = question(graph, devices([(1.0, rate, k)]))
+        plain = Instance(graph, Platform(k, rate))
+        assert type(one) is Instance
+        assert one.key == plain.key
+        found = [
+            search(asked, "portfolio", np.random.default_rng(1), Limits(evaluations=500)) for asked in (one, plain)
+        ]
+        assert found[0].partition.block.tolist() == found[1].partition.block.tolist()  # type: ignore[union-attr]
+
+
+def test_a_fixed_order_keeps_devices_in_their_places() -> None:
+    """The fast device comes first, whatever that costs; it may idle."""
+    own = devices([(2, 4, 1), (1, 1, 2)], order="fixed")
+    instance = question(U1, own)
+    result = certify(instance, SolveOptions(time_limit=5.0))
+    assert result.proved
+    assert isinstance(result.partition, UnlikePartition)
+    used = [t for t in result.partition.kind.tolist() if t >= 0]
+    assert used == sorted(used)
+    assert result.cost == pytest.approx(solve(instance, "ideals").cost)
+    with pytest.raises(InputError, match="leave k out"):
+        question(U1, own, k=2)
+
+
+def test_fewer_devices_than_there_are() -> None:
+    """With k = 1 the fast one has all, and the others idle."""
+    instance = question(U1, devices([(2, 4, 1), (1, 1, 2)]), k=1)
+    assert certify(instance, SolveOptions(time_limit=5.0)).cost == 9
+
+
+def test_too_many_states_are_searched() -> None:
+    """Thirty devices that all differ: 2^30 numbers of devices, and an answer all the same."""
+    own = devices([(1 + i / 30, 10.0, 1) for i in range(30)])
+    result = search(question(chain([1.0] * 40, [0.1] * 39), own), "portfolio", np.random.default_rng(0))
+    assert result.partition is not None
+    assert result.partition.bottleneck <= 2.2
+
+
+def test_methods_for_equal_devices_refuse() -> None:
+    """Each in one line, and none answers another question."""
+    instance = GOLDEN["graph"][0]
+    with pytest.raises(InputError, match="kahn is for devices that are all alike"):
+        search(instance, "kahn", np.random.default_rng(0))
+    with pytest.raises(InputError, match="There is no model for several kinds of devices 'exact'"):
+        solve(instance, "exact")
+    with pytest.raises(InputError, match="this method is for devices that are all alike"):
+        _ = instance.tensor_time
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of the golden graph with the bounds of all methods."""
+    instance = GOLDEN["graph"][0]
+    found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
+    known = found.partition
+    methods = ("simple", "pinned", "ideals", "priced")
+    parts = [solve(instance, name, SolveOptions(time_limit=2.0), start=known) for name in methods]
+    file = tmp_path_factory.mktemp("kinds") / "certificate.json"
+    write_json(file, certificate_document([found, *parts]))
+    return file
+
+
+def test_verify_proves_it_and_reading_gives_the_answer(certificate: Path) -> None:
+    """All but the prices, which are trusted."""
+    verdict = verify(read_json(certificate))
+    assert verdict.faults == ()
+    assert float(verdict.proved_ratio or 0) == pytest.approx(1.0, abs=1e-9)
+    assert [check.how.split()[0] for check in verdict.checks] == ["re-proved", "re-proved", "re-proved", "trusted"]
+    assert api.read(certificate).cost == 8
+
+
+def _change(document: dict[str, Any], path: list[Any], value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(document)
+    place: Any = changed
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return changed
+
+
+FORGERIES: list[tuple[list[Any], Any]] = [
+    (["bounds", 0, "value"], 7.0),
+    (["bounds", 1, "value"], 7.0),
+    (["bounds", 2, "value"], 8.01),
+    (["bounds", 0, "parameters", "shares"], [0.0, 0.0]),
+    (["bounds", 1, "parameters", "nodes"], [77]),
+    (["bounds", 3, "parameters", "prices"], [0.0] * 6),
+    (["bottleneck"], 7.9),
+    (["partition", "bottleneck"], 7.9),
+    (["partition", "kind"], ["kind 0", "kind 0", "kind 0"]),
+    (["partition", "kind", 0], "kind 9"),
+    (["instance", "graph_hash"], "0" * 64),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), FORGERIES)
+def test_forgeries_are_found(certificate: Path, path: list[Any], value: Any, tmp_path: Path) -> None:
+    """Each number that is changed."""
+    document = _change(json.loads(certificate.read_text()), path, value)
+    file = tmp_path / "forged.json"
+    file.write_text(json.dumps(document))
+    assert verify(read_json(file)).faults
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certify, explain and verify with shipped kinds and a file of kinds."""
+    monkeypatch.chdir(tmp_path)
+    words = "--level layer --dim phase=decode --time-limit 10"
+    assert mtpp(f"certify llama-3-8b --devices A100 {words}") == 2
+    capsys.readouterr()
+    assert mtpp(f"certify llama-3-8b --devices 1xA100,2xL4,1xT4 {words} --out c.json --plot c.png") == 0
+    assert columns(capsys.readouterr().out)["status"] == "optimal"
+    assert mtpp("verify c.json") == 0
+    assert mtpp("explain c.json") == 0
+    out = capsys.readouterr().out
+    assert "re-proved by all ideals" in out
+    assert "(on " in out
+    kinds = [{"name": "fast", "count": 1, "speed": 2, "bandwidth": 4}, {"name": "slow", "count": 2, "bandwidth": 1}]
+    Path("kinds.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
+    assert mtpp("bound bert-base --devices kinds.json --model simple --json") == 0
+    assert json.loads(capsys.readouterr().out)["format"] == "mtpp-kinds/1"
+
+
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong, where, and what to do."""
+    monkeypatch.chdir(tmp_path)
+    kind = {"name": "fast", "count": 2, "speed": 1.0}
+    files: dict[str, dict[str, Any]] = {
+        "none": {"kinds": []},
+        "rates": {"kinds": [kind, {**kind, "name": "slow", "speed": 2.0}], "rates": [[1.0]]},
+        "fixed": {"kinds": [kind, {**kind, "name": "slow", "speed": 2.0}], "order": "fixed"},
+        "twice": {"kinds": [kind, {**kind, "speed": 2.0}]},
+        "small": {"kinds": [{**kind, "memory": 1.0}, {**kind, "name": "slow", "speed": 2.0, "memory": 2.0}]},
+    }
+    for name, members in files.items():
+        Path(f"{name}.json").write_text(json.dumps({"format": "mtpp-devices/2", **members}))
+    assert_misuse(
+        capsys,
+        {
+            "partition bert-base --devices 4xA100,0xL4": "count is 0",
+            "partition bert-base --devices 4xA1000": "did you mean A100",
+            "partition bert-base --devices absent.json": "there is no such file",
+            "partition bert-base --devices none.json": "There are no devices",
+            "partition bert-base --devices rates.json": "expected 2 rows of 2 rates",
+            "partition bert-base --devices fixed.json -k 2": "leave k out",
+            "partition bert-base --devices twice.json": "Two kinds of devices are called fast",
+            "partition bert-base --devices small.json -k 9": "there are 4 devices",
+            "partition bert-base --devices small.json -k auto": "cannot be combined",
+            "partition bert-base --devices small.json --for vllm": "cannot be combined",
+            "partition bert-base --devices small.json --method kahn": "for devices that are all alike",
+            "certify bert-base": "-k is missing",
+        },
+    )
+    assert mtpp("partition bert-base --devices small.json --fit") == 5
+    assert "does not fit" in capsys.readouterr().err
+
+
+def test_kinds_of_texts_and_of_older_files(tmp_path: Path) -> None:
+    """Devices that are alike are one kind."""
+    read = devices_of_text("4xA100, 2xL4,1xA100")
+    assert read is not None
+    assert [(kind.name, kind.count) for kind in read.kinds] == [("A100", 5), ("L4", 2)]
+    assert devices_of_text("devices.json") is None
+    assert set(SHIPPED) >= {"A100", "L4", "T4"}
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps({"format": "mtpp-devices/1", "speeds": [1, 0.5, 1], "memories": [8, None, 8]}))
+    assert read_kinds(file).counts == (2, 1)
