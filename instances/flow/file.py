@@ -117,9 +117,9 @@ def flow_question_document(instance: FlowInstance) -> dict[str, Any]:
             }
             for t, row in enumerate(instance.capacity.tolist())
         ],
-        "links": [
+        "links": sorted(
             [names[u], names[v], instance.rates[u, v].item()] for u, v in np.argwhere(instance.rates > 0).tolist()
-        ],
+        ),
     }
 
 

@@ -118,13 +118,14 @@ class FlowInstance(Displayed):
         return f"{self.layers} layers on {self.n} devices ({kinds} of a kind), {links} links"
 
     def _lines(self) -> Iterator[str]:
+        """All lines of the question but the first two, the same in whatever order devices and kinds are listed."""
         yield f"layers {self.layers}"
-        for name, kind in zip(self.devices, self.kind.tolist(), strict=True):
-            yield f"device {said_text(name)} {kind}"
-        for row in self.capacity.tolist():
-            yield " ".join(["capacity", *map(said_number, row)])
-        for u, v in np.argwhere(self.rates > 0).tolist():
-            yield f"link {u} {v} {said_number(self.rates[u, v].item())}"
+        rows = self.capacity[self.kind].tolist()
+        devices = zip(self.devices, rows, strict=True)
+        yield from sorted(" ".join(["device", said_text(name), *map(said_number, row)]) for name, row in devices)
+        ends = [*map(said_text, self.devices), "source", "sink"]
+        for u, v in sorted(np.argwhere(self.rates > 0).tolist(), key=lambda link: (ends[link[0]], ends[link[1]])):
+            yield f"link {ends[u]} {ends[v]} {said_number(self.rates[u, v].item())}"
 
     @property
     def label(self) -> str:

@@ -84,7 +84,7 @@ class AnswerFile:
         InputError
             If there is no partition in it, or it is refused.
         """
-        if self.document.open_members(())["format"].data == KINDS_CERTIFICATE:
+        if older_format(self.document.open_members(())["format"].text()) == KINDS_CERTIFICATE:
             return self._certified_kinds()
         certificate = certificate_from_document(self.document)
         stated = certificate.partition

@@ -175,7 +175,8 @@ class Instance(Displayed):
     @cached_property
     def question_hash(self) -> str:
         """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("partitioning", instance_lines(self))
+        lines = instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
+        return hash_of_question("partitioning", lines)
 
     @property
     def question_words(self) -> str:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from instances.devices.platform import Platform
 from instances.graph.display import figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.question_lines import graph_lines, said_number, shared_lines
+from instances.graph.tensors import FloatArray
 from instances.partitioning.constraints import Constraints
-
-if TYPE_CHECKING:
-    from instances.partitioning.problem import Instance
 
 __all__ = [
     "graph_in_words",
@@ -27,15 +24,17 @@ __all__ = [
 ]
 
 
-def instance_lines(instance: Instance) -> Iterator[str]:
+def instance_lines(
+    graph: ComputationGraph, platform: Platform, rules: Constraints, need: FloatArray | None, by_need: bool
+) -> Iterator[str]:
     """All lines of a question of partitioning but the first two."""
-    yield from platform_lines(instance.graph, instance.platform)
-    yield from graph_lines(instance.graph)
-    yield from shared_lines(instance.graph)
-    yield from rule_lines(instance.constraints, instance.k)
-    if instance.need is not None:  # of merged nodes; questions of users have none
-        yield " ".join(["need", *map(said_number, instance.need.tolist())])
-    if instance.by_need:
+    yield from platform_lines(graph, platform)
+    yield from graph_lines(graph)
+    yield from shared_lines(graph)
+    yield from rule_lines(rules, platform.k)
+    if need is not None:  # of merged nodes; questions of users have none
+        yield " ".join(["need", *map(said_number, need.tolist())])
+    if by_need:
         yield "by need"
 
 

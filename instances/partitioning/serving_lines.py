@@ -29,7 +29,7 @@ class ServedDecoder:
 
 
 class ServingQuestion(Protocol):
-    """What questions of serving hold, checked or as a file states them."""
+    """Question of serving, checked or as a file states it."""
 
     @property
     def instance(self) -> Instance:
@@ -53,12 +53,13 @@ class ServingQuestion(Protocol):
 
     @property
     def source(self) -> ServedDecoder | None:
-        """What the chain was made of."""
+        """The operators that the chain was made of."""
 
 
 def serving_lines(question: ServingQuestion) -> Iterator[str]:
     """All lines of a question of serving but the first two."""
-    yield from instance_lines(question.instance)
+    chain = question.instance
+    yield from instance_lines(chain.graph, chain.platform, chain.constraints, chain.need, chain.by_need)
     yield f"context {question.context}"
     yield f"batch {question.batch}"
     for token, window in zip(question.token_bytes.tolist(), question.window.tolist(), strict=True):

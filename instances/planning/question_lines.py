@@ -3,21 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from instances.devices.cluster import Cluster
+from instances.devices.network import Network
 from instances.graph.display import figures
 from instances.graph.question_lines import said_number, said_text
+from instances.graph.tensors import FloatArray
 from instances.partitioning.question_lines import memory_in_words
-
-if TYPE_CHECKING:
-    from instances.planning.problem import TrainingInstance
+from instances.planning.chain import LayerChain
 
 __all__ = ["training_in_words", "training_lines"]
 
 
-def training_lines(instance: TrainingInstance) -> Iterator[str]:
+class _Question(Protocol):
+    """A question of planning."""
+
+    @property
+    def chain(self) -> LayerChain: ...
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def microbatches(self) -> int: ...
+    @property
+    def full_duplex(self) -> bool: ...
+    @property
+    def memory(self) -> float: ...
+    @property
+    def parameter_copies(self) -> float: ...
+    @property
+    def replica_share(self) -> FloatArray | None: ...
+    @property
+    def network(self) -> Network | None: ...
+    @property
+    def samples(self) -> int | None: ...
+    @property
+    def recomputation(self) -> bool: ...
+    @property
+    def dtype(self) -> str | None: ...
+    @property
+    def sequence(self) -> int | None: ...
+
+
+def training_lines(instance: _Question) -> Iterator[str]:
     """All lines of a question of planning but the first two; parameters that it lacks are ``none``."""
     yield "unit s"
     yield f"microbatches {instance.microbatches}"
@@ -50,7 +80,7 @@ def training_lines(instance: TrainingInstance) -> Iterator[str]:
         yield " ".join(["device", said_text(name), *map(said_number, row)])
 
 
-def training_in_words(instance: TrainingInstance) -> str:
+def training_in_words(instance: _Question) -> str:
     """The question without names, in one line."""
     chain, cluster = instance.chain, instance.cluster
     rates = cluster.bandwidth[~np.eye(cluster.n, dtype=bool)]

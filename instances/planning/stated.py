@@ -167,7 +167,7 @@ def _question(value: Value, stated_hash: str | None) -> TrainingInstance:
 
 
 def _copies(fields: dict[str, Value], stated_hash: str | None) -> dict[str, object]:
-    """What the file repeats of its question; names are no part of it in newer files."""
+    """Parts of the question that the file repeats; names are no part of it in newer files."""
     if stated_hash is not None:
         return {"key": fields["key"].text()}
     return {name: fields[name].text() for name in _TIMED_SHOWN}

@@ -68,7 +68,7 @@ class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
         str | None,
         Word(
             "Only plans that this runtime can express: whole layers, equal replicas (mtpp list runtimes). For a global "
-            "batch megatron or torchtitan, whose settings --export writes.",
+            "batch megatron or torchtitan, whose settings can be exported.",
             metavar="NAME",
         ),
     ]

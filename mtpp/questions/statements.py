@@ -1,4 +1,4 @@
-"""What a caller states of the question of a file, held against what the file answers.
+"""Statements of a caller on the question of a file, held against the question that it answers.
 
 Each statement is read as by the verb that wrote the file: a bandwidth in the time unit of its graph, a cluster as
 `mtpp plan` takes it, constraints in the names of its nodes.
@@ -39,7 +39,7 @@ _HASH = re.compile(r"[0-9a-f]{16,64}")
 
 
 class StatementWords(TypedDict, total=False):
-    """What a caller states of a question; all that is None is not compared."""
+    """Statements of a caller on a question; all that is None is not compared."""
 
     question: Annotated[str | object | None, Word("Its hash, as the other verbs print it.", None, "HASH", _PANEL)]
     k: Annotated[Blocks | None, Word("Number of blocks, stages or devices.", None, "K", _PANEL)]

@@ -200,11 +200,18 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
 
 
 def _unordered(file: Document) -> Document:
-    """What is not free in a file; constraints of a kind hold in any order."""
+    """What is not free in a file; constraints of a kind hold in any order, as their nodes do."""
     bound = {name: item for name, item in file.items() if name != "provenance"}
     rules = bound["instance"].get("constraints", {})
-    ordered = {kind: sorted(items, key=json.dumps) for kind, items in rules.items()}
+    ordered = {kind: sorted(map(_in_order, items), key=json.dumps) for kind, items in rules.items()}
     return bound | {"instance": bound["instance"] | {"constraints": ordered}}
+
+
+def _in_order(rule: Any) -> Any:
+    """A constraint with its nodes in order."""
+    if isinstance(rule, dict):
+        return {name: _in_order(item) for name, item in rule.items()}
+    return sorted(rule) if isinstance(rule, list) else rule
 
 
 def _rest(file: Document) -> Document:

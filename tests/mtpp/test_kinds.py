@@ -198,7 +198,8 @@ FORGERIES: list[tuple[list[Any], Any]] = [
     (["partition", "bottleneck"], 7.9),
     (["partition", "kind"], ["kind 0", "kind 0", "kind 0"]),
     (["partition", "kind", 0], "kind 9"),
-    (["instance", "graph_hash"], "0" * 64),
+    (["instance", "k"], 2),
+    (["question_hash"], "0" * 64),
 ]
 
 
@@ -227,7 +228,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     kinds = [{"name": "fast", "count": 1, "speed": 2, "bandwidth": 4}, {"name": "slow", "count": 2, "bandwidth": 1}]
     Path("kinds.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
     assert mtpp("bound bert-base --devices kinds.json --model simple --json") == 0
-    assert json.loads(capsys.readouterr().out)["format"] == "mtpp-kinds/1"
+    assert json.loads(capsys.readouterr().out)["format"] == "mtpp-kinds/2"
 
 
 def test_bad_input_is_one_line(

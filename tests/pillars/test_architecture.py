@@ -50,18 +50,23 @@ def test_imports_follow_the_contract() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-#: The records that the second opinion may read, and nothing that computes a cost or a bound.
+#: The records that the second opinion may read and what compiles it, and nothing that computes a cost or a bound.
 RECORDS = {
     "instances.certificates.claims",
+    "instances.certificates.provenance",
+    "instances.compiled",
     "instances.errors",
     "instances.flow.file",
     "instances.flow.problem",
+    "instances.graph.graph",
+    "instances.graph.tensors",
     "instances.json_files",
     "instances.partitioning.constraints",
     "instances.partitioning.kinds.file",
     "instances.partitioning.kinds.problem",
     "instances.partitioning.problem",
     "instances.partitioning.stated",
+    "instances.partitioning.stated_impossible",
     "instances.partitioning.stated_serving",
     "instances.placement.problem",
     "instances.placement.stated",

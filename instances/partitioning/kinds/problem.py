@@ -85,7 +85,7 @@ class UnlikeInstance(Instance):
         return f"bytes/{self.time_unit}"
 
     def _lines(self) -> Iterator[str]:
-        yield from instance_lines(self)
+        yield from instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
         yield f"order {self.devices.order}"
         for kind, rate, works in zip(self.devices.kinds, self.bandwidths, self.works.tolist(), strict=True):
             yield " ".join(["kind", said_text(kind.name), str(kind.count), said_number(kind.memory), said_number(rate)])

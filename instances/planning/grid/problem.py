@@ -12,6 +12,7 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.question_lines import hash_of_question
 from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain
+from instances.planning.grid.question_document import question_document
 from instances.planning.grid.question_lines import grid_in_words, grid_lines
 
 __all__ = ["Fixed", "GridInstance", "Servers", "StateBytes"]
@@ -211,12 +212,12 @@ class GridInstance(Displayed):
     @cached_property
     def question_hash(self) -> str:
         """SHA-256 of the whole question, names of layers included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("training in a grid", grid_lines(self))
+        return hash_of_question("training in a grid", grid_lines(question_document(self)))
 
     @property
     def question_words(self) -> str:
         """The question without names, in one line."""
-        return grid_in_words(self)
+        return grid_in_words(question_document(self))
 
     def _check_degrees(self) -> None:
         fixed, V = self.fixed, self.servers.devices

@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from instances.json_files import finite_or_none
 from instances.planning.grid.configurations import ConfiguredChain
-
-if TYPE_CHECKING:
-    from instances.planning.grid.problem import GridInstance
 
 __all__ = ["CHAIN", "CONFIGURED_FORMAT", "chain_document", "question_document"]
 
 CONFIGURED_FORMAT = "mtpp-chain/2"
 #: Members of a chain beside its layers.
 CHAIN = ("name", "source", "micro_batch", "sequence", "dtype", "device", "flops")
+
+
+class _Question(Protocol):
+    """A question of training in a grid."""
+
+    @property
+    def chains(self) -> tuple[ConfiguredChain, ...]: ...
+    @property
+    def servers(self) -> Any: ...
+    @property
+    def global_batch(self) -> int: ...
+    @property
+    def memory(self) -> float: ...
+    @property
+    def state_bytes(self) -> Any: ...
+    @property
+    def update_time(self) -> float: ...
+    @property
+    def zero(self) -> tuple[int, ...]: ...
+    @property
+    def modes(self) -> tuple[str, ...]: ...
+    @property
+    def fixed(self) -> Any: ...
+    @property
+    def full_duplex(self) -> bool: ...
 
 
 def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
@@ -29,7 +51,7 @@ def chain_document(chain: ConfiguredChain) -> dict[str, Any]:
     }
 
 
-def question_document(question: GridInstance) -> dict[str, Any]:
+def question_document(question: _Question) -> dict[str, Any]:
     """The question as a member of a plan file; no limit of memory is null."""
     return {
         "chains": [chain_document(chain) for chain in question.chains],

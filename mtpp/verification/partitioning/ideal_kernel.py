@@ -18,21 +18,17 @@ R4. Where all that is left makes a block below the limit, there is a chain.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from instances.compiled import compiled
+from mtpp.verification.partitioning.ideal_records import IdealQuestion, IdealSearch, IdealTable
 
 __all__ = [
     "DONE",
     "FOUND",
     "FULL",
     "PAUSED",
-    "IdealQuestion",
-    "IdealSearch",
-    "IdealTable",
     "fill_slots",
     "search_ideals",
 ]
@@ -42,62 +38,7 @@ DONE, FOUND, FULL, PAUSED = 0, 1, 2, 3
 
 _WORD = 64
 
-_Ints = NDArray[np.int64]
 _Words = NDArray[np.uint64]
-
-
-class IdealQuestion(NamedTuple):
-    """A question in whole parts of a goal; rows are starts, (n + 1,), and numbers of tensors, parameters or nodes."""
-
-    k: int
-    limit: int  # what a block has to stay below
-    total: int  # all work
-    work: _Ints  # (n,)
-    need: _Ints  # (n,): least memory beside the parameters
-    held: _Ints  # (n,): parameters of one node
-    time: _Ints  # (t,): of tensors, by their producers
-    readers: _Ints  # (t,): their number
-    producer: _Ints  # (t,)
-    made: _Ints  # (n + 1,): starts of the tensors of each node
-    read: tuple[_Ints, _Ints]  # tensors that each node reads
-    used: tuple[_Ints, _Ints]  # parameters of several nodes that each node uses
-    shared: _Ints  # (p,): their sizes
-    behind: tuple[_Ints, _Ints]  # successors
-    before: _Ints  # (n,): numbers of predecessors
-    room: int  # memory for parameters and need
-    fit: int  # 0 where memory does not matter, 1 where overflow takes time, 2 where it is forbidden
-    code: _Words  # (n,): random numbers; the hash of a set is what they come to
-
-
-class IdealTable(NamedTuple):
-    """Ideals in the order in which they were met, and where they are by their hash."""
-
-    ideals: _Words  # (c, n / 64)
-    level: _Ints  # (c,)
-    slot: _Ints  # (s,): number of an ideal, -1 where there is none; s is a power of two
-
-
-class IdealSearch(NamedTuple):
-    """Where a search is: of a path from an ideal to the one looked at, and of all nodes and tensors."""
-
-    at: _Ints  # (4,): the ideal, the depth of the path or -1 before it, ideals in the table, steps so far
-    taken: NDArray[np.int32]  # (n + 1,): node at each depth
-    first: _Ints  # (n + 2,): where the nodes that may come next begin among `ready` at each depth
-    following: _Ints  # (n + 1,): which of them comes next
-    ready: NDArray[np.int32]  # nodes that may come next, of each depth
-    work: _Ints  # (n + 1,): of the block at each depth, as the next ones
-    received: _Ints
-    sent: _Ints
-    held: _Ints
-    need: _Ints
-    cut: _Ints  # (n + 1,): time of all tensors that are cut behind the ideal at each depth
-    inside: NDArray[np.int8]  # (n,): 1 in the ideal, 2 in the block, else 0
-    missing: _Ints  # (n,): predecessors outside
-    left: _Ints  # (t,): readers outside
-    reading: _Ints  # (t,): readers in the block
-    using: _Ints  # (p,): users in the block
-    words: _Words  # (n / 64,): the ideal looked at
-    hash: _Words  # (1,)
 
 
 @compiled

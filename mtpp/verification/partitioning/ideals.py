@@ -23,12 +23,10 @@ from mtpp.verification.partitioning.ideal_kernel import (
     FOUND,
     FULL,
     PAUSED,
-    IdealQuestion,
-    IdealSearch,
-    IdealTable,
     fill_slots,
     search_ideals,
 )
+from mtpp.verification.partitioning.ideal_records import IdealQuestion, IdealSearch, IdealTable
 from mtpp.verification.partitioning.merging import merge
 
 __all__ = ["UndecidedError", "fits_nowhere", "ideals_bound"]
