@@ -75,7 +75,7 @@ def statements(stated: Envelope, words: StatementWords) -> Iterator[Compared]:
     given = {name: words.get(name) for name in StatementWords.__annotations__ if words.get(name) is not None}
     if (question := given.pop("question", None)) is not None:
         yield "question", _other_question(stated, question)
-    compare = {"plan": _of_plan, "placement": _of_placement}.get(stated.answer_name, _of_blocks)(stated, given)
+    compare = _BY_ANSWER.get(stated.answer_name, _of_blocks)(stated, given)
     for name in given:
         if name not in compare:
             raise InputError(
@@ -85,7 +85,13 @@ def statements(stated: Envelope, words: StatementWords) -> Iterator[Compared]:
         yield name, found
 
 
-_ARTICLES = {"partition": "a partition", "plan": "a plan", "placement": "a placement", "front": "a serving front"}
+_ARTICLES = {
+    "partition": "a partition",
+    "plan": "a plan",
+    "placement": "a placement",
+    "front": "a serving front",
+    "placement of layers": "a flow",
+}
 
 
 def _other_question(stated: Envelope, question: Any) -> str | None:
@@ -172,6 +178,14 @@ def _of_plan(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[
         "dtype": lambda: _unlike("dtype", instance.dtype, given["dtype"]),
         "sequence": lambda: _unlike("sequence", instance.sequence, given["sequence"]),
     }
+
+
+def _of_flow(stated: Envelope, given: Mapping[str, Any]) -> dict[str, Callable[[], str | None]]:
+    """Of a flow there is nothing to state but its hash."""
+    return {}
+
+
+_BY_ANSWER = {"plan": _of_plan, "placement": _of_placement, "placement of layers": _of_flow}
 
 
 def _unlike(name: str, true: Any, asked: Any) -> str | None:

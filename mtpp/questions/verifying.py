@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
 from instances.errors import word
+from instances.flow.problem import FlowInstance
 from instances.partitioning.question_lines import rule_lines
 from instances.planning.grid import GridInstance
 from mtpp.questions.partitioning import runtime_rules
@@ -52,6 +53,8 @@ class OwnGraph:
 
     def difference(self, stated: Envelope) -> str | None:
         """Why the graph of a certificate is not this one; None if it is."""
+        if isinstance(stated.instance, FlowInstance):
+            raise InputError(f"{stated.file}: a flow has no graph; state its question with {word('question')}.")
         if isinstance(stated.instance, GridInstance):
             raise InputError(
                 f"{stated.file}: of a plan for a global batch, state the question with {word('question')}."
