@@ -143,7 +143,7 @@ def _kinds_and_flows() -> Iterator[str]:
         for name in KIND_MODELS:
             solve(instance, name, SolveOptions(time_limit=_SECONDS), start=start)
     yield "flows"
-    capacity, rates = np.array([[0.0, 8.0, 4.0]]), np.full((6, 6), 3.0)
+    capacity, rates = np.array([[0.0, 8.0, 4.0, 2.0]]), np.full((6, 6), 3.0)
     question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)
     found = search_flow(question, np.random.default_rng(0), Limits(evaluations=_FEW))
     bound_flow(question, found.answer)
