@@ -21,7 +21,7 @@ exclude_patterns = [".*", "build", "dist", "results", "**/.ipynb_checkpoints"]
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are committed as executed
-verdicts_file = "experiments/studies/papers/results/verdicts.json"  # seen from the root of the project
+verdicts_file = "experiments/studies/papers/evidence/quick/verdicts.json"  # seen from the root of the project
 
 default_role = "code"
 add_module_names = False
