@@ -52,6 +52,8 @@ def plan_for_batch(chain: str, cluster: str, words: PlanWords, files: Drawn, pri
     assert plan is not None
     peak = words["peak_flops"]
     flops = ACCELERATORS[words["device"] or "A100-80"].peak_flops if peak is None else parse_flops(peak, "peak_flops")
+    document: Any = partial(result_document, covered.result)
+    files.write(document)
     printing.say(left_aligned(grid_headlines(covered, flops, words["price"])))
     printing.detail(fitted(*stage_rows(plan), terminal_width(), words={1, 4, 8}))
     printing.detail(fitted(*comparison_rows(covered), terminal_width(), words={0, 1}))
@@ -60,9 +62,7 @@ def plan_for_batch(chain: str, cluster: str, words: PlanWords, files: Drawn, pri
         from mtpp.plots.style import save_figure
 
         save_figure(grid_figure(plan, covered.uniform), files.plot)
-    document: Any = partial(result_document, covered.result)
     printing.document(document)
-    files.write(document)
     if files.export is not None and runtime is not None:
         Path(files.export).write_text(grid_settings(plan, runtime))
     if covered.result.interrupted:
