@@ -40,6 +40,7 @@ _FEW = {
     "shared": 12,
     "placers": 60,
     "placements": 12,
+    "witnesses": 60,
 }
 METHODS = [(group, method) for group, methods in GROUPS("highs").items() for method in methods]
 
