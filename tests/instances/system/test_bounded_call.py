@@ -45,10 +45,10 @@ def test_time_memory_and_death_are_told() -> None:
 def test_a_file_that_needs_too_long_is_not_confirmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 1 and one line."""
+    """Exit code 6 and one line."""
     write_json(tmp_path / "c.json", PLAIN)
     monkeypatch.setattr("mtpp.api.verification._PATIENCE", -1.0)
-    assert mtpp(f"verify {tmp_path / 'c.json'} --time-limit 0.5") == 1
+    assert mtpp(f"verify {tmp_path / 'c.json'} --time-limit 0.5") == 6
     streams = capsys.readouterr()
     assert streams.out == ""
     assert "not checked: it did not end within 0 s" in streams.err
