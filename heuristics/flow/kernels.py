@@ -13,7 +13,6 @@ import numpy as np
 
 from instances.compiled import compiled
 from instances.flow.answer import network_of, push_most
-from instances.flow.problem import SINK, SOURCE
 from instances.graph.tensors import FloatArray, IntArray
 
 __all__ = ["anneal_stages"]
@@ -187,12 +186,12 @@ def _energy(
         energy += lack * lack
     for s in range(count + 1):
         total = 0.0
-        if s == 0:
+        if s == 0:  # from the source, the last but one row of rates
             for x in range(start[1], start[2]):
-                total += min(held[members[x]], rates[n + SOURCE, members[x]])
-        elif s == count:
+                total += min(held[members[x]], rates[n, members[x]])
+        elif s == count:  # into the sink, the last column
             for x in range(start[count], start[count + 1]):
-                total += min(held[members[x]], rates[members[x], n + SINK])
+                total += min(held[members[x]], rates[members[x], n + 1])
         else:
             total = _between(members[start[s] : start[s + 1]], members[start[s + 1] : start[s + 2]], held, rates, goal)
         least = min(least, total)

@@ -7,7 +7,8 @@ import numpy as np
 from heuristics.planning.arrays import PlanState, Starts, Times
 from instances.compiled import compiled
 from instances.graph.tensors import IntArray
-from instances.planning.kernel_arrays import TrainingArrays, transfer_time
+from instances.planning.kernel_arrays import TrainingArrays
+from instances.planning.link_speeds import transfer_time
 
 __all__ = ["anneal_plan", "assign_state", "change", "copy_state", "simulate"]
 

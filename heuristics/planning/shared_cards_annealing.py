@@ -12,7 +12,8 @@ from heuristics.planning.shared_cards_simulator import run
 from instances.compiled import compiled
 from instances.devices.network import Ports
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.kernel_arrays import TrainingArrays, transfer_time
+from instances.planning.kernel_arrays import TrainingArrays
+from instances.planning.link_speeds import transfer_time
 from instances.planning.operation_arrays import BACKWARD, FORWARD, INPUT, WEIGHTS, Flows
 
 __all__ = ["Scored", "anneal_on_cards", "score"]

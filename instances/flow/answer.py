@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from instances.compiled import compiled
 from instances.errors import InputError
-from instances.flow.problem import SINK, SOURCE, FlowInstance
+from instances.flow.problem import FlowInstance
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.tensors import FloatArray, IntArray, freeze
 
@@ -96,15 +96,16 @@ class FlowAnswer(Displayed):
 def network_of(layers: int, interval: IntArray, capacity: FloatArray, rates: FloatArray) -> FloatArray:
     """(N, N) capacities between source, 0, sink, 1, and the way in and the way out of each device."""
     n = len(interval)
+    source, sink = n, n + 1  # in `rates`
     arcs = np.zeros((2 * n + 2, 2 * n + 2))
     for i in range(n):
         if interval[i, 1] <= interval[i, 0]:
             continue
         arcs[2 + i, 2 + n + i] = capacity[i]
         if interval[i, 0] == 0:
-            arcs[0, 2 + i] = rates[n + SOURCE, i]
+            arcs[0, 2 + i] = rates[source, i]
         if interval[i, 1] == layers:
-            arcs[2 + n + i, 1] = rates[i, n + SINK]
+            arcs[2 + n + i, 1] = rates[i, sink]
         for j in range(n):
             if j != i and interval[j, 0] == interval[i, 1] and interval[j, 1] > interval[j, 0]:
                 arcs[2 + n + i, 2 + j] = rates[i, j]

@@ -14,7 +14,7 @@ from instances.json_files import CONSTRAINTS_FORMAT, Value, read_json
 from instances.partitioning.constraints import BlockRules, Constraints
 from instances.partitioning.node_names import NodeName, NodeNames, span_of, whole_number
 
-__all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "stated_constraints"]
+__all__ = ["KINDS", "constraints_document", "parse_constraints", "read_constraints", "refused_at", "stated_constraints"]
 
 #: Kinds of constraints.
 KINDS = ("together", "windows", "uncut", "at_least")
@@ -91,26 +91,26 @@ def constraints_document(constraints: Constraints) -> dict[str, Any]:
 
 def _group(field: Value, names: NodeNames) -> tuple[int, ...]:
     nodes = _nodes(field)
-    with _at(field):
+    with refused_at(field):
         return names.all(nodes, field.path)
 
 
 def _windows(field: Value, names: NodeNames) -> list[tuple[int, int, int]]:
     window = field.members(("nodes", "first", "last"))
     nodes, span = _nodes(window["nodes"]), (window["first"].whole(), window["last"].whole())
-    with _at(field):
+    with refused_at(field):
         return [(v, *span_of(node, span)) for node in nodes for v in names.one(node)]
 
 
 def _count(field: Value, names: NodeNames) -> tuple[int, tuple[int, ...]]:
     least = field.members(("count", "nodes"))
     count, nodes = least["count"].whole(), _nodes(least["nodes"])
-    with _at(field):
+    with refused_at(field):
         return whole_number(count, "at_least"), names.all(nodes, "at_least")
 
 
 @contextmanager
-def _at(field: Value) -> Iterator[None]:
+def refused_at(field: Value) -> Iterator[None]:
     """Add the place in the file to errors."""
     try:
         yield

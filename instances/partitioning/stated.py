@@ -14,7 +14,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import graph_from_document
 from instances.json_files import CERTIFICATE_FORMAT, PARTITION_FORMAT, Value
 from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
-from instances.partitioning.constraints_file import stated_constraints
+from instances.partitioning.constraints_file import refused_at, stated_constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_file import question_document
 from instances.partitioning.stage_records import Crossing, Stage, read_crossing, read_stage
@@ -71,7 +71,9 @@ def certificate_from_document(document: Value) -> Certificate:
     question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"), _RULES)
     graph = graph_from_document(question["graph"])
     platform = _platform(fields["instance"], question)
-    instance = Instance(graph, platform, question["name"].text(), _constraints(question, graph, platform.k))
+    rules = _constraints(question, graph, platform.k)
+    with refused_at(fields["instance"]):
+        instance = Instance(graph, platform, question["name"].text(), rules)
     if stated_hash is not None:
         check_written(fields["instance"], question_document(instance))
     return Certificate(

@@ -17,7 +17,7 @@ from instances.graph.question_lines import hash_of_question
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value
 from instances.partitioning.constraints import NO_CONSTRAINTS
-from instances.partitioning.constraints_file import stated_constraints
+from instances.partitioning.constraints_file import refused_at, stated_constraints
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving_lines import ServedDecoder, serving_document, serving_in_words, serving_lines
 
@@ -94,7 +94,8 @@ def serving_from_document(document: Value) -> StatedServing:
     rules = NO_CONSTRAINTS
     if "constraints" in question:
         rules = stated_constraints(question["constraints"], graph, platform.k)
-    instance = Instance(graph, platform, question["name"].text(), rules, need=rows["need"], by_need=True)
+    with refused_at(fields["instance"]):
+        instance = Instance(graph, platform, question["name"].text(), rules, need=rows["need"], by_need=True)
     stated = StatedServing(
         file=document.file,
         instance=instance,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from instances.compiled import compiled
 from instances.graph.tensors import FloatArray
 
-__all__ = ["TrainingArrays", "transfer_time"]
+__all__ = ["TrainingArrays"]
 
 
 class TrainingArrays(NamedTuple):
@@ -31,11 +28,3 @@ class TrainingArrays(NamedTuple):
     full_duplex: bool
     memory: float  # as `TrainingInstance.memory`
     copies: float  # as `TrainingInstance.parameter_copies`
-
-
-@compiled
-def transfer_time(size: float, rate: float) -> float:
-    """Bytes over bytes/s; nothing takes no time, and something without a link never ends [s]."""
-    if size == 0.0:
-        return 0.0
-    return size / rate if rate > 0.0 else np.inf

@@ -14,11 +14,10 @@ from instances.devices.cluster import Cluster
 from instances.devices.network import Ports
 from instances.errors import InputError
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.kernel_arrays import transfer_time
 
 BoolArray = NDArray[np.bool_]
 
-__all__ = ["LinkSpeeds", "fastest_groups", "fastest_speeds", "speeds_along"]
+__all__ = ["LinkSpeeds", "fastest_groups", "fastest_speeds", "speeds_along", "transfer_time"]
 
 
 class LinkSpeeds(NamedTuple):
@@ -30,6 +29,14 @@ class LinkSpeeds(NamedTuple):
     # from place i on, and ``back[i, q, r]`` the other way.
     forth: FloatArray
     back: FloatArray
+
+
+@compiled
+def transfer_time(size: float, rate: float) -> float:
+    """Bytes over bytes/s; nothing takes no time, and something without a link never ends [s]."""
+    if size == 0.0:
+        return 0.0
+    return size / rate if rate > 0.0 else np.inf
 
 
 def speeds_along(cluster: Cluster, order: Sequence[int] | IntArray, ports: Ports | None = None) -> LinkSpeeds:

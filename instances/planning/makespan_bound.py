@@ -19,8 +19,8 @@ import numpy as np
 
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
-from instances.planning.kernel_arrays import TrainingArrays, transfer_time
-from instances.planning.link_speeds import LinkSpeeds
+from instances.planning.kernel_arrays import TrainingArrays
+from instances.planning.link_speeds import LinkSpeeds, transfer_time
 from instances.planning.problem import TrainingInstance
 
 __all__ = ["FRONT", "ZPoints", "insert_pair", "least_z", "z_points"]

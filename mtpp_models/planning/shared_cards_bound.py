@@ -23,8 +23,8 @@ from instances.compiled import compiled
 from instances.devices.network import Ports
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning import TrainingInstance
-from instances.planning.kernel_arrays import TrainingArrays, transfer_time
-from instances.planning.link_speeds import fastest_groups
+from instances.planning.kernel_arrays import TrainingArrays
+from instances.planning.link_speeds import fastest_groups, transfer_time
 from instances.planning.makespan_bound import FRONT, insert_pair
 
 __all__ = ["ServerSpeeds", "least_loads", "least_z_on_servers"]

@@ -2,8 +2,8 @@
 
 ``make forgeries COUNT=100000`` tries many, the tests a few. A file with a change is refused in one line, false, of
 another question by its hash, or changed where its provenance is. What is accepted otherwise has to be true by the
-judgement here: the same numbers up to rounding, a lower bound than the true one, another witness of a proved bound, or
-a bound that is listed as trusted.
+judgement here: the same numbers up to rounding, another order or other devices at the same cost, a lower bound than the
+true one, another witness of a proved bound, or a bound that is listed as trusted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import math
 import random
 import re
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Any
 from answer_files import placement_result, plan_result
 from certificates import GRAPH, Document, answers
 
+import mtpp
 from instances import InputError, Instance, Platform
 from instances.architectures import ARCHITECTURES
 from instances.certificates.provenance import with_provenance
@@ -189,6 +191,8 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
     kept, without = _unordered(original), _unordered(file)
     if alike(kept, without):
         return "the same"
+    if alike(_answerless(kept), _answerless(without)):
+        return "another answer" if _as_good(original, file) else "FORGED"
     if without.get("bounds") is None or not alike(_rest(kept), _rest(without)):
         return "FORGED"
     true = {bound["method"]: bound["value"] for bound in original["bounds"]}
@@ -200,18 +204,51 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
 
 
 def _unordered(file: Document) -> Document:
-    """What is not free in a file; constraints of a kind hold in any order, as their nodes do."""
-    bound = {name: item for name, item in file.items() if name != "provenance"}
-    rules = bound["instance"].get("constraints", {})
-    ordered = {kind: sorted(map(_in_order, items), key=json.dumps) for kind, items in rules.items()}
-    return bound | {"instance": bound["instance"] | {"constraints": ordered}}
+    """What is not free in a file; constraints of a kind hold in any order, as their nodes do, and parameters too."""
+    found = copy.deepcopy({name: item for name, item in file.items() if name != "provenance"})
+    for holder in (found["instance"], found.get("partition") or {}):
+        for kind, items in holder.get("constraints", {}).items():
+            twice = kind in ("together", "uncut")  # says no more
+            holder["constraints"][kind] = _in_order([_in_order(item, twice) for item in items], twice)
+    for graph in ("graph", "operators"):
+        if "parameters" in found["instance"].get(graph, {}):
+            found["instance"][graph]["parameters"].sort(key=json.dumps)
+    return found
 
 
-def _in_order(rule: Any) -> Any:
-    """A constraint with its nodes in order."""
+def _in_order(rule: Any, twice: bool = False) -> Any:
+    """A constraint with its nodes in order, by their numbers, which are their names in the files with rules."""
     if isinstance(rule, dict):
         return {name: _in_order(item) for name, item in rule.items()}
-    return sorted(rule) if isinstance(rule, list) else rule
+    if not isinstance(rule, list):
+        return int(rule) if isinstance(rule, str) and rule.isdigit() else rule
+    items = sorted(map(_in_order, rule), key=json.dumps)
+    return [item for i, item in enumerate(items) if not twice or i == 0 or item != items[i - 1]]
+
+
+def _answerless(file: Document) -> Document:
+    """What is left without orders and devices, which several answers of the same cost may have."""
+    answer = ("devices",) if "cluster" in file["instance"] else ("sequence",)
+    found = {name: item for name, item in file.items() if name not in answer}
+    if isinstance(found.get("partition"), dict):
+        found["partition"] = {name: item for name, item in found["partition"].items() if name != "order"}
+    return found
+
+
+def _as_good(original: Document, file: Document) -> bool:
+    """Whether another order costs the same by the code that makes answers, or devices are linked as the others were."""
+    if "cluster" in file["instance"]:
+        bandwidth = file["instance"]["cluster"]["bandwidth"]
+        one, other = ([v for group in document["devices"] for v in group] for document in (original, file))
+        return len(set(other)) == len(one) and all(
+            bandwidth[a][b] == bandwidth[c][d] for a, c in zip(one, other, strict=True)
+            for b, d in zip(one, other, strict=True)
+        )  # fmt: skip
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as opened:
+        json.dump(file, opened)
+        opened.flush()
+        cost = mtpp.read(opened.name).answer.cost
+    return alike(cost, file.get("bottleneck", file.get("step_time")))
 
 
 def _rest(file: Document) -> Document:

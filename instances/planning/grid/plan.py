@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -21,7 +21,9 @@ from instances.planning.grid.memory import MemoryParts
 from instances.planning.grid.orders import one_forward_one_backward
 from instances.planning.grid.placing import PLACINGS, place
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.simulator import Passes, step_time
+
+if TYPE_CHECKING:
+    from instances.planning.grid.simulator import Passes
 
 __all__ = ["GridPlan"]
 
@@ -233,6 +235,8 @@ class GridPlan(Displayed):
     @property
     def passes(self) -> Passes:
         """Durations for the simulator."""
+        from instances.planning.grid.simulator import Passes
+
         S, C, half = self.groups, self.stages, not self.instance.full_duplex
         machines: dict[tuple[int, int], int] = {}
         channel = np.zeros(2 * C - 2, dtype=np.int64)
@@ -248,6 +252,8 @@ class GridPlan(Displayed):
     @cached_property
     def starts(self) -> tuple[FloatArray, FloatArray, float]:
         """Starts of passes and of transfers as `step_time` fills them in, and the time of the step [s]."""
+        from instances.planning.grid.simulator import step_time
+
         C, M = self.stages, self.microbatches
         passes, sent = np.zeros((2 * C, M)), np.zeros((max(1, 2 * C - 2), M))
         return passes, sent, float(step_time(self.passes, self.orders, M, passes, sent, np.inf))

@@ -15,7 +15,6 @@ from mtpp.verification.faults import faults_of_cost, faults_of_sum, unequal
 from mtpp.verification.fractions import as_float
 from mtpp.verification.kinds.paths import TooManyIdealsError, some_path_is_below
 from mtpp.verification.partitioning.costs import block_terms, find_fault, held
-from mtpp.verification.partitioning.cuts import block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.verdict import Check, Verdict, check_claims, compare
 
@@ -138,6 +137,8 @@ class _Task:
 
     def _pinned(self, claim: Claim) -> Check:
         """The least of the minimum cuts around a node, one a kind."""
+        from mtpp.verification.partitioning.cuts import block_bound
+
         nodes = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers()
         if len(nodes) != 1 or not 0 <= nodes[0] < self.exact[0].n:
             return Check(claim, None, "false", f"parameters.nodes is not one of {self.exact[0].n} nodes")

@@ -61,12 +61,13 @@ class BlockCuts:
         self._n = exact.n
         self._weights = np.full(exact.n, SHARE) if weights is None else np.array(weights, dtype=np.int64)
         self._apart = _rows(exact.n, both)
-        self._networks = [_network(exact, goal / exact.unit, loaded=False)]
-        if exact.may_overflow and (loaded := _network(exact, goal / exact.unit, loaded=True)).goal >= 2**_FEWEST:
-            self._networks.append(loaded)
+        kinds = (False, True) if exact.may_overflow else (False,)
+        networks = [_network(exact, goal / exact.unit, loaded=loaded) for loaded in kinds]
+        self._networks = [network for network in networks if network is not None]
         #: By how much a minimum cut may be above what is said of it: each capacity is rounded down.
         self.lost = goal * max(
-            Fraction(len(network.head) + len(network.work), network.goal) for network in self._networks
+            (Fraction(len(network.head) + len(network.work), network.goal) for network in self._networks),
+            default=Fraction(1),
         )
 
     def least(self, inside: Iterable[int], outside: Iterable[int] = (), multiplier: int = 0) -> int:
@@ -138,8 +139,11 @@ def _reachable(neighbours: Sequence[Sequence[int]], nodes: Iterable[int]) -> set
     return seen
 
 
-def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network:
-    """The network of a question whose goal is in its unit; with `loaded` parameters and peak count, less the memory."""
+def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network | None:
+    """The network of a question whose goal is in its unit; with `loaded` parameters and peak count, less the memory.
+
+    None where the goal would have too few digits.
+    """
     n, read = exact.n, [tensor for tensor in exact.tensors if tensor.readers]
     twice, room = 2 * goal, exact.room or 0
     time = at_most((tensor.time for tensor in read), twice)
@@ -151,7 +155,9 @@ def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network:
         shared = at_most((size for those, size in exact.shared if those), most)
     total = sum(work) + 2 * sum(time) + sum(shared) + loaded * abs(room)
     bits = min(UNIT.bit_length() - 1, _SUM - math.ceil(total / goal).bit_length())
-    scale = 2 ** max(bits, 0) / goal
+    if bits < _FEWEST:
+        return None
+    scale = 2**bits / goal
 
     def scaled(value: Rational) -> int:
         return math.floor(value * scale)
@@ -172,7 +178,7 @@ def _network(exact: ExactInstance, goal: Fraction, *, loaded: bool) -> Network:
     drains = [scaled(time) for time in work] + [0] * (place - n - len(shared)) + [scaled(size) for size in shared]
     constant = [scaled(min(twice, Fraction(need - room))) for need in exact.need] if loaded else [0] * n
     both = [(u, v, there, there) for (u, v), there in direct.items()] + arcs
-    return _compressed(n, both, len(edges), drains, constant, 2 ** max(bits, 0), edges)
+    return _compressed(n, both, len(edges), drains, constant, 2**bits, edges)
 
 
 def _compressed(

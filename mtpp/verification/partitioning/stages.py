@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -54,9 +53,9 @@ def _same(claimed: object, true: object) -> bool:
 
 def _stages(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterator[Mapping[str, Any]]:
     names, state_bytes = instance.graph.names, instance.graph.state_bytes.tolist()
-    # With a bandwidth of 1 byte per unit of time, times are bytes.
-    sizes = ExactInstance.of(replace(instance, platform=replace(instance.platform, bandwidth=1.0)))
-    params, peaks = held(sizes, stated.block, stated.order)
+    bandwidth = instance.platform.bandwidth
+    unit = exact.unit * (1 if math.isinf(bandwidth) else Fraction(bandwidth))  # of bytes
+    params, peaks = held(exact, stated.block, stated.order)
     terms = block_terms(exact, stated.block, stated.order)
     slowest = max(map(sum, terms.values()))
     nodes: dict[int, list[int]] = {}
@@ -72,9 +71,9 @@ def _stages(instance: Instance, exact: ExactInstance, stated: Stated) -> Iterato
             **{name: time * exact.unit for name, time in terms[b]._asdict().items()},
             "cost": cost * exact.unit,
             "share": Fraction(cost, slowest) if slowest else Fraction(1),
-            "param_bytes": params[b] * sizes.unit - states,
+            "param_bytes": params[b] * unit - states,
             "state_bytes": Fraction(states),
-            "peak_bytes": peaks[b] * sizes.unit,
+            "peak_bytes": peaks[b] * unit,
         }
 
 

@@ -109,6 +109,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a place that needs a check": (lambda d: d["provenance"].update({"bottleneck": 1.0}), "no place of what needs"),
     "a place that is not there": (lambda d: d["provenance"].update({"bounds[99].seconds": 1.0}), "there is no place"),
     "edges in another order": (lambda d: d["instance"]["graph"]["edges"].reverse(), "not written as this project"),
+    "work beyond all numbers": (
+        lambda d: d["instance"]["graph"]["nodes"][5].update(work=1e308),
+        "c.json, instance: .* exceed the largest number",
+    ),
     "no hash": (lambda d: d.pop("question_hash"), "question_hash"),
     "a solver that there is not": (lambda d: d["provenance"].update({"bounds[0].solver": "/bin/sh"}), "no solver"),
 }

@@ -202,6 +202,14 @@ def test_too_many_ideals_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
         proved(Instance(graph, Platform(5, 1.0)), 7.0)
 
 
+def test_bug_a_tiny_claim_beside_a_large_memory_overflowed() -> None:
+    """The overflow says nothing where the claim has no digits beside it; the work does."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1.0, 1.0], [4.0, 0.0], [1e9, 1e9])
+    exact = ExactInstance.of(Instance(graph, Platform(2, 1.0, memory=1e9)))
+    for value in (Fraction(1, 10**300), Fraction(1, 10**9)):
+        assert block_bound(exact, value, [[0]], Clock(60.0)).least == value
+
+
 def test_a_second_opinion_ends_when_its_time_is_up() -> None:
     """However wide the graph is, and however many pairs of nodes a bound names."""
     graph = ComputationGraph.from_edges([], [1.0] * 300)

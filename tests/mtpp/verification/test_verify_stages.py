@@ -69,3 +69,10 @@ def test_a_certificate_without_them_is_refused(member: str) -> None:
     del lacking["partition"][member]
     with pytest.raises(InputError, match=f"partition: missing field '{member}'"):
         verify(Value(lacking, "c.json"))
+
+
+def test_bug_a_buffer_beside_which_bytes_overflowed() -> None:
+    """Bytes were times at a bandwidth of 1, which were too large where those at the bandwidth of the file are not."""
+    file = copy.deepcopy(FULL)
+    file["instance"]["activation_buffer"] = 1e308
+    assert verify(Value(file, "c.json")).faults
