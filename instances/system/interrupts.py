@@ -49,6 +49,7 @@ class Stop:
 
 
 _stop: Stop | None = None
+_caught: threading.Event | None = None  # of the innermost `catch_interrupt`
 
 
 @contextmanager
@@ -79,19 +80,29 @@ def catch_interrupt() -> Iterator[threading.Event]:
 
     SIGTERM counts as Ctrl-C inside `terminate_as_interrupt`, and wherever else the program handles it. A signal that
     is ignored, or ends the process at once, does so here too. Inside `keeping_answers` the event is there from the
-    first signal on, and a second one raises only if the work does not end.
+    first signal on, and a second one raises only if the work does not end; inside another `catch_interrupt` it is there
+    if that one has its own.
     """
-    event, stop = threading.Event(), _stop
-    if stop is not None and stop.heard:
-        event.set()
+    global _caught
+    in_main = threading.current_thread() is threading.main_thread()
+    event, stop, outer = threading.Event(), _stop, _caught if in_main else None
 
     def handle(number: int, frame: FrameType | None) -> None:
         if (stop.hear() if stop is not None else True) and event.is_set():
             raise KeyboardInterrupt
         event.set()
 
-    with _handled_by(handle):
-        yield event
+    if in_main:
+        _caught = event
+    try:
+        with _handled_by(handle):
+            # Behind `_handled_by`: a signal just before it is that of the outer one.
+            if (stop is not None and stop.heard) or (outer is not None and outer.is_set()):
+                event.set()
+            yield event
+    finally:
+        if in_main:
+            _caught = outer
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -139,6 +140,27 @@ def test_sigterm_is_left_alone_where_it_ends_the_process() -> None:
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_bug_what_began_after_an_interrupt_went_on_for_all_its_time() -> None:
+    """As a turn of a ladder that had caught Ctrl-C just before; other threads have no part in it."""
+    heard: list[bool] = []
+
+    def elsewhere() -> None:
+        with catch_interrupt() as other:
+            heard.append(other.is_set())
+
+    with catch_interrupt() as outer:
+        signal.raise_signal(signal.SIGINT)
+        with catch_interrupt() as inner:
+            assert inner.is_set()
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert outer.is_set()
+    assert heard == [False]
+    with catch_interrupt() as later:
+        assert not later.is_set()
 
 
 def test_the_exit_codes_are_the_same_everywhere() -> None:

@@ -61,9 +61,9 @@ def test_no_true_certificate_is_refused(question: Instance, tmp_path: Path) -> N
     assert check(certificate_document(answers(question)), tmp_path).faults == ()
 
 
-def larger(number: float) -> list[float]:
-    """A little more and much more; of whole numbers and of zeros the next one."""
-    return [number + 1] if isinstance(number, int) or number == 0 else [number * (1 + 1e-6), number * 2.0]
+def larger(number: float) -> float:
+    """A little more; of whole numbers and of zeros the next one. `mass_mutation` makes greater changes."""
+    return number + 1 if isinstance(number, int) or number == 0 else number * (1 + 1e-6)
 
 
 @pytest.mark.slow
@@ -78,13 +78,12 @@ def test_every_number_counts(name: str, tmp_path: Path, capsys: pytest.CaptureFi
         place: Any = forged
         for key in parents:
             place = place[key]
-        for number in larger(place[last]):
-            place[last] = number
-            write_json(tmp_path / "c.json", forged)
-            code = main(["verify", str(tmp_path / "c.json")])
-            if code in (0, 4) and not is_free(forged, path):
-                accepted.append(path)
-            assert code in (0, 1, 2, 4)
+        place[last] = larger(place[last])
+        write_json(tmp_path / "c.json", forged)
+        code = main(["verify", str(tmp_path / "c.json")])
+        if code in (0, 4) and not is_free(forged, path):
+            accepted.append(path)
+        assert code in (0, 1, 2, 4)
     assert accepted == []
     assert "Traceback" not in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ from instances.deadline import Deadline
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import regal_style
-from mtpp_models import SolveOptions, solve
+from mtpp_models import Progress, SolveOptions, solve
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.bounds.priced.guessed_prices import QuickPrices
 from mtpp_models.bounds.priced.price_search import PriceSearch
@@ -73,7 +73,13 @@ def test_bug_a_stop_before_the_deadline_is_no_end() -> None:
     bound = method(start, Controls(deadline=NearlyOver())).bound
     assert bound is not None
     assert not bound.optimal
-    again = method(start, Controls(deadline=Deadline.after(20.0))).bound
+    deadline = Deadline.after(20.0)
+
+    def stop(moment: Progress) -> None:
+        if moment.bound is not None and moment.bound > bound.value:
+            deadline.interrupted.set()
+
+    again = method(start, Controls(deadline=deadline, report=stop)).bound
     assert again is not None
     assert again.value > bound.value
 
