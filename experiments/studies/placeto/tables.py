@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.studies.placeto.budget import (
@@ -129,6 +130,7 @@ def _unseen(measured: Measured, budget: Budget) -> Section:
         [f"on unseen graphs, k = {DEVICES}", *measured.families],
         [_row(measured, row, what, row) for row, what in _ROWS.items()],
         _NOTE,
+        numbers=_numbers(measured, {row: (what, row) for row, what in _ROWS.items()}),
     )
 
 
@@ -139,7 +141,8 @@ def _alone(measured: Measured, budget: Budget) -> Section:
     ]
     title = f"Optimised for each of {budget.graphs} graphs alone, {budget.alone} updates (Table 1 and Figure 5)"
     header = [f"on single graphs, k = {DEVICES}", *measured.families]
-    return Section("placement-alone", title, header, rows, _ALONE_NOTE)
+    numbers = _numbers(measured, _ALONE_ROWS, alone=True)
+    return Section("placement-alone", title, header, rows, _ALONE_NOTE, numbers=numbers)
 
 
 def _transfer(measured: Measured, budget: Budget) -> Section:
@@ -149,7 +152,8 @@ def _transfer(measured: Measured, budget: Budget) -> Section:
     rows = [_row(measured, name, "fast", name) for name in names]
     rows.append(["random orders, best to worst", *(f"{low:.3f} to {high:.3f}" for low, high in orders)])
     title = "Other sizes, numbers of devices and traversal orders, zero-shot"
-    return Section("placement-transfer", title, ["carried over", *measured.families], rows, _TRANSFER_NOTE)
+    header, numbers = ["carried over", *measured.families], _numbers(measured, {name: ("fast", name) for name in names})
+    return Section("placement-transfer", title, header, rows, _TRANSFER_NOTE, numbers=numbers)
 
 
 def _effort(measured: Measured, budget: Budget) -> Section:
@@ -179,6 +183,22 @@ def _claims(measured: Measured, budget: Budget) -> Section:
     ]
     header = ["claim", "of", "holds", "measured", "annealing", "greedy"]
     return Section("placement-claims", "Claims; those that do not reproduce say FAILS", header, rows, _CLAIMS_NOTE)
+
+
+def _numbers(measured: Measured, rows: Mapping[str, tuple[str, str]], *, alone: bool = False) -> pd.DataFrame:
+    found = [
+        (
+            row,
+            family,
+            measured.value(family, *of, measured.graphs(family) if alone else None),
+            measured.simulations(family, *of),
+        )
+        for row, of in rows.items()
+        for family in measured.families
+    ]
+    return pd.DataFrame(found, columns=["row", "family", "time", "simulations"]).astype(
+        {"time": float, "simulations": float}
+    )
 
 
 def _row(measured: Measured, label: str, what: str, name: str) -> list[str]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments.studies.report import Report, Section
@@ -88,13 +89,21 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
         for run in runs
     ]
     return [
-        Section("serving-time", "Default rule over proved optimum", [*question, "best [ms]", *rules], times, _TIME),
+        Section(
+            "serving-time",
+            "Default rule over proved optimum",
+            [*question, "best [ms]", *rules],
+            times,
+            _TIME,
+            numbers=_ratios(runs, time_ratio),
+        ),
         Section(
             "serving-context",
             "Largest context over that of the default rule",
             [*question, "GB", "tokens", *rules],
             contexts,
             _CONTEXT,
+            numbers=_ratios(runs, context_ratio),
         ),
         Section("serving-layers", "Layers of each stage of vLLM", [*question, "rule", "fastest", "most context"], cuts),
         Section("serving-reported", "What users measured [tokens]", _REPORTED_HEADER, _reported_rows(), _REPORTED),
@@ -130,6 +139,11 @@ def _pictures(runs: Sequence[Run]) -> dict[str, Axes]:
         name: plot_rules(labels, {rule: [ratio(run, rule) for run in runs] for rule in DEFAULT_RULES}, quantity)
         for name, (ratio, quantity) in quantities.items()
     }
+
+
+def _ratios(runs: Sequence[Run], ratio: Callable[[Run, str], float | None]) -> pd.DataFrame:
+    rows = [(run["network"], run["phase"], run["k"], rule, ratio(run, rule)) for run in runs for rule in DEFAULT_RULES]
+    return pd.DataFrame(rows, columns=["decoder", "phase", "k", "runtime", "ratio"]).astype({"ratio": float})
 
 
 def _question(run: Run) -> list[str]:

@@ -73,6 +73,12 @@ def figure_rows(frame: pd.DataFrame, figure: str) -> tuple[list[str], list[list[
     return [TITLES[figure][1], "spp [s]", *rivals, "spp over bound", "improved over bound"], rows
 
 
+def _figure_numbers(frame: pd.DataFrame, figure: str) -> pd.DataFrame:
+    over = mean_ratios(frame, figure).rename(columns={method: f"{method} over spp" for method in PLANNERS})
+    over.insert(0, "spp [s]", mean_times(frame, figure, "spp"))
+    return over.drop(columns="spp over spp").rename_axis(TITLES[figure][1]).reset_index()
+
+
 def plot_sweep(frame: pd.DataFrame, figure: str, ax: Axes | None = None) -> Axes:
     """Times of the planners and the bound over the points of a figure; `frame` is that of `training_frame`."""
     ax = axes_of(ax, 8, 4.5)
@@ -111,7 +117,10 @@ def plot_stages(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 def _sections(frame: pd.DataFrame) -> list[Section]:
     return [
-        *(Section(_file(figure), title, *figure_rows(frame, figure), _NOTE) for figure, (title, _) in TITLES.items()),
+        *(
+            Section(_file(figure), title, *figure_rows(frame, figure), _NOTE, numbers=_figure_numbers(frame, figure))
+            for figure, (title, _) in TITLES.items()
+        ),
         Section(_file("11"), "Figure 11: W and time by number of stages", *_stage_rows(frame)),
         *table_iii_sections(frame),
         Section("claims", "Claims of the paper", *_claim_rows(claims(frame)), _notes(frame), text=(1, 3)),
@@ -131,9 +140,8 @@ def _pictures(frame: pd.DataFrame) -> dict[str, Axes]:
 
 def _side_by_side(table: pd.DataFrame, testbed: str) -> Section:
     note = _CELLS.format(DEVICE_MEMORY[testbed] / 2**30)
-    return Section(
-        f"table-iii-paper-{testbed}", f"Table III, {testbed}, beside the paper", *cell_rows(table, testbed), note
-    )
+    title, numbers = f"Table III, {testbed}, beside the paper", table[table["testbed"] == testbed]
+    return Section(f"table-iii-paper-{testbed}", title, *cell_rows(table, testbed), note, numbers=numbers)
 
 
 def _ranking(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

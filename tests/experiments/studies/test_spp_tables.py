@@ -297,6 +297,9 @@ def test_table_is_printed_and_written(folder: Path, capsys: pytest.CaptureFixtur
     for name in (*names, "table-iii-1080ti-8", "table-iii-v100-4"):
         assert all(Path("tables", f"{name}.{suffix}").stat().st_size for suffix in ("md", "csv", "tex", "png", "svg"))
     assert all(word in Path("tables", "claims.md").read_text() for word in ("holds", "FAILS", "undecided"))
+    written = pd.read_csv(Path("tables", "figure-7.csv"))
+    assert {"spp [s]", "improved over spp", "spp over bound"} < set(written.select_dtypes("float").columns)
+    assert written["improved over spp"].tolist() == pytest.approx([0.9] * len(written))
 
 
 def test_wrong_use_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

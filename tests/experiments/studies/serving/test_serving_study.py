@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from experiments.studies.report import Report
@@ -96,6 +97,7 @@ def test_tables_go_on_where_they_stopped(tmp_path: Path, capsys: pytest.CaptureF
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     assert {path.name for path in (tmp_path / "tables").glob("*.png")} == {"serving-time.png", "serving-context.png"}
+    assert (pd.read_csv(tmp_path / "tables" / "serving-time.csv")["ratio"].dropna() >= 1).all()
 
 
 def test_blocks_of_vllm() -> None:
