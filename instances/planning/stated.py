@@ -36,7 +36,7 @@ PROVENANCE = ("planner", "order_name", "seed", "time_limit", "version")
 
 _TIMED = ("cuts", "devices", "recompute", "order", "starts", "ends", "peak_bytes")
 _TIMED_SHOWN = ("chain", "cluster", "key")
-_PASS = re.compile(r"(\d{1,9})([FBIW])(\d{1,9})")
+_PASS = re.compile(r"(0|[1-9]\d{0,8})([FBIW])(0|[1-9]\d{0,8})")
 _STAGE = ("layers", "devices", "forward", "backward", "allreduce")
 
 

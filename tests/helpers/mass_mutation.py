@@ -22,25 +22,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from answer_files import placement_result, plan_result
-from certificates import GRAPH, Document, answers
+from certificates import Document
+from true_files import originals
 
 import mtpp
-from instances import InputError, Instance, Platform
-from instances.architectures import ARCHITECTURES
-from instances.certificates.provenance import with_provenance
-from instances.devices.network import Network
+from instances import InputError
 from instances.json_files import parse_json
-from instances.partitioning.constraints import Constraints
-from instances.runtimes import RUNTIMES
-from instances.runtimes.serving_chain import serving_chain
-from instances.runtimes.serving_file import serving_document
-from mtpp.api.serving import ServingResult
-from mtpp.certificates.writing import certificate_document, placement_certificate, plan_certificate
 from mtpp.verification.clock import OutOfTimeError
 from mtpp.verification.verdict import Verdict
 from mtpp.verification.verify import VERIFIERS, verify
-from mtpp_models.bounds.serving import serving_front
 
 VALUES: list[Any] = [
     None, True, False, 0, 1, 2, -1, 7, 10**6, 2**63, 10**400, 0.0, 0.5, -0.5, 1e-300, 1e308, -1e308,
@@ -48,35 +38,7 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 FACTORS = [0.0, 0.5, 2.0, -1.0, 1 - 1e-6, 1 + 1e-6, 0.999, 1.001, 10.0, 1e6]
 CHANGES = ["value", "scale", "scale", "add", "text", "drop", "double", "swap", "extra", "kind"]
-_ROUNDING = 2e-9
-
-
-@cache
-def originals() -> dict[str, Document]:
-    """A true file of each format, by name."""
-    rules = Constraints(together=((1, 2),), windows=((5, 2, 2),), uncut=(3,), at_least=((1, tuple(range(6))),))
-    questions = {
-        "certificate": Instance(GRAPH, Platform(3, 2.0)),
-        "certificate with memory": Instance(GRAPH, Platform(3, 2.0, 9.0)),
-        "certificate with rules": Instance(GRAPH, Platform(3, 2.0, 28.0, fit=True), constraints=rules),
-    }
-    files = {name: certificate_document(answers(question)) for name, question in questions.items()}
-    files["plan"] = plan_certificate([plan_result()])
-    files["plan on cards"] = plan_certificate([plan_result("improved", network=Network(), dtype="bf16", sequence=8)])
-    files["placement"] = placement_certificate([placement_result()])
-    files["placement in order"] = placement_certificate([placement_result(ordered=True)])
-    files["front"] = _front()
-    return {name: json.loads(json.dumps(file)) for name, file in files.items()}
-
-
-def _front() -> Document:
-    graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
-    question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"])
-    front = serving_front(question)
-    assert front.points
-    words = ServingResult(question, front, front.points[0], "vllm").settings
-    more = {"answer": 0, "runtime": "vllm", "words": words}
-    return with_provenance(serving_document(question, front.points) | more, question.question_hash)
+_ROUNDING, _NOTHING = 2e-9, 1e-290
 
 
 Path = tuple[str | int, ...]
@@ -193,6 +155,8 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
         return "the same"
     if alike(_answerless(kept), _answerless(without)):
         return "another answer" if _as_good(original, file) else "FORGED"
+    if file["instance"] == original["instance"] and (file.get("impossible") or {"proof": 0})["proof"] is None:
+        return "trusted" if verdict.rests_on_trust else "FORGED"
     if without.get("bounds") is None or not alike(_rest(kept), _rest(without)):
         return "FORGED"
     true = {bound["method"]: bound["value"] for bound in original["bounds"]}
@@ -204,8 +168,10 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
 
 
 def _unordered(file: Document) -> Document:
-    """What is not free in a file; constraints of a kind hold in any order, as their nodes do, and parameters too."""
+    """What is not free in a file; constraints, parameters, kinds of devices and links hold in any order."""
     found = copy.deepcopy({name: item for name, item in file.items() if name != "provenance"})
+    if isinstance(found.get("partition"), dict) and found["partition"].get("fit") is False:
+        del found["partition"]["fit"]  # as by default
     for holder in (found["instance"], found.get("partition") or {}):
         for kind, items in holder.get("constraints", {}).items():
             twice = kind in ("together", "uncut")  # says no more
@@ -213,6 +179,8 @@ def _unordered(file: Document) -> Document:
     for graph in ("graph", "operators"):
         if "parameters" in found["instance"].get(graph, {}):
             found["instance"][graph]["parameters"].sort(key=json.dumps)
+    for links in ("kinds", "links") if "links" in found["instance"] else ():
+        found["instance"][links] = _in_order(found["instance"][links])
     return found
 
 
@@ -227,8 +195,8 @@ def _in_order(rule: Any, twice: bool = False) -> Any:
 
 
 def _answerless(file: Document) -> Document:
-    """What is left without orders and devices, which several answers of the same cost may have."""
-    answer = ("devices",) if "cluster" in file["instance"] else ("sequence",)
+    """What is left without orders, devices and times, which several answers of the same cost may have."""
+    answer = ("devices",) if "cluster" in file["instance"] else ("sequence", "intervals", "sent")
     found = {name: item for name, item in file.items() if name not in answer}
     if isinstance(found.get("partition"), dict):
         found["partition"] = {name: item for name, item in found["partition"].items() if name != "order"}
@@ -236,7 +204,10 @@ def _answerless(file: Document) -> Document:
 
 
 def _as_good(original: Document, file: Document) -> bool:
-    """Whether another order costs the same by the code that makes answers, or devices are linked as the others were."""
+    """Whether another order costs the same by the code that makes answers, or devices are linked as the others were.
+
+    Transfers may begin later than as soon as they can.
+    """
     if "cluster" in file["instance"]:
         bandwidth = file["instance"]["cluster"]["bandwidth"]
         one, other = ([v for group in document["devices"] for v in group] for document in (original, file))
@@ -248,7 +219,10 @@ def _as_good(original: Document, file: Document) -> bool:
         json.dump(file, opened)
         opened.flush()
         cost = mtpp.read(opened.name).answer.cost
-    return alike(cost, file.get("bottleneck", file.get("step_time")))
+    (true,) = (file[name] for name in ("bottleneck", "step_time", "time") if name in file)
+    times = zip(original.get("sent", ()), file.get("sent", ()), strict=True)
+    later = all(before <= then for rows in times for before, then in zip(*rows, strict=True))
+    return alike(cost, true) and later
 
 
 def _rest(file: Document) -> Document:
@@ -265,7 +239,7 @@ def alike(one: Any, other: Any) -> bool:
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return math.isclose(one, other, rel_tol=_ROUNDING)
+        return math.isclose(one, other, rel_tol=_ROUNDING, abs_tol=_NOTHING)
     return bool(one == other)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from mass_mutation import alike, mutant, originals, outcome, tried
+from mass_mutation import alike, mutant, outcome, tried
+from true_files import originals
 
 from instances.json_files import Value
 from mtpp.verification.verify import verify

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import cached_property
@@ -11,7 +10,7 @@ from functools import cached_property
 from instances.errors import InputError, printable
 from instances.graph.display import Displayed, figures
 
-__all__ = ["FULL", "MODES", "NONE", "Configuration", "ConfiguredChain", "ConfiguredLayer", "Degrees"]
+__all__ = ["FULL", "LARGEST", "MODES", "NONE", "Configuration", "ConfiguredChain", "ConfiguredLayer", "Degrees"]
 
 #: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
 MODES = ("none", "act", "core", "full")
@@ -20,6 +19,10 @@ NONE, FULL = MODES[0], MODES[-1]
 #: Tensor, context and expert degree.
 Degrees = tuple[int, int, int]
 _NAMES = ("tp", "cp", "ep")
+
+
+#: Largest number of a question; products of several stay below the largest float.
+LARGEST = 1e70
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +52,8 @@ class Configuration:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name not in (*_NAMES, "recompute"):
-                if not 0 <= value < math.inf:
-                    raise InputError(f"{field.name} is {value}; it must be a finite number, 0 or more.")
+                if not 0 <= value <= LARGEST:
+                    raise InputError(f"{field.name} is {value}; it must be from 0 to {LARGEST:g}.")
                 object.__setattr__(self, field.name, float(value))
 
     @property
@@ -126,6 +129,8 @@ class ConfiguredChain(Displayed):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "layers", tuple(self.layers))
+        if self.micro_batch < 1:
+            raise InputError(f"micro_batch is {self.micro_batch}; give a whole number, 1 or more.")
         if not self.layers:
             raise InputError("The chain has no layer; give at least one.")
         kinds: dict[str, ConfiguredLayer] = {}

@@ -11,7 +11,7 @@ from functools import cached_property
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.question_lines import hash_of_question
-from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain
+from instances.planning.grid.configurations import LARGEST, MODES, Configuration, ConfiguredChain
 from instances.planning.grid.question_document import question_document
 from instances.planning.grid.question_lines import grid_in_words, grid_lines
 
@@ -34,8 +34,10 @@ class Servers:
         if self.count < 1 or self.size < 1 or self.devices > _MOST_DEVICES:
             raise InputError(f"{self.count} servers of {self.size} devices: give from 1 to {_MOST_DEVICES} devices.")
         for name in ("inner", "outer", "reached"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(f"The servers' {name} is {getattr(self, name)}; it must be positive and finite.")
+            if not 1 / LARGEST <= getattr(self, name) <= LARGEST:
+                raise InputError(
+                    f"The servers' {name} is {getattr(self, name)}; it must be from {1 / LARGEST:g} to {LARGEST:g}."
+                )
             object.__setattr__(self, name, float(getattr(self, name)))
 
     @property
@@ -64,8 +66,8 @@ class StateBytes:
     def __post_init__(self) -> None:
         for name in ("weights", "gradients", "optimizer"):
             size = getattr(self, name)
-            if not 0 <= size < math.inf:
-                raise InputError(f"A parameter takes {size} bytes; give a finite number, 0 or more.")
+            if not 0 <= size <= LARGEST:
+                raise InputError(f"A parameter takes {size} bytes; give a number from 0 to {LARGEST:g}.")
             object.__setattr__(self, name, float(size))
 
     def kept(self, zero: int, shards: int) -> tuple[float, float, float]:
@@ -146,8 +148,8 @@ class GridInstance(Displayed):
             raise InputError(f"global_batch is {self.global_batch}; give from 1 to {_MOST_SAMPLES} samples.")
         if not self.memory > 0:
             raise InputError(f"memory is {self.memory}; it must be above 0.")
-        if not 0 <= self.update_time < math.inf:
-            raise InputError(f"update_time is {self.update_time}; it must be finite, 0 or more.")
+        if not 0 <= self.update_time <= LARGEST:
+            raise InputError(f"update_time is {self.update_time}; it must be from 0 to {LARGEST:g}.")
         if not self.zero or any(stage not in range(4) for stage in self.zero):
             raise InputError(f"zero is {self.zero}; give stages from 0 to 3.")
         if MODES[0] not in self.modes or any(mode not in MODES for mode in self.modes):

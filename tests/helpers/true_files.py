@@ -1,0 +1,99 @@
+"""A true file of each format in which answers are written."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+
+import numpy as np
+from answer_files import placement_result, plan_result
+from certificates import GRAPH, Document, answers
+from flow_oracle import FlowCase
+from grid_cases import equal_question
+from hunt_flow import flow_instance_of
+
+from heuristics import Limits, search
+from heuristics.flow.search import search_flow
+from instances import ComputationGraph, Instance, Platform, Result
+from instances.architectures import ARCHITECTURES
+from instances.certificates.provenance import with_provenance
+from instances.devices.kinds import DeviceKind, Devices
+from instances.devices.network import Network
+from instances.partitioning.constraints import Constraints
+from instances.partitioning.kinds.problem import question_of_kinds
+from instances.runtimes import RUNTIMES
+from instances.runtimes.serving_chain import serving_chain
+from instances.runtimes.serving_file import serving_document
+from mtpp.api.serving import ServingResult
+from mtpp.certificates.writing import (
+    certificate_document,
+    flow_certificate,
+    placement_certificate,
+    plan_certificate,
+    result_document,
+)
+from mtpp.certifying.grid import covered_grid
+from mtpp_models import solve
+from mtpp_models.bounds.serving import serving_front
+from mtpp_models.flow.bounds import bound_flow
+
+__all__ = ["originals"]
+
+
+@cache
+def originals() -> dict[str, Document]:
+    """The files by name."""
+    rules = Constraints(together=((1, 2),), windows=((5, 2, 2),), uncut=(3,), at_least=((1, tuple(range(6))),))
+    questions = {
+        "certificate": Instance(GRAPH, Platform(3, 2.0)),
+        "certificate with memory": Instance(GRAPH, Platform(3, 2.0, 9.0)),
+        "certificate with rules": Instance(GRAPH, Platform(3, 2.0, 28.0, fit=True), constraints=rules),
+    }
+    files = {name: certificate_document(answers(question)) for name, question in questions.items()}
+    files["certificate by prices"] = certificate_document(
+        [*answers(questions["certificate"])[:1], solve(questions["certificate"], "priced")]
+    )
+    files["impossible"] = _impossible()
+    files["kinds"] = _kinds()
+    files["plan"] = plan_certificate([plan_result()])
+    files["plan on cards"] = plan_certificate([plan_result("improved", network=Network(), dtype="bf16", sequence=8)])
+    files["plan in a grid"] = result_document(covered_grid(equal_question(4, 4, 8.0)).result)
+    files["placement"] = placement_certificate([placement_result()])
+    files["placement in order"] = placement_certificate([placement_result(ordered=True)])
+    files["front"] = _front()
+    files["flow"] = _flow()
+    return {name: json.loads(json.dumps(file)) for name, file in files.items()}
+
+
+def _impossible() -> Document:
+    graph = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0] * 3, [0.0] * 3, [10.0] * 3)
+    instance = Instance(graph, Platform(2, 1.0, 9.0, 0.0, fit=True))
+    return certificate_document([Result("ideals", instance, impossible="does not fit")])
+
+
+def _kinds() -> Document:
+    devices = Devices([DeviceKind("a", 1, speed=2.0, bandwidth=2.0), DeviceKind("b", 2, speed=1.0, bandwidth=1.0)])
+    instance = question_of_kinds(GRAPH, devices, [GRAPH.work / 2.0, GRAPH.work])
+    found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2000))
+    return certificate_document(
+        [found, *(solve(instance, name, start=found.partition) for name in ("simple", "pinned", "ideals"))]
+    )
+
+
+def _front() -> Document:
+    graph = ARCHITECTURES["gpt2"].build(phase="decode", batch=32)
+    question = serving_chain(graph, Platform(3, 64e9, 4e8, fit=True), RUNTIMES["vllm"])
+    front = serving_front(question)
+    assert front.points
+    words = ServingResult(question, front, front.points[0], "vllm").settings
+    more = {"answer": 0, "runtime": "vllm", "words": words}
+    return with_provenance(serving_document(question, front.points) | more, question.question_hash)
+
+
+def _flow() -> Document:
+    links = {(u, v): 100 for u in ("source", "0", "1", "2") for v in ("0", "1", "2", "sink") if u != v}
+    links |= {("0", "2"): 5, ("1", "2"): 4}
+    del links["source", "sink"]
+    instance = flow_instance_of(FlowCase(4, [0, 0, 1], [{1: 12, 2: 8, 3: 3}, {1: 9, 2: 7, 3: 2}], links))
+    found = search_flow(instance, np.random.default_rng(0), Limits(evaluations=3_000))
+    return flow_certificate([found, *bound_flow(instance, found.answer)])
