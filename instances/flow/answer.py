@@ -54,11 +54,24 @@ class FlowAnswer(Displayed):
         object.__setattr__(self, "interval", table)
 
     @cached_property
+    def network(self) -> FloatArray:
+        """(2n + 2, 2n + 2) capacities as `network_of` has them [requests/s]."""
+        found: FloatArray = network_of(
+            self.instance.layers, self.interval, self.capacity, np.asarray(self.instance.rates)
+        )
+        return found
+
+    @cached_property
     def flow(self) -> float:
         """Most requests per second from the source to the sink."""
-        return push_most(
-            network_of(self.instance.layers, self.interval, self.capacity, np.asarray(self.instance.rates))
-        )
+        return push_most(self.network.copy())
+
+    @cached_property
+    def passing(self) -> FloatArray:
+        """(2n + 2, 2n + 2) what passes each arc of the network, in one way to reach the flow [requests/s]."""
+        left = self.network.copy()
+        push_most(left)
+        return np.maximum(0.0, self.network - left)
 
     def document(self) -> dict[str, list[int]]:
         """Layers of each device by its name, as files have them."""

@@ -34,7 +34,8 @@ def read(
     Parameters
     ----------
     path : str or path
-        A certificate, a plan, a placement, a serving front, or a partition, as ``save`` and ``--out`` write them.
+        A certificate, a plan, a placement, a flow, a serving front, or a partition, as ``save`` and ``--out`` write
+        them.
     graph : GraphLike, optional
         That of a partition file, which holds none.
     bandwidth, memory, activation_buffer, fit, constraints and words of reading

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
@@ -13,6 +15,7 @@ from instances.certificates.provenance import older_format
 from instances.errors import WordError
 from instances.json_files import check_writable, read_json
 from instances.planning import Iteration, Plan
+from instances.planning.grid.plan import GridPlan
 from instances.system.bounded_call import NotBoundedError
 from mtpp.api.answers import read
 from mtpp.api.serving import ServingResult
@@ -47,7 +50,7 @@ def report(
     Parameters
     ----------
     *answers : Result, ServingResult, Partition or file
-        A file is a certificate, a plan, a placement, a serving front, a partition, or a folder of stages.
+        A file is a certificate, a plan, a placement, a flow, a serving front, a partition, or a folder of stages.
     graph : GraphLike, optional
         That of partition files, which hold none.
     out : path, optional
@@ -181,15 +184,19 @@ def _reported(
 def _words(answer: Any) -> tuple[dict[str, str], dict[str, str]]:
     """The answer as each runtime takes it, and why others do not."""
     from instances.runtimes import RUNTIMES
+    from instances.runtimes.grid_settings import GRID_SETTINGS, grid_settings
 
     cut = answer.plan if isinstance(answer, Iteration) else answer
     words: dict[str, str] = {}
     refusals: dict[str, str] = {}
-    for name, runtime in RUNTIMES.items():
-        if not isinstance(cut, Partition | Plan):
-            break
+    writers: dict[str, Callable[[], str]] = {}
+    if isinstance(cut, GridPlan):
+        writers = {name: partial(grid_settings, cut, name) for name in GRID_SETTINGS}
+    elif isinstance(cut, Partition | Plan):
+        writers = {name: partial(runtime.settings, cut) for name, runtime in RUNTIMES.items()}
+    for name, write in writers.items():
         try:
-            words[name] = runtime.settings(cut)
+            words[name] = write()
         except InputError as error:
             refusals[name] = str(error)
     return words, refusals

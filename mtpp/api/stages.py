@@ -7,17 +7,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from instances import InputError, Instance, Partition, Result, combine
-from instances.errors import InputWarning
+from instances import ComputationGraph, InputError, Instance, Partition, Result, combine
+from instances.errors import InputWarning, WordError
 from instances.registry import find
+from mtpp.questions.reading import is_module, read_program
 from mtpp.questions.solving import solve_options
-from mtpp.questions.stages import MEASURED, RunWords, SplitWords, StagesWords, check_model, stages_question
-from mtpp.questions.words import path_of, pick, takes_words
+from mtpp.questions.stages import MEASURED, ModelWords, RunWords, SplitWords, StagesWords, check_model, stages_question
+from mtpp.questions.words import checked, path_of, pick, takes_words
 from mtpp.stages.manifest import check_new_folder
 
 if TYPE_CHECKING:
+    from mtpp.stages.module_stages import ModuleStages
     from mtpp.stages.records import Manifest
     from mtpp.stages.trial import Trial
     from mtpp_models import Progress, SolverNotAvailableError
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Splitting", "run", "split"]
 
 
-@takes_words(SplitWords)
+@overload
 def split(
     model: str | PathLike[str],
     k: int | None = None,
@@ -33,16 +35,35 @@ def split(
     out: str | PathLike[str],
     partition: Partition | Result | str | PathLike[str] | None = None,
     **words: Unpack[SplitWords],
-) -> Result:
-    """Cut an ONNX model into stages that run, and write them with a certificate, as ``mtpp split``.
+) -> Result: ...
+@overload
+def split(
+    model: Any,
+    k: int | None = None,
+    *,
+    out: None = None,
+    partition: Partition | Result | str | PathLike[str] | None = None,
+    **words: Unpack[SplitWords],
+) -> ModuleStages: ...
+@takes_words(SplitWords)
+def split(
+    model: Any,
+    k: int | None = None,
+    *,
+    out: str | PathLike[str] | None = None,
+    partition: Partition | Result | str | PathLike[str] | None = None,
+    **words: Unpack[SplitWords],
+) -> Result | ModuleStages:
+    """Cut a model into stages that run: an ONNX file into files, as ``mtpp split``, a PyTorch module into modules.
 
     Parameters
     ----------
-    model : path of an ONNX file
+    model : path of an ONNX file, torch.nn.Module or torch.export.ExportedProgram
+        Or a function that builds a module, whose stages then have no weights.
     k : int, optional
         Number of stages; that of the partition if one is given.
-    out : path
-        Folder to write; new or empty.
+    out : path, optional
+        Folder to write, new or empty; of an ONNX file alone, which needs it.
     partition : Partition, Result or file, optional
         The partition to split by; the time is for a bound on it then, and a `Result` that is proved needs none. A
         partition file takes the words of its question; the others have theirs, also the dimensions of the model.
@@ -52,6 +73,8 @@ def split(
         As for `partition`.
     dims, peak_flops, memory_bandwidth, cost
         As for `load`. With ``cost="measured"`` times are those of onnxruntime on this machine.
+    args, kwargs : sequence, mapping
+        Example inputs of a module.
     samples : bool
         Whether the whole model is run once, to compare outputs with.
     method : str, optional
@@ -61,13 +84,15 @@ def split(
 
     Returns
     -------
-    Result
-        The partition of the stages, with its bounds.
+    Result or ModuleStages
+        The partition of the stages, with its bounds. Of a module a record with it as `result`, and `stages`, which are
+        modules; called as the module is, it runs them.
 
     Raises
     ------
     InputError
-        If a word, the model, the partition or the folder is refused, or there is no partition.
+        If a word, the model, the partition or the folder is refused, there is no partition, or stages of a module give
+        something else than the module.
     SolverNotAvailableError
         If the solver cannot run here; one that fails at work is a warning.
 
@@ -89,13 +114,35 @@ def split(
     >>> folder.cleanup()
     """
     if not isinstance(model, str | PathLike):
-        raise InputError(f"A model to split is an ONNX file, no {type(model).__name__}; export it to one first.")
+        return _split_module(model, k, out, partition, words)
+    if out is None:
+        raise WordError("out", None, "name the folder where the stages are written.")
     splitting = Splitting.of(Path(model), k, path_of("out", out), partition, words)
-    best = splitting.certified(partition)
-    if best.partition is None:
-        label = splitting.instance.label
-        raise InputError(f"{label}: {best.impossible or 'no partition was found; give more time.'}")
+    best = _found(splitting.certified(partition))
     splitting.write(best)
+    return best
+
+
+def _split_module(model: Any, k: int | None, out: object, partition: Any, words: SplitWords) -> ModuleStages:
+    """Export a module, cut its program, and compare the stages with it."""
+    from mtpp.stages.module_stages import example_of, stages_of_module
+
+    if not is_module(model):
+        raise InputError(f"A model to split is an ONNX file or a PyTorch module, no {type(model).__name__}.")
+    if out is not None:
+        raise WordError("out", str(out), "stages of a module stay in Python; leave it out, or split an ONNX file.")
+    _check_method(words)
+    program, graph = read_program(model, pick(ModelWords, words))
+    asked = pick(StagesWords, {**words, **checked(ModelWords, {})})
+    best = _found(_certified(*_question(graph, k, partition, asked), words, partition))
+    example = example_of(program) if words["samples"] else None
+    run = model.module(check_guards=False) if type(model).__name__ == "ExportedProgram" else model
+    return stages_of_module(program, best, run, example)
+
+
+def _found(best: Result) -> Result:
+    if best.partition is None:
+        raise InputError(f"{best.instance.label}: {best.impossible or 'no partition was found; give more time.'}")
     return best
 
 
@@ -127,16 +174,8 @@ class Splitting:
         """
         check_new_folder(out)
         check_model(model)
-        if words["method"] is not None:
-            from heuristics import HEURISTICS
-
-            find(HEURISTICS, words["method"], "heuristic")
-        asked = pick(StagesWords, words)
-        if asked["bandwidth"] == MEASURED:
-            from mtpp.stages.splitting import measured_bandwidth
-
-            asked["bandwidth"] = measured_bandwidth()
-        return cls(model, *stages_question(model, k, partition, asked), out, words)
+        _check_method(words)
+        return cls(model, *_question(model, k, partition, pick(StagesWords, words)), out, words)
 
     def certified(
         self,
@@ -145,20 +184,7 @@ class Splitting:
         on_fault: Callable[[SolverNotAvailableError], None] | None = None,
     ) -> Result:
         """The partition to split by with its bounds; a `partition` that is a proved result is that itself."""
-        from mtpp.stages.splitting import find_answers
-
-        if isinstance(partition, Result) and partition.proved:
-            return partition
-        options = solve_options(self.words, self.words["time_limit"])
-        answers = find_answers(
-            self.instance,
-            options,
-            given=self.given,
-            method=self.words["method"],
-            on_progress=on_progress,
-            on_fault=on_fault,
-        )
-        return combine(*answers)
+        return _certified(self.instance, self.given, self.words, partition, on_progress, on_fault)
 
     def write(self, best: Result) -> Manifest:
         """Write the stages."""
@@ -167,6 +193,43 @@ class Splitting:
         dims = self.instance.graph.attributes.get("dims") or {}
         answers = best.parts or (best,)
         return write_stages(self.model, answers, self.out, dims=dims, samples=self.words["samples"], on_fault=_warn)
+
+
+def _question(
+    model: Path | ComputationGraph, k: int | None, partition: Any, words: StagesWords
+) -> tuple[Instance, Partition | None]:
+    """As `stages_question`, with a bandwidth that may have to be measured."""
+    if words["bandwidth"] == MEASURED:
+        from mtpp.stages.splitting import measured_bandwidth
+
+        words["bandwidth"] = measured_bandwidth()
+    return stages_question(model, k, partition, words)
+
+
+def _certified(
+    instance: Instance,
+    given: Partition | None,
+    words: SplitWords,
+    partition: object,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> Result:
+    from mtpp.stages.splitting import find_answers
+
+    if isinstance(partition, Result) and partition.proved:
+        return partition
+    options = solve_options(words, words["time_limit"])
+    method = words["method"]
+    return combine(
+        *find_answers(instance, options, given=given, method=method, on_progress=on_progress, on_fault=on_fault)
+    )
+
+
+def _check_method(words: SplitWords) -> None:
+    if words["method"] is not None:
+        from heuristics import HEURISTICS
+
+        find(HEURISTICS, words["method"], "heuristic")
 
 
 @takes_words(RunWords)

@@ -25,7 +25,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="FILE…",
-            help="Certificates, plans, placements, serving fronts, partitions or folders of stages.",
+            help="Certificates, plans, placements, flows, serving fronts, partitions or folders of stages.",
         ),
     ],
     graph: Annotated[

@@ -10,6 +10,8 @@ import numpy as np
 from instances import Bound, InputError, Result
 from instances.certificates.claims import Claim
 from instances.certificates.provenance import accepted, older_format
+from instances.flow.answer import FlowAnswer
+from instances.flow.file import FLOW_CERTIFICATE, flow_from_document
 from instances.json_files import (
     CERTIFICATE_FORMAT,
     PLACEMENT_FORMAT,
@@ -144,6 +146,15 @@ def _grid(document: Value) -> Result[Any, Any]:
     return _result(document, stated.instance, plan, stated.claims)
 
 
+def _flow(document: Value) -> Result[Any, Any]:
+    stated = flow_from_document(document)
+    try:
+        answer = None if stated.interval is None else FlowAnswer(stated.instance, stated.interval)
+    except InputError as error:
+        document.fail(str(error))
+    return _result(document, stated.instance, answer, stated.claims)
+
+
 def _result(document: Value, instance: Any, answer: Any, claims: Sequence[Claim]) -> Result[Any, Any]:
     best = max(claims, key=lambda claim: claim.value, default=None)
     bound = None
@@ -160,6 +171,7 @@ _READERS: dict[str, Callable[[Value], Result[Any, Any]]] = {
     TIMED_PLAN_FORMAT: _timeline,
     GRID_FORMAT: _grid,
     KINDS_CERTIFICATE: _kinds,
+    FLOW_CERTIFICATE: _flow,
     PLACEMENT_FORMAT: _placement,
     ORDERED_FORMAT: _placement,
 }

@@ -16,6 +16,7 @@ from mtpp.text.parsing import Quantity, parse_bandwidth, parse_flops
 
 if TYPE_CHECKING:
     import networkx as nx
+    from torch.export import ExportedProgram
 
 __all__ = [
     "ChainWords",
@@ -28,6 +29,7 @@ __all__ = [
     "load",
     "read_graph",
     "read_module",
+    "read_program",
 ]
 
 _DEVICE = "The device"
@@ -182,6 +184,27 @@ def is_module(graph: object) -> bool:
     return not isinstance(graph, ComputationGraph) and ("torch" in kinds or isroutine(graph) or isinstance(graph, type))
 
 
+def read_program(model: Any, words: DeviceWords) -> tuple[ExportedProgram, ComputationGraph]:
+    """The program of a module, in core operators, and its graph; shapes have to be fixed.
+
+    Raises
+    ------
+    InputError
+        As `read_module`.
+    """
+    from instances.readers.pytorch.export import decompose, export, from_exported_program
+
+    given: Any = words
+    name = _name(model)
+    _refuse(given, ("dims", "cost"), f"{name}: stages are cut from a program of fixed shapes")
+    if type(model).__name__ == "ExportedProgram":
+        _refuse(given, _OF_MODULES, f"{name}: a program has its shapes")
+        program = decompose(model)
+    else:
+        program = export(model, *_example(name, given))
+    return program, from_exported_program(program, device_of(words) or DEFAULT_DEVICE, name)
+
+
 def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
     """The graph of a module or an exported program.
 
@@ -193,7 +216,7 @@ def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
     from instances.readers.pytorch.export import from_exported_program, trace
 
     given: Any = words
-    name = str(getattr(graph, "__name__", type(graph).__name__)).replace("<lambda>", "module")
+    name = _name(graph)
     allowed = (*_OF_MODULES, "dims", "peak_flops", "memory_bandwidth")
     _refuse(given, [word for word in chosen(ReadingWords, given) if word not in allowed], f"{name}: it is no file")
     device, sizes = device_of(words) or DEFAULT_DEVICE, given.get("dims")
@@ -203,12 +226,22 @@ def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
     if type(graph).__name__ == "ExportedProgram":
         _refuse(given, _OF_MODULES, f"{name}: a program has its shapes")
         return from_exported_program(graph, device, name, sizes)
-    args, kwargs = given.get("args"), given.get("kwargs")
+    args, kwargs = _example(name, given)
+    return trace(graph, args, kwargs, device, name, sizes, bool(given.get("observe")))
+
+
+def _name(graph: Any) -> str:
+    return str(getattr(graph, "__name__", type(graph).__name__)).replace("<lambda>", "module")
+
+
+def _example(name: str, words: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The example inputs of a module."""
+    args, kwargs = words.get("args"), words.get("kwargs")
     if args is None and not kwargs:
         raise InputError(f"{name}: the shapes of its inputs are missing; give args=(example,).")
     if isinstance(args, str | Mapping) or (args is not None and not isinstance(args, Sequence)):
         raise InputError(f"{word('args')}: give the inputs in a tuple, as in args=(example,).")
-    return trace(graph, args or (), kwargs, device, name, sizes, bool(given.get("observe")))
+    return args or (), kwargs or {}
 
 
 def _refuse(words: Mapping[str, Any], names: Sequence[str], why: str) -> None:

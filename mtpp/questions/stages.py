@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.architectures import ARCHITECTURES
@@ -21,7 +21,7 @@ from mtpp.questions.solving import SolvingWords
 from mtpp.questions.words import Word, checked, chosen, pick, words_of
 from mtpp.text.parsing import Quantity
 
-__all__ = ["MEASURED", "RunWords", "SplitWords", "StagesWords", "check_model", "stages_question"]
+__all__ = ["MEASURED", "ModelWords", "RunWords", "SplitWords", "StagesWords", "check_model", "stages_question"]
 
 #: In place of a bandwidth: that of links between processes of this machine.
 MEASURED = "measured"
@@ -34,6 +34,8 @@ class ModelWords(DeviceWords, total=False):
 
     dims: Annotated[Mapping[str, int | str] | None, words_of(ReadingWords)["dims"][1]]
     cost: Annotated[str | None, words_of(ReadingWords)["cost"][1]]
+    args: Annotated[Sequence[Any] | None, words_of(ReadingWords)["args"][1]]
+    kwargs: Annotated[Mapping[str, Any] | None, words_of(ReadingWords)["kwargs"][1]]
 
 
 class StagesWords(MemoryWords, ModelWords, total=False):
@@ -85,7 +87,10 @@ class RunWords(TypedDict, total=False):
 
 
 def stages_question(
-    model: Path, k: int | None, partition: Partition | Result | str | PathLike[str] | None, words: StagesWords
+    model: Path | ComputationGraph,
+    k: int | None,
+    partition: Partition | Result | str | PathLike[str] | None,
+    words: StagesWords,
 ) -> tuple[Instance, Partition | None]:
     """The question, and the partition that is given.
 
@@ -120,7 +125,11 @@ def stages_question(
 
 
 def _of_certificate(
-    model: Path, given: Partition, words: StagesWords, source: str, dims: Mapping[str, int | str] | None
+    model: Path | ComputationGraph,
+    given: Partition,
+    words: StagesWords,
+    source: str,
+    dims: Mapping[str, int | str] | None,
 ) -> tuple[Instance, Partition]:
     if names := [name for name in chosen(StagesWords, words) if name not in chosen(ChainWords, words)]:
         others = ", ".join(map(word, names))
@@ -131,7 +140,7 @@ def _of_certificate(
     return given.instance, given
 
 
-def _graph(model: Path, words: StagesWords) -> ComputationGraph:
+def _graph(model: Path | ComputationGraph, words: StagesWords) -> ComputationGraph:
     return read_graph(model, checked(ReadingWords, pick(ModelWords, words)))
 
 
@@ -146,7 +155,7 @@ def check_model(path: Path) -> None:
     if path.suffix == ".pt2":
         raise InputError(
             f"{path}: the weights of a .pt2 are read by code that may run what is in it; split a program that you "
-            "trust from Python: instances.readers.pytorch.stages.split."
+            "trust from Python: mtpp.split(torch.export.load(file), k)."
         )
     if not path.exists() and str(path) in ARCHITECTURES:
         raise InputError(f"{path}: an architecture has no weights; stages are made of an ONNX model.")

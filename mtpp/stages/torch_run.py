@@ -5,7 +5,9 @@ The program is one that the caller has made and trusts: it is handed to the proc
 
 from __future__ import annotations
 
+import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
-__all__ = ["TorchTrial", "try_program"]
+__all__ = ["TorchTrial", "differences", "try_program"]
 
 # Seconds that a process may take to start and to cut its stage, beside the timeout.
 _LOADING = 120.0
@@ -113,14 +115,13 @@ def try_program(
                 process.join()
         found, seconds = torch.load(Path(folder, "outputs.pt"), weights_only=True)
     expected = _merged([program.module()(*parts) for parts in _microbatches(inputs, microbatches)])
-    apart = [_difference(ours, theirs) for ours, theirs in zip(found, expected, strict=True)]
     return TorchTrial(
         stages=len(blocks),
         microbatches=microbatches,
         seconds=tuple(seconds),
         predicted=partition.bottleneck,
         equal=all(torch.equal(ours, theirs) for ours, theirs in zip(found, expected, strict=True)),
-        worst=max(apart, default=0.0),
+        worst=max(differences(found, expected), default=0.0),
     )
 
 
@@ -200,6 +201,26 @@ def _merged(outputs: list[Any]) -> list[torch.Tensor]:
     return [torch.cat(parts).detach() for parts in zip(*rows, strict=True)]
 
 
-def _difference(ours: torch.Tensor, theirs: torch.Tensor) -> float:
-    largest = float(theirs.abs().max()) if theirs.numel() else 0.0
-    return float((ours - theirs).abs().max()) / max(largest, 1e-30) if theirs.numel() else 0.0
+def differences(ours: Sequence[torch.Tensor], theirs: Sequence[torch.Tensor]) -> list[float]:
+    """The largest difference of each output as a part of the largest number of theirs.
+
+    It is infinite where numbers of outputs, shapes, types or whole numbers differ, or only one is finite.
+    """
+    if len(ours) != len(theirs):
+        return [math.inf] * max(len(ours), len(theirs))
+    return [_apart(a, b) for a, b in zip(ours, theirs, strict=True)]
+
+
+def _apart(ours: torch.Tensor, theirs: torch.Tensor) -> float:
+    import torch
+
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return math.inf
+    if torch.equal(ours, theirs):
+        return 0.0
+    finite = theirs.isfinite()
+    odd = [tensor[~finite].nan_to_num() for tensor in (ours, theirs)]
+    if not theirs.is_floating_point() or not torch.equal(ours.isfinite(), finite) or not torch.equal(*odd):
+        return math.inf
+    a, b = ours[finite].double(), theirs[finite].double()
+    return float((a - b).abs().max()) / max(float(b.abs().max()), 1e-30) if len(b) else 0.0

@@ -47,6 +47,11 @@ class Scale(NamedTuple):
         return cls._fitting(times, units, ("µs" if time_unit == "us" else time_unit, 1.0))
 
     @classmethod
+    def of_numbers(cls, values: Iterable[float], unit: str) -> Scale:
+        """Scale for numbers in a unit without prefixes: the largest has four digits."""
+        return cls._fitting(values, ((unit, 1.0),), (unit, 1.0))
+
+    @classmethod
     def of_bytes(cls, sizes: Iterable[float]) -> Scale:
         """Scale for sizes in bytes: the largest has four digits."""
         return cls._fitting(sizes, _BYTES, ("B", 1.0))

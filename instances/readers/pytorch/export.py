@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from instances.devices.roofline import DEFAULT_DEVICE, Device
@@ -204,6 +205,8 @@ def from_exported_program(
     program = decompose(program)
     fix_sizes(program, sizes or {})
     flow = Dataflow(program)
+    if not flow.operators:
+        raise InputError(f"{name}: no operator of it computes anything; there is nothing to cut.")
     flops = [flops_of(node, program.graph_module) for node in flow.operators]
     work = [device.time(count, bytes_moved(node, flow)) for node, count in zip(flow.operators, flops, strict=True)]
     outputs: list[list[float]] = [[] for _ in flow.operators]
@@ -240,7 +243,7 @@ def from_exported_program(
 
 
 def decompose(program: ExportedProgram) -> ExportedProgram:
-    """The program in core ATen operators; itself if it is already.
+    """The program in core ATen operators, none of which changes a tensor; itself if it is already.
 
     Raises
     ------
@@ -249,7 +252,8 @@ def decompose(program: ExportedProgram) -> ExportedProgram:
     """
     torch = _torch()
     table = torch.export.default_decompositions()
-    if not any(node.target in table for node in program.graph.nodes if node.op == "call_function"):
+    targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    if not any(target in table or getattr(getattr(target, "_schema", None), "is_mutable", False) for target in targets):
         return program
     try:
         with quiet():
@@ -270,6 +274,7 @@ def _export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
 
 #: Words in messages of torch.export, and what to do.
 _REMEDIES = {
+    "not a known type": "return tensors in lists and dictionaries; for transformers kwargs={'use_cache': False}",
     "data-dependent": "write branches on values of tensors with torch.where or torch.cond, and loops with fixed bounds",
     "dynamic control flow": "write branches on values of tensors with torch.where or torch.cond",
     "takes": "give args and kwargs as forward takes them",
@@ -283,7 +288,7 @@ _REMEDIES = {
 
 def _with_remedy(error: Exception) -> str:
     """Kind of an error, the first line of its message, and what to do."""
-    line, whole = first_line(error), str(error)
+    line, whole = shorten(first_line(error), 200, placeholder=" …"), str(error)
     remedy = next((remedy for part, remedy in _REMEDIES.items() if part in whole), "try it in eval mode")
     return f"{line.rstrip('.;')}; {remedy}."
 
@@ -293,9 +298,8 @@ def quiet() -> Iterator[None]:
     """Silence warnings, logs and what torch prints; errors are reported by exceptions alone."""
     before = logging.root.manager.disable
     logging.disable()
-    nowhere = io.StringIO()
     try:
-        with warnings.catch_warnings(action="ignore"), redirect_stdout(nowhere), redirect_stderr(nowhere):
+        with warnings.catch_warnings(action="ignore"), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             yield
     finally:
         logging.disable(before)

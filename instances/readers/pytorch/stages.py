@@ -145,7 +145,8 @@ def _calls_of(module: GraphModule, program: ExportedProgram, flow: Dataflow) -> 
     calls, original = (
         [node for node in graph.nodes if node.op == "call_function"] for graph in (module.graph, program.graph)
     )
-    if [node.target for node in calls] != [node.target for node in original]:
+    changed = program.graph_signature.buffers_to_mutate or program.graph_signature.user_inputs_to_mutate
+    if changed or [node.target for node in calls] != [node.target for node in original]:
         raise InputError("The program changes its buffers or inputs; export it in the mode for inference.")
     return {call: flow.home[node] for call, node in zip(calls, original, strict=True) if node in flow.home}
 

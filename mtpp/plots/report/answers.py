@@ -7,17 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from instances import InputError, Partition, Result
-from instances.graph.display import Displayed
+from instances.flow.answer import FlowAnswer
+from instances.graph.display import Displayed, figures
 from instances.partitioning.serving import ServedPartition
 from instances.placement.placement import Placement
 from instances.planning import Iteration
+from instances.planning.grid.plan import GridPlan
 from instances.results import PROOF_TOLERANCE
+from mtpp.plots.report.flows import flow_question, flow_sections
 from mtpp.plots.report.fronts import front_question, front_sections
+from mtpp.plots.report.grids import grid_question, grid_sections
 from mtpp.plots.report.markup import details, facts, paragraph, preformatted, section, table, text
 from mtpp.plots.report.partitions import partition_question, partition_sections
 from mtpp.plots.report.placements import placement_question, placement_sections
 from mtpp.plots.report.plans import plan_question, plan_sections
 from mtpp.verification.verdict import Verdict
+from mtpp_models.planning.coverage import CLASSES
+from mtpp_models.planning.grid import COVERED
+from mtpp_models.planning.paper_guarantees import COVERED as PAPER_COVERED
 
 __all__ = ["Reported", "article"]
 
@@ -63,6 +70,10 @@ def _parts(reported: Reported) -> Iterator[str]:
         yield from plan_sections(answer)
     elif isinstance(answer, Placement):
         yield from placement_sections(answer)
+    elif isinstance(answer, GridPlan):
+        yield from grid_sections(answer, result.bound)
+    elif isinstance(answer, FlowAnswer):
+        yield from flow_sections(answer, result.bound)
     if reported.files:
         header = ["stage", "file", "nodes", "reads", "gives", "predicted"]
         yield section("Files of the stages", table(header, reported.files, words=True, longest=200))
@@ -80,6 +91,10 @@ def _question(reported: Reported) -> dict[str, str]:
         return plan_question(answer)
     if isinstance(answer, Placement):
         return placement_question(answer)
+    if isinstance(answer, GridPlan):
+        return grid_question(answer)
+    if isinstance(answer, FlowAnswer):
+        return flow_question(answer.instance)
     if answer is not None:
         raise InputError(f"{reported.result.instance.label}: there is no page of a {type(answer).__name__}.")
     instance = reported.result.instance
@@ -94,6 +109,8 @@ def _headline(reported: Reported) -> str:
     if result.answer is not None:
         facts_of_answer = result._facts()
         cost = f"{result.answer.cost_name} {facts_of_answer[result.answer.cost_name]}"
+        if isinstance(result.answer, FlowAnswer):
+            cost = f"flow {figures(result.answer.flow, 'requests/s')}, {cost}"
     faults = "" if verdict is None else "".join(paragraph(fault, "bad") for fault in verdict.faults)
     return f'<div class="headline">{text(cost, None)}<p class="{kind}">{text(words, None)}</p>{faults}</div>'
 
@@ -113,14 +130,27 @@ def _standing(reported: Reported) -> tuple[str, str]:
     shown = None if proved is None else float(proved)
     if shown is None:
         return "warn", "No bound says how good this answer is." if not verdict.checks else _trusted(verdict)
+    covered = _covered(result.answer, verdict)
     if shown <= 1 + PROOF_TOLERANCE:
-        return "good", "Optimal: no answer to this question costs less; proved again for this page."
+        told = f"Optimal over {covered}" if covered else "Optimal: no answer to this question costs less"
+        return "good", f"{told}; proved again for this page."
     if verdict.rests_on_trust:
         return (
             "warn",
             f"{_trusted(verdict)} By bounds proved again for this page alone it is at most {shown - 1:.2%} above.",
         )
-    return "good", f"At most {shown - 1:.2%} above the optimum (ratio {shown:.6f}), proved again for this page."
+    told = f"At most {shown - 1:.2%} above the optimum (ratio {shown:.6f})"
+    return "good", f"{told}{f' over {covered}' if covered else ''}; proved again for this page."
+
+
+def _covered(answer: Any, verdict: Verdict) -> str:
+    """The plans that the best bound holds for, in words; empty if it holds for all answers."""
+    method = max(verdict.checks, key=lambda check: check.proved or 0).claim.method
+    if isinstance(answer, GridPlan):
+        return COVERED[method]
+    if isinstance(answer, Iteration):
+        return CLASSES.get(method.rpartition("-")[2], PAPER_COVERED)
+    return ""
 
 
 def _trusted(verdict: Verdict) -> str:

@@ -34,13 +34,14 @@ font-size:13px}svg{display:block;font:12px system-ui,sans-serif}svg text{fill:va
 fill:var(--Soft)}svg .grid{stroke:var(--Line);fill:none}svg .limit{stroke:var(--Ink);stroke-dasharray:2 3}
 svg .bound{stroke:var(--Good);stroke-width:2}svg .inside{stroke:var(--Soft);stroke-width:.7;opacity:.45;
 fill:none}svg .across{stroke:var(--Ink);stroke-width:.9;opacity:.7;fill:none}svg rect:hover,svg circle:hover{
-stroke:var(--Ink);stroke-width:2}svg .hair{stroke:var(--Back);stroke-width:.4}.receive{fill:var(--Receive);
+stroke:var(--Ink);stroke-width:2}svg .hair{stroke:var(--Back);stroke-width:.4}.receive,.stored{fill:var(--Receive);
 background:var(--Receive)}.work{fill:var(--Work);background:var(--Work)}.overflow{fill:var(--Overflow);
 background:var(--Overflow)}.send{fill:var(--Send);background:var(--Send)}.parameters{fill:var(--Params);
-background:var(--Params)}.states{fill:var(--States);background:var(--States)}.activations{fill:var(--Peak);
-background:var(--Peak)}.forward{fill:var(--Forward);background:var(--Forward)}.backward{fill:var(--Backward);
-background:var(--Backward)}.weights{fill:var(--Weights);background:var(--Weights)}.transfer{fill:var(--Move);
-background:var(--Move)}.allreduce{fill:var(--Soft);background:var(--Soft)}.key{display:inline-block;width:11px;
+background:var(--Params)}.states{fill:var(--States);background:var(--States)}.activations,.working{fill:var(--Peak);
+background:var(--Peak)}.forward{fill:var(--Forward);background:var(--Forward)}.backward,.gradients{fill:var(--Backward);
+background:var(--Backward)}.weights{fill:var(--Weights);background:var(--Weights)}.transfer,.optimizer{fill:var(--Move);
+background:var(--Move)}.allreduce{fill:var(--Soft);background:var(--Soft)}.spare{fill:var(--Line);
+background:var(--Line)}.key{display:inline-block;width:11px;
 height:11px;border-radius:2px;margin:0 5px 0 14px}@media print{body{max-width:none}}
 """
 

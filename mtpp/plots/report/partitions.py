@@ -9,6 +9,7 @@ import numpy as np
 
 from instances import Bound, Partition
 from instances.graph.display import figures
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.stage_records import Crossing, Stage
 from instances.partitioning.stages import crossings, stages
 from mtpp.plots.layout import block_columns
@@ -56,7 +57,11 @@ def partition_sections(partition: Partition, bound: Bound | None, *, memory: boo
             "states": [stage.state_bytes for stage in found],
             "activations": [stage.peak_bytes for stage in found],
         }
-        yield memory_section([str(stage.stage) for stage in found], sizes, partition.instance.platform.memory, "stage")
+        labels, limit = [str(stage.stage) for stage in found], partition.instance.platform.memory
+        if isinstance(partition, UnlikePartition):  # each kind has its own limit
+            limit = math.inf
+            labels = [f"{label}, {partition.kind_names[int(label)]}" for label in labels]
+        yield memory_section(labels, sizes, limit, "stage")
 
 
 def memory_section(labels: list[str], sizes: dict[str, list[float]], limit: float, names: str) -> str:
@@ -87,9 +92,11 @@ def _stage_section(partition: Partition, found: tuple[Stage, ...], bound: Bound 
         lines.append(Line(bound.value, "bound", f"no cut is below {time_in_words(bound.value, unit)}"))
     parts = {kind: [getattr(stage, kind) for stage in found] for kind in kinds}
     bars = stacked_bars([str(stage.stage) for stage in found], parts, scale, lines)
+    devices = partition.kind_names if isinstance(partition, UnlikePartition) else None
     rows = [
         [
             str(stage.stage),
+            *([] if devices is None else [devices[stage.stage]]),
             stage.first,
             stage.last,
             str(stage.nodes),
@@ -99,7 +106,8 @@ def _stage_section(partition: Partition, found: tuple[Stage, ...], bound: Bound 
         ]
         for stage in found
     ]
-    header = ["stage", "first node", "last node", "nodes", *(f"{kind} [{scale.unit}]" for kind in kinds)]
+    header = ["stage", *([] if devices is None else ["device"]), "first node", "last node", "nodes"]
+    header += [f"{kind} [{scale.unit}]" for kind in kinds]
     numbers = table([*header, f"cost [{scale.unit}]", "of the bottleneck"], rows)
     empty = partition.instance.k - len(found)
     note = [paragraph(f"{empty} of {partition.instance.k} stages are empty.", "soft")] if empty else []

@@ -93,7 +93,7 @@ def test_words_that_are_not_given_have_their_defaults() -> None:
         (lambda: mtpp.place(PATH, k=2.7), "k=2.7"),
         (lambda: mtpp.place(PATH, k=[2, 3]), "give one number of devices"),
         (lambda: mtpp.certify(PATH, k="auto"), "mtpp.least_k"),
-        (lambda: mtpp.split(PATH, 2, out="stages"), "an ONNX file, no ComputationGraph"),
+        (lambda: mtpp.split(PATH, 2, out="stages"), "an ONNX file or a PyTorch module, no ComputationGraph"),
         (lambda: mtpp.plan("gnmt", "2x2", True, bandwidth=1e9), "microbatches"),
         (lambda: mtpp.plan("gnmt", "2x2", 0, bandwidth=1e9), "microbatches"),
         (lambda: mtpp.plan("gnmt", "2x2", 2.5, bandwidth=1e9), "microbatches"),

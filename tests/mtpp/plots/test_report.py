@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from command_line import PATH, mtpp
 
 import mtpp as library
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances.planning.grid import ConfiguredChain, GridInstance, GridPlan
+from mtpp.certifying.grid import covered_grid
+from tests.helpers.grid_cases import equal_question
 
 EVIL = '"><script>alert(1)</script>\u202e\x1b[2J<img src=x onerror=alert(2)>&amp;'
 #: Tags without an end.
@@ -90,6 +94,19 @@ def cut(graph: ComputationGraph, k: int, **options: Any) -> Partition:
     return Partition(Instance(graph, Platform(k, 10.0, **options)), np.arange(graph.n) * k // graph.n)
 
 
+def flow_question(name: str = "golden", device: str = "") -> library.FlowInstance:
+    """Two equal devices and a slower one for four layers, of which none holds all; 5 requests/s pass."""
+    capacity = np.array([[0, 12, 5, 0, 0], [0, 6, 2, 1, 0]])
+    names = tuple(f"{device}{i}" for i in range(3))
+    return library.FlowInstance(name, 4, names, np.array([0, 0, 1]), capacity, np.full((5, 5), 1000.0))
+
+
+def grid_plan(question: GridInstance) -> GridPlan:
+    plan = covered_grid(question).result.answer
+    assert plan is not None
+    return plan
+
+
 def test_stages_have_the_times_of_the_answer() -> None:
     """The parts of a bar are as long as receive, work and send, on one scale."""
     graph = ComputationGraph.from_edges([(0, 1), (1, 2)], work=[2, 3, 4], output_bytes=[1, 2, 0], names=("a", "b", "c"))
@@ -114,7 +131,11 @@ def test_an_optimum_that_is_proved_again_is_called_so() -> None:
 
 
 def test_every_format_has_a_page(tmp_path: Path) -> None:
-    """Certificates, plans of both networks, placements, fronts and partitions together in one page."""
+    """Certificates, plans of all networks, placements, flows, fronts and partitions together in one page."""
+    kinds = [library.DeviceKind("fast", 1, 2.0, memory=5e9), library.DeviceKind("slow", 1, 1.0, memory=1e9)]
+    library.certify("gnmt", devices=library.Devices(kinds), level="layer", time_limit=1).save(tmp_path / "kinds.json")
+    library.flow(flow_question(), certify=True, time_limit=1).save(tmp_path / "flow.json")
+    covered_grid(equal_question(4, 4)).result.save(tmp_path / "grid.json")
     library.certify("gnmt", k=2, level="layer", time_limit=2).save(tmp_path / "certificate.json")
     library.partition("gnmt", 2, "kahn", level="layer").save(tmp_path / "partition.json")
     library.serve("gpt2", 2, "1GB", dims={"batch": 4}).save(tmp_path / "front.json")
@@ -125,7 +146,7 @@ def test_every_format_has_a_page(tmp_path: Path) -> None:
         "ordered": placement_file(True),
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
-    names = ("certificate", "front", "plan", "paper", "placement", "ordered")
+    names = ("certificate", "front", "plan", "paper", "placement", "ordered", "kinds", "flow", "grid")
     files = " ".join(f"{tmp_path}/{name}.json" for name in names)
     assert mtpp(f"report {files} --out {tmp_path}/all.html") == 0
     assert mtpp(f"report {tmp_path}/partition.json --graph gnmt --level layer --out {tmp_path}/one.html") == 0
@@ -133,8 +154,68 @@ def test_every_format_has_a_page(tmp_path: Path) -> None:
     assert sum(tag == "article" for tag, _ in page.tags) == len(names)
     headings = ("Question", "Bounds, and what proves them", "Stages", "Graph by stage", "Timeline", "Memory")
     assert {*headings, "Cuts that no other beats", "Words for runtimes", "Graph by device"} <= set(page.texts)
+    assert {"Plan", "Devices", "Layers of the devices", "Requests through each layer", "Links", "slow"} <= set(
+        page.texts
+    )
     assert "VLLM_PP_LAYER_PARTITION=" in (tmp_path / "all.html").read_text()
     assert "Not checked here" in (tmp_path / "one.html").read_text()
+
+
+def test_a_plan_for_a_batch_has_its_passes_on_one_scale() -> None:
+    """As many forward and backward bars as passes, each as long as its stage takes; the page says where devices lie."""
+    plan = grid_plan(equal_question(4, 8, memory=12))
+    page = page_of(library.report(library.Result("grid", plan.instance, plan)))
+    passes = [title for title in page.titles if ", microbatch " in title and not title.startswith("stage")]
+    assert len(passes) == 2 * plan.stages * plan.microbatches
+    widths = [
+        float(attributes["width"] or 0)
+        for tag, attributes in page.tags
+        if tag == "rect" and attributes.get("class") == "hair forward"
+    ][plan.stages :]
+    times = np.repeat(plan.forward_time, plan.microbatches)
+    assert np.array(widths) == pytest.approx(times * 960 / plan.time, abs=0.06)
+    assert f"dp {plan.pipelines} equal pipelines, ZeRO {plan.zero}" in page.texts
+    assert sum(title.startswith("group ") for title in page.titles) >= plan.groups
+
+
+def test_an_optimum_of_a_class_of_plans_is_called_so(tmp_path: Path) -> None:
+    """A bound for plans with one stage a device says nothing of the others."""
+    result = covered_grid(equal_question(4, 4)).result
+    library.plan("simulation", "1x2", 2, bandwidth="32Gbps", effort=0).save(tmp_path / "plan.json")
+    for answer in (result, tmp_path / "plan.json"):
+        html = library.report(answer)
+        assert "no answer to this question" not in html
+        assert re.search(r"(?:Optimal|above the optimum \(ratio [\d.]+\)) over any (?:plan|cuts)", html)
+
+
+def test_a_flow_says_what_passes_each_device_and_link() -> None:
+    result = library.flow(flow_question(), certify=True, time_limit=1)
+    page = page_of(library.report(result))
+    assert any(words.startswith("flow 5 requests/s, time a request 200 ms") for words in page.texts)
+    assert result.answer is not None
+    passing, network, n = result.answer.passing, result.answer.network, 3
+    assert (passing <= network * (1 + 1e-12)).all()
+    assert passing[0].sum() == passing[:, 1].sum() == pytest.approx(5)
+    for v in range(2, 2 * n + 2):
+        assert passing[:, v].sum() == pytest.approx(passing[v].sum())
+    assert {"source", "sink", "100.0%"} <= set(page.texts)
+
+
+def test_a_flow_that_cannot_be_has_a_page_or_a_line(tmp_path: Path) -> None:
+    """Intervals out of range are refused by their place; a bound without an answer, and a flow of 0, have a page."""
+    library.flow(flow_question(), certify=True, time_limit=1).save(tmp_path / "f.json")
+    document = json.loads((tmp_path / "f.json").read_text())
+    for intervals, words in (([0, 5], "holds layers 0 to 5"), ([0], "expected two whole numbers")):
+        document["intervals"]["0"] = intervals
+        (tmp_path / "g.json").write_text(json.dumps(document))
+        with pytest.raises(InputError, match=words):
+            library.report(tmp_path / "g.json")
+    document["intervals"] = {name: [0, 0] for name in document["intervals"]}
+    (tmp_path / "g.json").write_text(json.dumps(document))
+    assert "no request passes" in library.report(tmp_path / "g.json")
+    document["intervals"] = None
+    (tmp_path / "g.json").write_text(json.dumps(document | {"flow": None, "time": None, "ratio": None}))
+    page_of(library.report(tmp_path / "g.json"))
 
 
 def test_a_folder_of_stages_tells_its_files(tmp_path: Path) -> None:
@@ -162,6 +243,13 @@ def test_a_hostile_chain_is_text_too(tmp_path: Path) -> None:
         text = json.dumps(document).replace('"five"', json.dumps(EVIL)).replace('"six"', json.dumps(EVIL))
         (tmp_path / f"{name}.json").write_text(text)
     page = page_of(library.report(tmp_path / "plan.json", tmp_path / "placement.json"))
+    question = equal_question(3, 4)
+    layers = [replace(layer, name=f"{EVIL}{i}") for i, layer in enumerate(question.chains[0].layers)]
+    question = replace(question, chains=(ConfiguredChain(tuple(layers), name=EVIL, source=EVIL, dtype=EVIL),))
+    plan, flow = grid_plan(question), library.flow(flow_question(EVIL, EVIL), time_limit=1)
+    for html in (library.report(library.Result("grid", question, plan)), library.report(flow)):
+        page_of(html)
+        assert "\u202e" not in html
     assert any("<script>alert(1)</script>" in words for words in page.texts)
 
 

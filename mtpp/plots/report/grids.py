@@ -1,0 +1,148 @@
+"""Sections of a page about a plan in a grid: degrees, stages, timeline, memory, devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+
+from instances import Bound
+from instances.graph.display import figures
+from instances.planning.grid.plan import GridPlan
+from mtpp.plots.report.drawing import Bar, Line, legend, stacked_bars, timeline
+from mtpp.plots.report.markup import facts, paragraph, section, table
+from mtpp.plots.report.partitions import memory_section
+from mtpp.text.numbers import Scale, bytes_in_words, time_in_words
+
+__all__ = ["grid_question", "grid_sections"]
+
+_LEGEND = {
+    "forward": "forward",
+    "backward": "backward, with what is recomputed",
+    "transfer": "transfer to a neighbour, below the group that sends",
+    "allreduce": "gradients are added up, and parameters updated",
+}
+_PASSES, _SENT = 0.72, (0.76, 0.86, 0.9, 1.0)  # of a row: passes until here; transfers ahead, and back
+
+
+def grid_question(plan: GridPlan) -> dict[str, str]:
+    """The question of a plan in a grid, label to text."""
+    question, chain = plan.instance, plan.chain
+    servers, state = question.servers, question.state_bytes
+    inner, outer = (figures(rate, "bytes/s") for rate in (servers.inner, servers.outer))
+    fixed = {name: getattr(question.fixed, name) for name in ("pp", "tp", "dp", "v")}
+    found = {
+        "model": f"{chain.name}, {chain.n} layers, {chain.parameters:,.0f} parameters",
+        "times of layers": chain.source or "measured",
+        "numbers": f"{chain.dtype}; {state.weights:g} bytes a parameter, {state.gradients:g} of gradients, "
+        f"{state.optimizer:g} of the optimizer",
+        "sequence": "not stated" if chain.sequence is None else f"{chain.sequence} tokens",
+        "step": f"{question.global_batch} samples",
+        "servers": f"{servers.count} of {servers.size} devices",
+        "links": f"a device sends {inner} inside its server, {outer} to others; transfers reach {servers.reached:.0%}",
+        "memory": "unlimited" if math.isinf(question.memory) else f"{bytes_in_words(question.memory)} a device",
+        "ZeRO may be": ", ".join(map(str, question.zero)),
+        "layers may recompute": ", ".join(question.modes),
+    }
+    told = ", ".join(f"{name} {value}" for name, value in fixed.items() if value is not None)
+    return found | ({"fixed": told} if told else {})
+
+
+def grid_sections(plan: GridPlan, bound: Bound | None) -> Iterator[str]:
+    """All sections, one after the other."""
+    yield section("Plan", facts(_degrees(plan)))
+    yield _stage_section(plan)
+    yield _time_section(plan, bound)
+    labels, limit = [str(g) for g in range(plan.groups)], plan.instance.memory
+    sizes = {name: part.tolist() for name, part in zip(plan.memory._fields, plan.memory, strict=True)}
+    yield memory_section(labels, sizes, limit, "group")
+    told = "Of each device of a group at its peak: stored activations wait between passes, working ones are held while "
+    yield paragraph(f"{told}the largest layer recomputes.", "soft")
+    yield _device_section(plan)
+
+
+def _degrees(plan: GridPlan) -> dict[str, str]:
+    tensor, chain, V = ", ".join(map(str, sorted(set(plan.tensor)))), plan.chain, plan.instance.servers.devices
+    found = {
+        "pipeline": f"pp {plan.groups}: {plan.stages} stages on {plan.groups} groups of devices, v {plan.turns}",
+        "layers shared by": f"tp {tensor}, cp {plan.context}, ep {plan.expert}",
+        "replicas": f"dp {plan.pipelines} equal pipelines, ZeRO {plan.zero}",
+        "microbatches": f"{plan.microbatches} of {plan.micro_batch} samples in each pipeline",
+        "devices": f"{plan.devices} of {V} work; {plan.bubble:.1%} of the step they run no pass",
+    }
+    if chain.sequence is not None:
+        rate = plan.instance.global_batch * chain.sequence / plan.time
+        found["speed"] = f"{rate:,.0f} tokens/s, {rate / V:,.0f} a device"
+    return found
+
+
+def _stage_section(plan: GridPlan) -> str:
+    names = [layer.name for layer in plan.chain.layers]
+    parts = {"forward": plan.forward_time.tolist(), "backward": plan.backward_time.tolist()}
+    sent = [*plan.transfer_time.tolist(), 0.0]
+    after = plan.after_time.tolist()
+    scale = Scale.of_times(map(sum, zip(*parts.values(), strict=True)), "s")
+    rows = []
+    for n, (begin, end) in enumerate(pairwise(plan.cuts)):
+        again = [mode for mode in plan.modes[begin:end] if mode != "none"]
+        told = ", ".join(f"{again.count(mode)} {mode}" for mode in dict.fromkeys(again)) or "–"
+        own = (*(part[n] for part in parts.values()), sent[n], after[n])
+        group = n % plan.groups
+        cells = [names[begin], names[end - 1], str(end - begin), str(group), str(plan.tensor[group])]
+        rows.append([str(n), *cells, *map(scale.cell, own), told])
+    header = ["stage", "first layer", "last layer", "layers", "group", "tp"]
+    header += [f"{kind} [{scale.unit}]" for kind in ("forward", "backward", "to the next", "after")]
+    told = "Times of a microbatch in each stage; after all of them gradients are added up and parameters updated."
+    bars = stacked_bars([str(n) for n in range(plan.stages)], parts, scale)
+    words = legend({kind: _LEGEND[kind] for kind in parts})
+    return section("Stages", paragraph(told, "soft"), words, bars, table([*header, "recompute"], rows))
+
+
+def _time_section(plan: GridPlan, bound: Bound | None) -> str:
+    passes, sent, end = plan.starts
+    S, C, moved = plan.groups, plan.stages, plan.transfer_time.tolist()
+    times = {"forward": plan.forward_time.tolist(), "backward": plan.backward_time.tolist()}
+    bars = []
+    for row, starts in enumerate(passes.tolist()):
+        n, kind = row // 2, ("forward", "backward")[row % 2]
+        for m, start in enumerate(starts):
+            told = f"{kind}, stage {n}, microbatch {m}: {time_in_words(times[kind][n], 's')}"
+            bars.append(Bar(n % S, start, start + times[kind][n], kind, told, 0.0, _PASSES))
+    for row, starts in enumerate(sent[: 2 * C - 2].tolist()):
+        n, back = (row, 0) if row < C - 1 else (row - C + 1, 1)
+        source, low, high = (n + back) % S, *_SENT[2 * back : 2 * back + 2]
+        for m, start in enumerate(starts):
+            if moved[n] > 0:
+                told = f"stage {n + back} to {n + 1 - back}, microbatch {m}: {time_in_words(moved[n], 's')}"
+                bars.append(Bar(source, start, start + moved[n], "transfer", told, low, high))
+    for n, after in enumerate(plan.after_time.tolist()):
+        if after > 0:
+            last = float(passes[2 * n + 1].max()) + times["backward"][n]
+            told = f"stage {n}, after its passes: {time_in_words(after, 's')}"
+            bars.append(Bar(n % S, last, last + after, "allreduce", told, 0.2, _PASSES - 0.2))
+    scale = Scale.of_times([end], "s")
+    lines = [Line(end, "limit", f"the step ends at {time_in_words(end, 's')}")]
+    if bound is not None:
+        lines.append(Line(bound.value, "bound", f"bound {time_in_words(bound.value, 's')}"))
+    seen = {bar.kind for bar in bars}
+    words = legend({kind: told for kind, told in _LEGEND.items() if kind in seen})
+    told = "One of the equal pipelines; a row is a group of devices." if plan.pipelines > 1 else "A row is a group."
+    picture = timeline([str(g) for g in range(S)], bars, scale, lines)
+    return section("Timeline", paragraph(told, "soft"), words, picture)
+
+
+def _device_section(plan: GridPlan) -> str:
+    """Where the devices of each group lie, of the first pipelines."""
+    assert plan.first_device is not None
+    size, shown = plan.instance.servers.size, min(plan.pipelines, 8)
+    rows = []
+    for g in range(plan.groups):
+        width, cells = plan.context * plan.tensor[g], list[str]()
+        for first in plan.first_device[g, :shown].tolist():
+            server, own = divmod(first, size)
+            cells.append(f"{server}: {own}" + (f"–{own + width - 1}" if width > 1 else ""))
+        rows.append([str(g), *cells])
+    left = f" The first {shown} of {plan.pipelines} pipelines are shown." if shown < plan.pipelines else ""
+    header = ["group", *(f"pipeline {d}" for d in range(shown))]
+    told = paragraph(f"Server, and devices there, of each group.{left}", "soft")
+    return section("Devices", told, table(header, rows))
