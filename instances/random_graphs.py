@@ -23,6 +23,7 @@ __all__ = [
     "independent_jobs",
     "layered",
     "misleading_edge",
+    "moe",
     "regal_style",
 ]
 
@@ -153,6 +154,39 @@ def layered(n: int, m: int, seed: int) -> ComputationGraph:
         time_unit="unit",
         name=f"layered-{n}-{m}-{seed}",
         source=f"layered random graph, n = {n}, m = {m}, seed = {seed}",
+    )
+
+
+def moe(layers: int, experts: int) -> ComputationGraph:
+    """Layers of equal experts behind a gate, to be used with bandwidth 1.
+
+    A layer is attention, a norm, the gate, experts that read both, and their sum. Its optimum is hard to prove for
+    methods that do not see that experts can change places: they have 2^experts ideals a layer.
+
+    Raises
+    ------
+    InputError
+        If there is less than a layer or an expert.
+
+    Examples
+    --------
+    >>> moe(6, 64).n
+    409
+    """
+    if layers < 1 or experts < 1:
+        raise InputError(f"There are {layers} layers of {experts} experts; each must be 1 or more.")
+    edges: list[tuple[int, int]] = []
+    rows = [(0.2, 1.0, 0.0)]  # work, bytes of the output, bytes of parameters
+    for _ in range(layers):
+        x = len(rows) - 1
+        attention, norm, gate, total = x + 1, x + 2, x + 3, x + 4 + experts
+        edges += [(x, attention), (attention, norm), (x, norm), (norm, gate)]
+        edges += [(v, expert) for expert in range(gate + 1, total) for v in (norm, gate)]
+        edges += [(v, total) for v in range(norm, total)]
+        rows += [(3.0, 1.0, 4.0), (0.1, 1.0, 0.0), (0.1, 0.1, 0.1), *[(0.5, 0.25, 8.0)] * experts, (0.3, 1.0, 0.0)]
+    name = f"experts-{layers}-{experts}"
+    return ComputationGraph.from_edges(
+        edges, *zip(*rows, strict=True), time_unit="unit", name=name, source=f"{layers} layers of {experts} experts"
     )
 
 

@@ -141,6 +141,8 @@ def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
     """Member of a witness, mapped to the nodes of the original instance."""
     if key in ("nodes", "apart"):
         return reduction.anchor[np.array(value, dtype=np.int64)].tolist()
+    if key == "swaps":
+        return [[reduction.anchor[row].tolist() for row in family] for family in value]
     if key == "tree":
         return [entry if entry < 0 else int(reduction.anchor[entry]) for entry in value]
     if key == "prices":

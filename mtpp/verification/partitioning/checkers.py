@@ -17,6 +17,7 @@ from mtpp.verification.partitioning.cuts import CutBound, block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
 from mtpp.verification.partitioning.price_trees import read_tree, tree_bound
+from mtpp.verification.partitioning.swaps import FalseSwapError, read_swaps
 from mtpp.verification.verdict import Check, compare
 
 __all__ = ["CHECKERS", "Checker", "Task"]
@@ -119,12 +120,15 @@ def _compared(claim: Claim, found: CutBound, how: str) -> Check:
 
 
 def _ideals(task: Task, claim: Claim) -> Check:
-    """Search all chains of ideals for k blocks below the claim."""
-    value = Fraction(claim.value)
+    """Search all chains of ideals for k blocks below the claim, up to changes of place of the branches it names."""
+    value, swaps = Fraction(claim.value), read_swaps(claim.parameters, task.group)
     try:
         for goal in (value, value * (1 - ROUNDING)):
-            if (proved := ideals_bound(task.exact, goal, task.clock)) is not None:
-                return Check(claim, proved, "re-proved by all ideals")
+            if (proved := ideals_bound(task.exact, goal, task.clock, swaps)) is not None:
+                equal = ", up to changes of place of equal branches" if swaps.families else ""
+                return Check(claim, proved, f"re-proved by all ideals{equal}")
+    except FalseSwapError as error:
+        return Check(claim, None, "false", str(error))
     except UndecidedError as error:
         return Check(claim, None, f"not re-checked: {error}")
     peaks = ", but for their peaks," if any(task.exact.need) else ""

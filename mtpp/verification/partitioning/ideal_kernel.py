@@ -3,7 +3,9 @@ r"""The program over ideals for one goal, compiled, in whole numbers alone.
 A partition below the goal is a chain of ideals, the sets that are closed under predecessors. Ideals that some b blocks
 below the limit can fill, and no fewer, make level b; they wait in a list, level by level, and in a table by their hash.
 Each in turn is extended by nodes that may follow, so that each larger ideal is met once: of the nodes that may come
-next one is the first that is taken, and those before it stay out. Four rules need no ideal that is passed by:
+next one is the first that is taken, and those before it stay out. Where equal branches change places, one ideal stands
+for all that become one another (see `swap_kernel.py`), and nodes are taken in their order. Four rules need no ideal that
+is passed by:
 
 R1. Where the work behind J and the time to receive all that is cut there is at least the limit times the blocks left, J
     is of no use: later blocks do that work, and each tensor that is cut is received by one of them.
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 
 from instances.compiled import compiled
 from mtpp.verification.partitioning.ideal_records import IdealQuestion, IdealSearch, IdealTable
+from mtpp.verification.partitioning.swap_kernel import is_late, sort_branches
 
 __all__ = [
     "DONE",
@@ -142,7 +145,7 @@ def _is_absorbed(question: IdealQuestion, table: IdealTable, search: IdealSearch
         if saved < 0:
             continue
         _flip(v, question, search)
-        known = table.slot[_place(table, search)]
+        known = table.slot[_place(question, table, search)]
         _flip(v, question, search)
         if known >= 0 and table.level[known] <= level:
             return True
@@ -170,6 +173,8 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
             continue
         v = search.ready[search.following[depth]]
         search.following[depth] += 1
+        if is_late(v, question, search.inside):
+            continue
         at[3] += 1
         _add(v, depth, question, search)
         down = depth + 1
@@ -180,19 +185,21 @@ def _extend(question: IdealQuestion, table: IdealTable, search: IdealSearch, unt
         rest = question.total - ideal_work - search.work[down]
         cost = search.work[down] + search.received[down] + search.sent[down] + over
         if cost < limit and rest + search.cut[down] < left * limit:  # R1
-            place = _place(table, search)
+            place = _place(question, table, search)
             if table.slot[place] < 0:
                 number = at[2]
                 if number == len(table.level) or 2 * number >= len(table.slot):
                     return FULL
-                table.ideals[number] = search.words
+                table.ideals[number] = search.image
                 table.level[number], table.slot[place] = level + 1, number
                 at[2] += 1
         begin = search.first[down]
         end = begin
-        for e in range(search.following[depth], begin):
-            search.ready[end] = search.ready[e]
-            end += 1
+        in_order = len(question.family) > 0
+        for e in range(search.first[depth] if in_order else search.following[depth], begin):
+            if not in_order or search.ready[e] > v:
+                search.ready[end] = search.ready[e]
+                end += 1
         for e in range(question.behind[0][v], question.behind[0][v + 1]):
             if search.missing[question.behind[1][e]] == 0:
                 search.ready[end] = question.behind[1][e]
@@ -255,14 +262,16 @@ def _flip(v: int, question: IdealQuestion, search: IdealSearch) -> None:
 
 
 @compiled
-def _place(table: IdealTable, search: IdealSearch) -> int:
+def _place(question: IdealQuestion, table: IdealTable, search: IdealSearch) -> int:
     """Slot of the ideal looked at, or the empty one where it belongs."""
     last = len(table.slot) - 1
-    place = int(np.int64(search.hash[0] & np.uint64(last)))
+    search.image[:] = search.words
+    code = sort_branches(search.image, search.hash[0], question)
+    place = int(np.int64(code & np.uint64(last)))
     while table.slot[place] >= 0:
         known, same = table.ideals[table.slot[place]], True
-        for w in range(len(search.words)):
-            same &= known[w] == search.words[w]
+        for w in range(len(search.image)):
+            same &= known[w] == search.image[w]
         if same:
             break
         place = (place + 1) & last

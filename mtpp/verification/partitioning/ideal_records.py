@@ -34,6 +34,9 @@ class IdealQuestion(NamedTuple):
     room: int  # memory for parameters and need
     fit: int  # 0 where memory does not matter, 1 where overflow takes time, 2 where it is forbidden
     code: _Words  # (n,): random numbers; the hash of a set is what they come to
+    branch: _Ints  # (n,): which of the equal branches holds the node, or -1
+    family: _Ints  # (b,): of each branch, whose branches stand one behind the other
+    branches: tuple[_Ints, _Ints]  # nodes of each branch, in their order
 
 
 class IdealTable(NamedTuple):
@@ -64,4 +67,5 @@ class IdealSearch(NamedTuple):
     reading: _Ints  # (t,): readers in the block
     using: _Ints  # (p,): users in the block
     words: _Words  # (n / 64,): the ideal looked at
+    image: _Words  # (n / 64,): the same, its branches sorted
     hash: _Words  # (1,)

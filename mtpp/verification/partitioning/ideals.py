@@ -28,6 +28,7 @@ from mtpp.verification.partitioning.ideal_kernel import (
 )
 from mtpp.verification.partitioning.ideal_records import IdealQuestion, IdealSearch, IdealTable
 from mtpp.verification.partitioning.merging import merge
+from mtpp.verification.partitioning.swaps import Family, Swaps, checked_swaps, side_by_side
 
 __all__ = ["UndecidedError", "fits_nowhere", "ideals_bound"]
 
@@ -45,7 +46,9 @@ class UndecidedError(Exception):
     """Question that the ideals of this graph do not decide, within the memory that a check may take."""
 
 
-def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock) -> Fraction | None:
+def ideals_bound(
+    exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swaps = Swaps()
+) -> Fraction | None:
     """Bound on all bottlenecks close to a value, or None where k blocks, each of a cost below it, hold all nodes.
 
     With finite memory and no activation buffer, the peak of a block counts as what one of its nodes reads and writes.
@@ -56,14 +59,21 @@ def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock) -> Fractio
     value : Fraction
         Positive, in the time unit of the work.
     clock : Clock
+    swaps : Swaps
+        Equal branches: one ideal stands for all that become one another where these change places.
 
     Raises
     ------
     UndecidedError
         If the graph has too many nodes or ideals, or bytes are rounded and it matters.
+    FalseSwapError
+        If branches cannot change places.
     OutOfTimeError
     """
-    merged = merge(exact, clock)
+    merged, number = merge(exact, clock)
+    families = checked_swaps(swaps, merged, number, clock)
+    if families:
+        merged, families = side_by_side(merged, families)
     goal = value / exact.unit
     twice, room = 2 * goal, max(0, merged.room or 0)
     work, time = at_most(merged.work, twice), at_most((tensor.time for tensor in merged.tensors), twice)
@@ -83,7 +93,7 @@ def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock) -> Fractio
         limit_of_room = math.ceil((merged.room or 0) * scale)
     else:
         load, limit_of_room, are_exact = _whole_loads(merged)
-    question = _question(merged, times, load, limit_of_room, kind, 2**bits - terms)
+    question = _question(merged, times, load, limit_of_room, kind, 2**bits - terms, families)
     if not _has_chain(question, clock):
         return value * question.limit / 2**bits
     if not are_exact:
@@ -102,7 +112,7 @@ def fits_nowhere(exact: ExactInstance, clock: Clock) -> bool:
     """
     if not exact.fit or not exact.may_overflow:
         return False
-    merged = merge(exact, clock)
+    merged, _ = merge(exact, clock)
     load, room, are_exact = _whole_loads(merged)
     times = [[0] * merged.n, [0] * len(merged.tensors)]
     found = _has_chain(_question(merged, times, load, room, _FORBIDDEN, 1), clock)
@@ -128,6 +138,7 @@ def _question(
     room: int,
     kind: int,
     limit: int,
+    families: Sequence[Family] = (),
 ) -> IdealQuestion:
     """Arrays of a merged question whose tensors are sorted by their producers."""
     if exact.n > _NODES:
@@ -143,6 +154,10 @@ def _question(
         for v in users:
             used[v].append(g)
     producer = _whole([tensor.producer for tensor in exact.tensors])
+    branches = [row for family in families for row in family]
+    branch = np.full(exact.n, -1)
+    for b, row in enumerate(branches):
+        branch[row] = b
     return IdealQuestion(
         k=min(exact.k, exact.n),  # more blocks than nodes never help
         limit=limit,
@@ -162,6 +177,9 @@ def _question(
         room=room,
         fit=kind,
         code=np.random.default_rng(0).integers(0, 2**64, exact.n, dtype=np.uint64),
+        branch=branch,
+        family=_whole([f for f, family in enumerate(families) for _ in family]),
+        branches=_rows(branches),
     )
 
 
@@ -185,6 +203,7 @@ def _has_chain(question: IdealQuestion, clock: Clock) -> bool:
         reading=np.zeros(tensors, dtype=np.int64),
         using=np.zeros(len(question.shared), dtype=np.int64),
         words=np.zeros(words, dtype=np.uint64),
+        image=np.zeros(words, dtype=np.uint64),
         hash=np.zeros(1, dtype=np.uint64),
     )
     while True:

@@ -24,10 +24,10 @@ from mtpp.verification.partitioning.exact_instance import ExactInstance, Tensor
 __all__ = ["merge"]
 
 
-def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
+def merge(exact: ExactInstance, clock: Clock) -> tuple[ExactInstance, list[int]]:
     """A smaller question with the same optimum, as long as of the peaks only the needs of single nodes count.
 
-    Nodes get new numbers; tensors without readers are removed.
+    Nodes get new numbers; tensors without readers are removed. The list says which node holds each node of the question.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
     kept = [v for v in range(exact.n) if home[v] == v]
     number = {v: i for i, v in enumerate(kept)}
     left = [(v, t) for v in kept for t in sorted(made[v])]
-    return replace(
+    merged = replace(
         exact,
         n=len(kept),
         work=[work[v] for v in kept],
@@ -95,3 +95,10 @@ def merge(exact: ExactInstance, clock: Clock) -> ExactInstance:
         shared=[(frozenset(number[v] for v in users), size) for users, size in shared],
         need=[exact.need[v] for v in kept],
     )
+
+    def where(v: int) -> int:
+        while home[v] != v:
+            v = home[v]
+        return number[v]
+
+    return merged, [where(v) for v in range(exact.n)]

@@ -8,6 +8,11 @@ for that, I is of no use. Nor is it if another ideal is as good: let v be a node
 
 A block that holds v and no predecessor of v costs no more without v: it loses the work of v and what only v receives,
 and receives at most the outputs of v. So where as few blocks hold I + v as hold I, what follows I follows I + v too.
+
+Where equal branches change places, all ideals that become one another by that are held by as few blocks: the exchange
+of a chain is a chain of the same costs. So one of them, I, is extended for all, by one of the ideals J around it that
+exchanges make of one another while they keep I, as :math:`f(J \setminus I)` is the same for these: *pairs* of ideals are
+taken up to exchange, and not pairs of what is left of each. The lemma of `branches.py` says that none is missed.
 """
 
 from __future__ import annotations
@@ -20,7 +25,8 @@ import numpy as np
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
-from mtpp_models.bounds.ideals.lattice import Lattice, has
+from mtpp_models.bounds.ideals.branches import Branches, Words, columns_of, follows_its_twin, has, settle
+from mtpp_models.bounds.ideals.lattice import Lattice
 
 __all__ = ["Chains", "Needs", "extend_chains", "first_blocks", "largest_needs"]
 
@@ -43,6 +49,7 @@ class Chains(NamedTuple):
     blocks: IntArray  # how many, the fewest; more than k where there is none
     bottleneck: FloatArray
     before: IntArray  # the ideal before its last block
+    reached: Words  # (c, w) where branches change places, else (0, w): the image of the ideal around that one
 
 
 @compiled
@@ -60,24 +67,32 @@ def largest_needs(need: FloatArray, lattice: Lattice) -> tuple[FloatArray, Float
 
 
 @compiled
-def first_blocks(arrays: KernelArrays, needs: Needs, fit: bool, lattice: Lattice, k: int, goal: float) -> Chains:
+def first_blocks(
+    arrays: KernelArrays, branches: Branches, needs: Needs, fit: bool, lattice: Lattice, k: int, goal: float
+) -> Chains:
     """Chains of one block below the goal.
 
     `needs` are those of blocks and ideals; with `fit`, what surely overflows is no block.
     """
     count = len(lattice.ideals)
+    reached = np.empty((count if len(branches.first) > 0 else 0, lattice.ideals.shape[1]), np.uint64)
+    if len(reached) > 0:
+        reached[count - 1] = lattice.ideals[count - 1]
     blocks, bottleneck, before = np.full(count, k + 1), np.full(count, math.inf), np.full(count, -1)
     blocks[0], bottleneck[0] = 0, 0.0
     for j in range(1, count):
         cost = lattice.work[j] + lattice.cut[j] + _overflow(lattice.held[j] + needs.ideal[j], arrays, fit)
         if cost < goal:
             blocks[j], bottleneck[j], before[j] = 1, cost, 0
-    return Chains(blocks, bottleneck, before)
+            if len(reached) > 0:
+                reached[j] = lattice.ideals[j]
+    return Chains(blocks, bottleneck, before, reached)
 
 
 @compiled
 def extend_chains(
     arrays: KernelArrays,
+    branches: Branches,
     needs: Needs,
     fit: bool,
     lattice: Lattice,
@@ -94,7 +109,7 @@ def extend_chains(
     The answer is the ideal to go on with; with the last one, which holds all nodes, all is done.
     """
     ideals, work, cut, _, rest, start, node, above = lattice
-    blocks, bottleneck, before = chains
+    blocks, bottleneck, before, reached = chains
     last = len(ideals) - 1
     n, total = len(arrays.work), work[last]
     # Of the path from ideal i to the one looked at: ideals, the next cover of each, node added, and of the block so
@@ -102,6 +117,11 @@ def extend_chains(
     at, cover, added = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     received, kept = np.empty(n + 1), np.empty(n + 1)
     held, tallest = np.empty(n + 1), np.empty(n + 1)
+    # Of equal branches, their columns in ideal i and now; the ideal looked at is the listed one after an exchange: which
+    # branch stands at each place of that, and for each node added between which places its branch has moved.
+    rows = len(branches.first)
+    below, column, branch = np.zeros(rows, np.uint64), np.zeros(rows, np.uint64), np.arange(rows)
+    left_place, new_place = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     inside, using = np.zeros(len(arrays.tensor_time), np.int64), np.zeros(len(arrays.shared_bytes), np.int64)
     looked = 0
     for i in range(first, last):
@@ -119,6 +139,10 @@ def extend_chains(
         outside, comes = _readers_behind(i, arrays, lattice)
         if room == 0.0 or _is_absorbed(i, max(bottleneck[i], enough), outside, arrays, lattice, chains):
             continue
+        if rows > 0:
+            columns_of(ideals[i], branches, below)
+            for r in range(rows):
+                column[r], branch[r] = below[r], r
         at[0], cover[0], added[0] = i, start[i + 1], -1
         received[0], kept[0], held[0], tallest[0] = 0.0, cut[i], 0.0, 0.0
         depth = 0
@@ -126,12 +150,20 @@ def extend_chains(
             cover[depth] -= 1
             e, v = cover[depth], added[depth]
             # Nodes join in their order, so that each ideal is reached once.
-            if e < start[at[depth]] or node[e] < v:
+            if e < start[at[depth]] or (rows == 0 and node[e] < v):
                 if depth > 0:
                     _count(v, -1, inside, using, arrays)
+                    if branches.row[v] >= 0:
+                        _unsettle(v, left_place[depth], new_place[depth], column, branch, branches)
                 depth -= 1
                 continue
-            v, j = node[e], above[e]
+            u, j = node[e], above[e]
+            row = branches.row[u]
+            if row >= 0:
+                u = branches.node[branches.start[branch[row]] + branches.place[u]]
+            if u < v or follows_its_twin(u, below, column, branches):
+                continue
+            v = u
             looked += 1
             if j == last:
                 continue
@@ -154,13 +186,29 @@ def extend_chains(
             at[depth], cover[depth], added[depth] = j, start[j + 1], v
             received[depth], kept[depth], held[depth], tallest[depth] = got, keep, hold, tall
             _count(v, 1, inside, using, arrays)
+            if row >= 0:
+                left_place[depth], new_place[depth] = row, settle(v, row, column, branch, branches)
             if total - work[j] + cut[j] >= room:
                 continue
             cost = work[j] - work[i] + more + max(0.0, cut[j] - keep)
             highest = max(bottleneck[i], cost)
             if cost < goal and (b + 1 < blocks[j] or (b + 1 == blocks[j] and highest < bottleneck[j])):
                 blocks[j], bottleneck[j], before[j] = b + 1, highest, i
+                if rows > 0:
+                    reached[j] = ideals[i]
+                    for d in range(1, depth + 1):
+                        reached[j, added[d] >> 6] |= np.uint64(1) << np.uint64(added[d] & 63)
     return last
+
+
+@compiled(inline="always")
+def _unsettle(v: int, row: int, to: int, column: Words, branch: IntArray, branches: Branches) -> None:
+    """Undo `settle`, which has moved the branch of node v between these places."""
+    moved = branch[to]
+    column[moved] ^= branches.bit[v]
+    for r in range(to, row):
+        branch[r] = branch[r + 1]
+    branch[row] = moved
 
 
 @compiled

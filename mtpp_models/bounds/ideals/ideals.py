@@ -9,8 +9,10 @@ which tells whether a partition costs less than T. The first goal is the bottlen
 the best one, one pass proves it. Else goals fall to what is found; where no partition is known but one block, they rise
 from *simple* until something is found, as low goals take little time.
 
-Networks are narrow: theirs have tens to some hundred thousand ideals. Where they have many, the edges that no better
-partition cuts are contracted first, which leaves far fewer. Wide graphs have too many ideals; then there is no answer.
+Networks are narrow: theirs have tens to some hundred thousand ideals. Where they have many, one stands for all that
+become one another as equal branches change places, such as experts; the witness names these. Or else the edges that no
+better partition cuts are contracted first, which leaves far fewer. Wide graphs have too many ideals; then there is no
+answer.
 
 With finite memory and no activation buffer, the peak of a block counts as the largest need of its nodes, as in every
 model. Where the memory is a hard limit, blocks that do not fit are left out, and what is left tells whether anything
@@ -20,11 +22,13 @@ fits.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from instances import Bound, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.partitioning.no_fit import needs_of
 from instances.results import PROOF_TOLERANCE
+from instances.symmetry import families
 from mtpp_models.bounds.ideals.dynamic_program import Chains, Needs, extend_chains, first_blocks, largest_needs
 from mtpp_models.bounds.ideals.listing import Listing, arrays_below, list_ideals
 from mtpp_models.simple import simple
@@ -119,20 +123,23 @@ def _search(start: Partition, deadline: Deadline, limit: int | None) -> Result:
             value = max(value, goal - margin)
             break
     optimal = best is not None and value >= min(goal + margin, best.bottleneck) * (1 - PROOF_TOLERANCE)
-    return Result(IDEALS, instance, best, Bound(value, IDEALS, optimal))
+    witness: dict[str, Any] = {}
+    if listing is not None and listing.is_up_to_exchange:
+        witness["swaps"] = [family.tolist() for family in families(instance)]
+    return Result(IDEALS, instance, best, Bound(value, IDEALS, optimal, witness))
 
 
 def _chains_below(goal: float, enough: float, listing: Listing, deadline: Deadline) -> Chains | None:
     """Find for each ideal the fewest blocks below the goal that hold it; None if time ends first."""
-    instance, arrays, lattice = listing.instance, listing.arrays, listing.lattice
+    instance, arrays, branches, lattice = listing.instance, listing.arrays, listing.branches, listing.lattice
     needs, fit = needs_of(instance), instance.platform.fit
     least = Needs(needs, *largest_needs(needs, lattice))
-    chains = first_blocks(arrays, least, fit, lattice, instance.k, goal)
+    chains = first_blocks(arrays, branches, least, fit, lattice, instance.k, goal)
     ideal, last = 1, len(lattice.ideals) - 1
     while ideal < last:
         if deadline.passed:
             return None
-        ideal = extend_chains(arrays, least, fit, lattice, instance.k, goal, enough, ideal, _STEPS, chains)
+        ideal = extend_chains(arrays, branches, least, fit, lattice, instance.k, goal, enough, ideal, _STEPS, chains)
     return chains
 
 

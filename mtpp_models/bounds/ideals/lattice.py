@@ -1,6 +1,7 @@
 """The ideals of a graph, compiled by numba.
 
-An ideal is a node set that holds all predecessors of its nodes. Sets are rows of 64-bit words.
+An ideal is a node set that holds all predecessors of its nodes. Sets are rows of 64-bit words. Of ideals that become
+one another where equal branches change places only one is listed, the *settled* one (see `branches.py`).
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from numpy.typing import NDArray
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
+from mtpp_models.bounds.ideals.branches import Branches, Words, columns_of, follows_its_twin, has, settle
 
-__all__ = ["LIMIT_REACHED", "Lattice", "Words", "enumerate_ideals", "has"]
+__all__ = ["LIMIT_REACHED", "Lattice", "enumerate_ideals"]
 
-Words = NDArray[np.uint64]
 Indices = NDArray[np.int32]
 LIMIT_REACHED = -1
 
 
 class Lattice(NamedTuple):
-    """The c ideals of a graph by size, so that the last one holds all nodes; covers are in compressed rows."""
+    """The c ideals of a graph by size, so that the last one holds all nodes; covers are in compressed rows.
+
+    Where equal branches change places, `above` is the settled image of the larger ideal.
+    """
 
     ideals: Words  # (c, w)
     work: FloatArray  # of each ideal
@@ -38,12 +42,6 @@ _ONE = np.uint64(1)
 
 
 @compiled(inline="always")
-def has(words: Words, v: int) -> bool:
-    """Whether the set holds node v."""
-    return (words[v >> 6] >> np.uint64(v & 63)) & _ONE == _ONE
-
-
-@compiled(inline="always")
 def _contains(words: Words, other: Words) -> bool:
     """Whether the set holds all of `other`."""
     for i in range(len(words)):  # noqa: SIM110 - numba has no all() and any() of generators
@@ -54,7 +52,13 @@ def _contains(words: Words, other: Words) -> bool:
 
 @compiled
 def enumerate_ideals(
-    arrays: KernelArrays, before: Words, readers: Words, users: Words, salt: Words, limit: int
+    arrays: KernelArrays,
+    branches: Branches,
+    before: Words,
+    readers: Words,
+    users: Words,
+    salt: Words,
+    limit: int,
 ) -> tuple[int, Lattice]:
     """All ideals by size, with their covers by the node that each adds.
 
@@ -62,6 +66,8 @@ def enumerate_ideals(
     ----------
     arrays : KernelArrays
         Nodes are numbered in a topological order.
+    branches : Branches
+        Those that change places, by these numbers.
     before : (n, w) words
         Predecessors of each node.
     readers : (t, w) words
@@ -93,14 +99,29 @@ def enumerate_ideals(
     slots[0] = 0
     rest[0] = arrays.held_bytes.sum() + arrays.shared_bytes.sum()
     count, i = 1, 0
-    larger = np.empty(w, dtype=np.uint64)
+    larger, settled = np.empty(w, dtype=np.uint64), np.empty(w, dtype=np.uint64)
+    rows = len(branches.first)
+    column, branch = np.zeros(rows, dtype=np.uint64), np.arange(rows)
     while i < count:
+        if rows > 0:
+            columns_of(ideals[i], branches, column)
         for e in range(start[i], start[i + 1]):
             v = int(node[e])
+            if follows_its_twin(v, column, column, branches):
+                above[e] = above[e - 1]  # of the same node of the branch before
+                continue
             larger[:] = ideals[i]
             larger[v >> 6] |= _ONE << np.uint64(v & 63)
+            settled[:] = larger
             key = hashes[i] ^ salt[v]
-            slot = _slot(slots, ideals, key, larger)
+            row, to = branches.row[v], branches.row[v]
+            if row >= 0:
+                to = settle(v, row, column, branch, branches)
+                key = _exchange(row, to, settled, key, salt, branches)
+                for r in range(to, row + 1):
+                    branch[r] = r
+                column[row] ^= branches.bit[v]
+            slot = _slot(slots, ideals, key, settled)
             j = slots[slot]
             if j < 0:
                 if count == limit:
@@ -114,12 +135,12 @@ def enumerate_ideals(
                     slots = np.full(4 * capacity, -1, dtype=np.int32)
                     for other in range(count):
                         slots[_slot(slots, ideals, hashes[other], ideals[other])] = other
-                    slot = _slot(slots, ideals, key, larger)
+                    slot = _slot(slots, ideals, key, settled)
                 if start[count] + n > len(node):
                     node, above = _longer(node, 2 * len(node)), _longer(above, 2 * len(node))
                 j = slots[slot] = count
                 count += 1
-                ideals[j] = larger
+                ideals[j] = settled
                 hashes[j] = key
                 work[j] = work[i] + arrays.work[v]
                 cut[j] = cut[i] + _cut_change(v, larger, arrays, readers)
@@ -132,9 +153,35 @@ def enumerate_ideals(
                     if _contains(larger, users[g]):
                         rest[j] -= arrays.shared_bytes[g]
                 start[j + 1] = _write_covers(i, v, start, node, start[j], larger, before, arrays)
+                if to < row:
+                    _rename(node[start[j] : start[j + 1]], row, to, branches)
             above[e] = j
         i += 1
     return count, Lattice(ideals[:count], work, cut, held, rest, start, node, above)
+
+
+@compiled
+def _exchange(row: int, to: int, words: Words, key: np.uint64, salt: Words, branches: Branches) -> np.uint64:
+    """Move a branch to an earlier place, those between by one; return the hash of the set."""
+    for r in range(row, to, -1):
+        for q in range(branches.length[r]):
+            u, v = branches.node[branches.start[r] + q], branches.node[branches.start[r - 1] + q]
+            if has(words, u) != has(words, v):
+                words[u >> 6] ^= _ONE << np.uint64(u & 63)
+                words[v >> 6] ^= _ONE << np.uint64(v & 63)
+                key ^= salt[u] ^ salt[v]
+    return key
+
+
+@compiled
+def _rename(nodes: Indices, row: int, to: int, branches: Branches) -> None:
+    """Rename nodes as `_exchange` moves them, and sort them again."""
+    for e in range(len(nodes)):
+        r = branches.row[nodes[e]]
+        if to <= r <= row:
+            moved = to if r == row else r + 1
+            nodes[e] = branches.node[branches.start[moved] + branches.place[nodes[e]]]
+    nodes.sort()
 
 
 @compiled

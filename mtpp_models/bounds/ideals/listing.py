@@ -1,4 +1,4 @@
-"""All ideals of an instance, where they are few enough."""
+"""All ideals of an instance, or one of those that exchanges of equal branches make of one another, where few enough."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from instances import Instance, Partition
 from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
+from instances.graph.layers import depths
 from instances.partitioning.reductions import Contraction, merge
+from instances.symmetry import families
 from mtpp_models.bounds.ideals.antichain import antichain
+from mtpp_models.bounds.ideals.branches import Branches, Words
 from mtpp_models.bounds.ideals.dynamic_program import Chains
-from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, Words, enumerate_ideals
+from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, enumerate_ideals
 from mtpp_models.cuts.uncut_edges import join
 
 __all__ = ["MOST_LISTED", "Listing", "arrays_below", "count_ideals", "list_ideals"]
@@ -49,6 +52,8 @@ class Listing:
         The edges that are never cut are contracted.
     numbered : Contraction
         Of what is left, nodes are numbered in a topological order.
+    branches : Branches
+        Those that change places, of what is left; the lattice holds one of the ideals that become one another.
     arrays : KernelArrays
         Of the instance that is left, as the lattice counts.
     lattice : Lattice
@@ -56,6 +61,7 @@ class Listing:
 
     joined: Contraction
     numbered: Contraction
+    branches: Branches
     arrays: KernelArrays
     lattice: Lattice
 
@@ -64,45 +70,77 @@ class Listing:
         """Instance to which the ideals belong."""
         return self.numbered.instance
 
+    @property
+    def is_up_to_exchange(self) -> bool:
+        """Whether one ideal stands for all that become one another as equal branches change places."""
+        return len(self.branches.first) > 0
+
     def partition(self, chains: Chains) -> Partition:
         """The chain that holds all nodes, as a partition of the original instance."""
-        block = np.zeros(self.instance.graph.n, dtype=np.int64)
+        n = self.instance.graph.n
+        block, image = np.zeros(n, dtype=np.int64), np.arange(n)  # of the nodes of each listed ideal
         ideal = len(self.lattice.ideals) - 1
         for b in range(int(chains.blocks[ideal]) - 1, -1, -1):
             smaller = int(chains.before[ideal])
-            added = self.lattice.ideals[ideal] & ~self.lattice.ideals[smaller]
-            block[np.unpackbits(added.view(np.uint8), bitorder="little")[: len(block)].nonzero()[0]] = b
+            larger = self.lattice.ideals[ideal]
+            if self.is_up_to_exchange:
+                larger = chains.reached[ideal]
+                image = image[self.branches.settling(larger)]
+            block[image[_nodes(larger & ~self.lattice.ideals[smaller], n)]] = b
             ideal = smaller
         return self.joined.expand(self.numbered.expand(Partition(self.instance, block)))
 
 
 def count_ideals(instance: Instance, limit: int) -> int | None:
     """Number of ideals of the graph of an instance, or None if there are more than `limit`."""
-    count, _ = _enumerate(_numbered(instance).instance, limit, math.inf)
+    numbered, branches = _numbered(instance)
+    count, _ = _enumerate(numbered.instance, branches, limit, math.inf)
     return None if count == LIMIT_REACHED else count
 
 
 def list_ideals(instance: Instance, upper: float, deadline: Deadline, limit: int | None = None) -> Listing | None:
     """The ideals that partitions with a bottleneck below `upper` are made of.
 
-    None if there are more than `limit`, by default those that the time is enough for, or if listing them is likely to
-    take too long.
+    Where all are too many, and branches are equal, one of those that become one another. None if there are more than
+    `limit`, by default those that the time is enough for, or if listing them is likely to take too long.
     """
     if limit is None:
         # Wide graphs shall not waste the time of others.
         limit = int(min(_MOST_IDEALS, max(_FEW_IDEALS, _IDEALS_A_SECOND * deadline.left)))
-    joined, numbered = merge(instance, np.arange(instance.graph.n)), _numbered(instance)
-    lattice = _list_within(numbered.instance, min(_FEW_IDEALS, limit), upper, deadline)
-    if lattice is None and limit > _FEW_IDEALS and 0 < upper < math.inf and not deadline.passed:
+    whole = merge(instance, np.arange(instance.graph.n))
+    listing = _listed(whole, (), min(_FEW_IDEALS, limit), upper, deadline)
+    if listing is not None or limit <= _FEW_IDEALS or not 0 < upper < math.inf:
+        return listing
+    equal = families(instance) if instance.graph.n <= MOST_LISTED else ()
+    listing = _listed(whole, equal, limit, upper, deadline) if equal else None
+    if listing is None and not deadline.passed:
         joined = join(instance, upper, deadline.share(_FOR_JOINS))
-        numbered = _numbered(joined.instance)
-        lattice = _list_within(numbered.instance, limit, upper, deadline)
-    return None if lattice is None else Listing(joined, numbered, arrays_below(numbered.instance, upper), lattice)
+        listing = _listed(joined, (), limit, upper, deadline)
+        if listing is None and (equal := families(joined.instance)):
+            listing = _listed(joined, equal, limit, upper, deadline)
+    return listing
 
 
-def _numbered(instance: Instance) -> Contraction:
-    """The same instance, its nodes numbered in a topological order."""
-    return merge(instance, np.argsort(instance.graph.topological_order))
+def _listed(
+    joined: Contraction, equal: tuple[IntArray, ...], limit: int, upper: float, deadline: Deadline
+) -> Listing | None:
+    numbered, branches = _numbered(joined.instance, equal)
+    lattice = _list_within(numbered.instance, branches, limit, upper, deadline)
+    if lattice is None:
+        return None
+    return Listing(joined, numbered, branches, arrays_below(numbered.instance, upper), lattice)
+
+
+def _numbered(instance: Instance, equal: tuple[IntArray, ...] = ()) -> tuple[Contraction, Branches]:
+    """The same instance, its nodes numbered in a topological order: the same nodes of equal branches in a row."""
+    graph = instance.graph
+    # By depth, family and place in the branch; nodes that change places have the same depth.
+    family, place, branch = np.full(graph.n, -1), np.arange(graph.n), np.zeros(graph.n, dtype=np.int64)
+    for number, rows in enumerate(equal):
+        family[rows], place[rows], branch[rows] = number, np.arange(rows.shape[1]), np.arange(len(rows))[:, None]
+    order = np.lexsort((branch, place, family, depths(graph.topological_order, *graph.predecessors)))
+    rank = np.argsort(order)
+    return merge(instance, rank), Branches.of(tuple(np.sort(rank[rows], axis=1) for rows in equal), graph.n)
 
 
 def arrays_below(instance: Instance, upper: float) -> KernelArrays:
@@ -111,15 +149,17 @@ def arrays_below(instance: Instance, upper: float) -> KernelArrays:
     return arrays._replace(tensor_time=np.minimum(arrays.tensor_time, 2 * upper))
 
 
-def _list_within(instance: Instance, limit: int, upper: float, deadline: Deadline) -> Lattice | None:
-    n = instance.graph.n
-    limit = min(limit, _MOST_WORDS // _words_of(n))
-    if n > MOST_LISTED or 2 ** antichain(instance.graph) > limit:
+def _list_within(
+    instance: Instance, branches: Branches, limit: int, upper: float, deadline: Deadline
+) -> Lattice | None:
+    n, has_equal = instance.graph.n, len(branches.first) > 0
+    limit = min(limit, _MOST_WORDS // (_words_of(n) * (1 + has_equal)))
+    if n > MOST_LISTED or (not has_equal and 2 ** antichain(instance.graph) > limit):
         return None
     most, seconds = max(1, _LISTED_AT_ONCE // n), 0.0
     while not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
         watch = Stopwatch()
-        count, lattice = _enumerate(instance, min(most, limit), upper)
+        count, lattice = _enumerate(instance, branches, min(most, limit), upper)
         if count != LIMIT_REACHED:
             return lattice
         if most >= limit or _in_sight(lattice.ideals[:most], n) > _CLEARLY * limit:
@@ -139,9 +179,9 @@ def _in_sight(listed: Words, n: int) -> float:
     return len(listed) + _MEAN_LEVEL * (first - before) * (n - level)
 
 
-def _enumerate(instance: Instance, limit: int, upper: float) -> tuple[int, Lattice]:
+def _enumerate(instance: Instance, branches: Branches, limit: int, upper: float) -> tuple[int, Lattice]:
     salt = np.random.default_rng(0).integers(0, 2**64, instance.graph.n, dtype=np.uint64)
-    return enumerate_ideals(arrays_below(instance, upper), *_node_sets(instance), salt, limit)
+    return enumerate_ideals(arrays_below(instance, upper), branches, *_node_sets(instance), salt, limit)
 
 
 def _node_sets(instance: Instance) -> tuple[Words, Words, Words]:
@@ -154,6 +194,11 @@ def _node_sets(instance: Instance) -> tuple[Words, Words, Words]:
         _words(graph.edge_tensor, graph.tensors.consumers, len(graph.tensors.producer), graph.n),
         _words(shared, user, len(graph.parameters), graph.n),
     )
+
+
+def _nodes(words: Words, n: int) -> IntArray:
+    """Nodes of a set."""
+    return np.unpackbits(words.view(np.uint8), bitorder="little")[:n].nonzero()[0]
 
 
 def _words_of(n: int) -> int:

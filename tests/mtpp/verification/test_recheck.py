@@ -167,7 +167,7 @@ def test_merging_leaves_the_optimum(instance: Instance, idle: int) -> None:
     graph = ComputationGraph(work, graph.param_bytes, graph.tensors, parameters=graph.parameters)
     instance = modelled(Instance(graph, instance.platform))
     exact = ExactInstance.of(instance)
-    merged = merge(exact, Clock(60.0))
+    merged, _ = merge(exact, Clock(60.0))
     assert merged.n <= exact.n
     assert brute_force(merged) == brute_force(exact) == exact_optimum(instance)
 

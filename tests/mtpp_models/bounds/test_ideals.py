@@ -30,7 +30,7 @@ from mtpp_models.bounds.ideals.listing import count_ideals
 def test_a_number_of_ideals_is_foreseen(most: int) -> None:
     """16 nodes without edges have 65536; the fewer of them are listed, the lower is the guess."""
     instance = Instance(ComputationGraph.from_edges([], np.ones(16)), Platform(4, 1.0))
-    _, lattice = listing._enumerate(instance, most, math.inf)
+    _, lattice = listing._enumerate(instance, Branches.of((), 16), most, math.inf)
     assert 2 * most < listing._in_sight(lattice.ideals[:most], 16) < 2 * 2**16
 
 
