@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,9 @@ from instances.partitioning.problem import Instance
 
 __all__ = ["families"]
 
-# Nodes of the longest branch, and neighbours that are looked at in all, some seconds of work.
-_LONGEST, _MOST_LOOKED_AT = 64, 4_000_000
+# Nodes of the longest branch; neighbours that are looked at in all, some tenths of a second of work; and as how many of
+# them a pair of nodes counts besides.
+_LONGEST, _MOST_LOOKED_AT, _PAIR = 64, 8_000_000, 200
 _MOST_ROUNDS = 64
 
 _Hashes = NDArray[np.uint64]
@@ -113,7 +115,7 @@ class _Finder:
         self._values, self._colour = values, colour.tolist()
         self._bytes, self._producer = graph.tensors.bytes.tolist(), graph.tensors.producer.tolist()
         self._readers = _lists(graph.tensors.start, graph.tensors.consumers)
-        self._outputs = [range(a, b) for a, b in zip(graph.output_start, graph.output_start[1:], strict=False)]
+        self._outputs = [range(a, b) for a, b in pairwise(graph.output_start.tolist())]
         self._inputs = _lists(*graph.inputs)
         self._near = [[set(nodes) for nodes in _lists(*rows)] for rows in (graph.predecessors, graph.successors)]
         self._shared = [(parameter.bytes, frozenset(parameter.users)) for parameter in graph.parameters]
@@ -161,13 +163,11 @@ class _Finder:
         return []
 
     def _grown(self, u: int, v: int) -> dict[int, int] | None:
-        """Map from the branch of u to that of v, by the neighbours that only one of a pair has; None if there is none.
-        """
+        """Map from the branch of u to that of v, along neighbours that only one of a pair has; None without one."""
         image, moved, pairs = {u: v}, {u, v}, [(u, v)]
-        self._left -= 1
         for a, b in pairs:
             for near in self._near:
-                self._left -= len(near[a]) + len(near[b])
+                self._left -= _PAIR + len(near[a]) + len(near[b])
                 mine, other = near[a] - near[b], near[b] - near[a]
                 known = {c for c in mine if image.get(c) in other}
                 new, new_other = (
@@ -219,4 +219,4 @@ def _image(nodes: Sequence[int] | frozenset[int], image: dict[int, int]) -> froz
 
 def _lists(start: IntArray, values: IntArray) -> list[list[int]]:
     flat, ends = values.tolist(), start.tolist()
-    return [flat[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+    return [flat[a:b] for a, b in pairwise(ends)]

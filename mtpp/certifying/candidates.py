@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from instances import Instance
 from instances.deadline import Deadline
 from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.symmetry import families
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.listing import MOST_LISTED
@@ -101,6 +102,8 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     n, k = instance.graph.n, instance.k
     listed = n <= MOST_LISTED
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES
+    # Of equal branches that stand side by side there may be few up to exchange.
+    promising = narrow or (listed and bool(families(instance)))
     priced = k > _TWO and n <= _MOST_PRICED_NODES
     # Of wide graphs prices prove more, where they say anything.
     small = k <= (_FEW_BLOCKS if narrow else _TWO) and n * k <= _SMALL
@@ -112,11 +115,11 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     assert isinstance(quick, Algorithm)
     assert isinstance(prices, Algorithm)
     possible = [
-        (narrow, Candidate("ideals", 0.5, find_model("ideals"))),
+        (promising, Candidate("ideals", 0.5, find_model("ideals"))),
         (small, Candidate("exact", 0.4, find_model("exact"), least=k * row)),
         (True, Candidate("portfolio", 0.1)),
         (n <= MOST_PAIRED, Candidate("pigeonhole", 0.1, find_model("pigeonhole"))),
-        (listed and not narrow, Candidate("ideals", 0.1, find_model("ideals"))),
+        (listed and not promising, Candidate("ideals", 0.1, find_model("ideals"))),
         (tried, Candidate("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
         (k > _TWO and n <= MOST_PAIRED, Candidate(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
         (large and k > _TWO, Candidate("coarse-2+all", 0.6, superblocks, least=_TWO * row)),

@@ -104,7 +104,9 @@ def test_all_alike_and_none_alike() -> None:
     """A thousand equal nodes, a complete bipartite graph, numbers that are all different."""
     equal = ComputationGraph.from_edges([], np.ones(1000))
     assert [rows.shape for rows in families(Instance(equal, Platform(2, 1.0)))] == [(1000, 1)]
-    bipartite = ComputationGraph.from_edges([(u, 40 + v) for u in range(40) for v in range(40)], np.ones(80), np.ones(80))
+    bipartite = ComputationGraph.from_edges(
+        [(u, 40 + v) for u in range(40) for v in range(40)], np.ones(80), np.ones(80)
+    )
     assert [rows.shape for rows in families(Instance(bipartite, Platform(2, 1.0)))] == [(40, 1), (40, 1)]
     assert families(Instance(layered(3000, 6000, 1), Platform(2, 1.0))) == ()
 

@@ -4,8 +4,8 @@ A partition below the goal is a chain of ideals, the sets that are closed under 
 below the limit can fill, and no fewer, make level b; they wait in a list, level by level, and in a table by their hash.
 Each in turn is extended by nodes that may follow, so that each larger ideal is met once: of the nodes that may come
 next one is the first that is taken, and those before it stay out. Where equal branches change places, one ideal stands
-for all that become one another (see `swap_kernel.py`), and nodes are taken in their order. Four rules need no ideal that
-is passed by:
+for all that become one another, and nodes are taken in their order (`swap_kernel.py`). Four rules need no ideal that is
+passed by:
 
 R1. Where the work behind J and the time to receive all that is cut there is at least the limit times the blocks left, J
     is of no use: later blocks do that work, and each tensor that is cut is received by one of them.

@@ -28,7 +28,7 @@ from mtpp.verification.partitioning.ideal_kernel import (
 )
 from mtpp.verification.partitioning.ideal_records import IdealQuestion, IdealSearch, IdealTable
 from mtpp.verification.partitioning.merging import merge
-from mtpp.verification.partitioning.swaps import Family, Swaps, checked_swaps, side_by_side
+from mtpp.verification.partitioning.swaps import NO_SWAPS, Family, Swaps, checked_swaps, side_by_side
 
 __all__ = ["UndecidedError", "fits_nowhere", "ideals_bound"]
 
@@ -46,9 +46,7 @@ class UndecidedError(Exception):
     """Question that the ideals of this graph do not decide, within the memory that a check may take."""
 
 
-def ideals_bound(
-    exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swaps = Swaps()
-) -> Fraction | None:
+def ideals_bound(exact: ExactInstance, value: Fraction, clock: Clock, swaps: Swaps = NO_SWAPS) -> Fraction | None:
     """Bound on all bottlenecks close to a value, or None where k blocks, each of a cost below it, hold all nodes.
 
     With finite memory and no activation buffer, the peak of a block counts as what one of its nodes reads and writes.

@@ -27,7 +27,7 @@ __all__ = ["merge"]
 def merge(exact: ExactInstance, clock: Clock) -> tuple[ExactInstance, list[int]]:
     """A smaller question with the same optimum, as long as of the peaks only the needs of single nodes count.
 
-    Nodes get new numbers; tensors without readers are removed. The list says which node holds each node of the question.
+    Nodes get new numbers; tensors without readers are removed. The list says where each node of the question has gone.
 
     Raises
     ------

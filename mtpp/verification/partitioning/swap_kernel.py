@@ -1,13 +1,14 @@
 r"""One ideal for all that become one another where equal branches change places, compiled.
 
-What a set holds of each branch is read node by node; the set is sorted where no branch holds the first node in which it
-differs from the branch before. Nodes that change places stand side by side in a topological order, branch by branch.
+Nodes that change places stand side by side in a topological order, branch by branch. A set is sorted where no branch
+holds the first node in which it differs from the branch before. As the exchange of a chain of ideals is a chain of the
+same costs, sorted ideals stand for all.
 
-An exchange of branches makes of a chain of ideals one of the same costs. So sorted ideals stand for all. Around a
-sorted ideal I grow sets by nodes in their order, where a node is late if the branch before holds the same, of I and
-now. Among the sets around I that become one another while I stays, there is one in which branches that are equal in I
-are sorted, and that one grows so: take away its last node, and it is still sorted, as branches behind lack that node
-too, and all before it are decided. There that node was not late, for else the branch before would lack it.
+Around a sorted ideal I sets grow by nodes in their order, where a node is late if the branch before its own holds the
+same, of I and now. Let J be an ideal around I, sorted among the branches that are equal in I; exchanges of these make
+such a J of any other, and leave the costs of J without I as they are. J without its last node is so too: the branch
+behind has none of the nodes behind that one but those of I, and lacks the next image of it, which would be later. In
+what is left the node was not late, or else J were not sorted. So J is met, and by one order alone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def is_late(v: int, question: IdealQuestion, inside: NDArray[np.int8]) -> bool:
     if b <= 0 or question.family[b - 1] != question.family[b]:
         return False
     start, nodes = question.branches
-    for q in range(start[b + 1] - start[b]):
+    for q in range(start[b + 1] - start[b]):  # noqa: SIM110 - numba has no all() and any() of generators
         if inside[nodes[start[b] + q]] != inside[nodes[start[b - 1] + q]]:
             return False
     return True

@@ -14,7 +14,7 @@ from instances.json_files import Value
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance, Tensor
 
-__all__ = ["FalseSwapError", "Swaps", "checked_swaps", "read_swaps", "side_by_side"]
+__all__ = ["NO_SWAPS", "FalseSwapError", "Family", "Swaps", "checked_swaps", "read_swaps", "side_by_side"]
 
 Family = list[list[int]]
 
@@ -26,8 +26,12 @@ class FalseSwapError(Exception):
 class Swaps(NamedTuple):
     """Families of equal branches, by the nodes of a file."""
 
-    families: Sequence[Family] = ()
-    group: Sequence[int] = ()  # node of the question that holds each node of the file
+    families: Sequence[Family]
+    group: Sequence[int]  # node of the question that holds each node of the file
+
+
+#: No branch can change places.
+NO_SWAPS = Swaps((), ())
 
 
 def read_swaps(parameters: Value, group: Sequence[int]) -> Swaps:

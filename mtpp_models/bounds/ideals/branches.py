@@ -12,12 +12,12 @@ another exactly one is met: the one whose columns fall along each run.
 
 *Proof.* Let J be an ideal around I whose columns fall, and node q of branch r, v, the last one that J has beyond I.
 Without v it is an ideal, as numbers are a topological order. Its columns fall: branch r + 1 of the run lacks node q,
-which has a greater number than v, and beyond q both branches have what they have in I, which is the same; so without v
-branch r is greater where it was greater before q, and else equal. From there v was let in: were the columns of r - 1 and
-r equal, J would have a greater one in r. So J is met. The other way round, let the columns fall, and v be let in, of a
-greater number than all beyond I. Where r - 1 is greater than r by its node p, that is no node behind q, and so r - 1
-stays greater or becomes equal. So only ideals with falling columns are met, each once, by the one order of its nodes.
-Sorted columns are the same for two ideals only if G makes one of the other.
+which has a greater number than v, and behind q both branches have what they have in I, which is the same. So without v
+branch r is greater where it was greater before q, and else equal. There v is not left out: were the columns of r - 1
+and r equal without it, that of r would be the greater one in J. So J is met. The other way round, let the columns fall, and
+let v join, of a greater number than all beyond I. Where branch r - 1 is greater than r, it is by a node that is not
+behind q, and so it stays greater or becomes equal. So only ideals with falling columns are met, each once, by the one
+order of its nodes; and of two of them G does not make one of the other.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class Branches(NamedTuple):
         place[node] = np.arange(len(node)) - np.repeat(start, length)
         first = np.repeat(np.cumsum(sizes) - sizes, sizes)
         return cls(first, start, length, node, row, place, _TOP >> place.astype(np.uint64))
-
 
     def settling(self, words: Words) -> IntArray:
         """Exchange that settles a set: what each node becomes, (n,)."""

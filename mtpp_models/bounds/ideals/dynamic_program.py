@@ -10,9 +10,9 @@ A block that holds v and no predecessor of v costs no more without v: it loses t
 and receives at most the outputs of v. So where as few blocks hold I + v as hold I, what follows I follows I + v too.
 
 Where equal branches change places, all ideals that become one another by that are held by as few blocks: the exchange
-of a chain is a chain of the same costs. So one of them, I, is extended for all, by one of the ideals J around it that
-exchanges make of one another while they keep I, as :math:`f(J \setminus I)` is the same for these: *pairs* of ideals are
-taken up to exchange, and not pairs of what is left of each. The lemma of `branches.py` says that none is missed.
+of a chain is a chain of the same costs. So one of them, I, is extended for all. Of the ideals J around it that become
+one another while I stays, one is enough, as :math:`f(J \setminus I)` is the same. That is one for each *pair* of ideals
+up to exchange: the same two, matched in another way, may cost more. None is missed, by the lemma of `branches.py`.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def extend_chains(
     at, cover, added = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
     received, kept = np.empty(n + 1), np.empty(n + 1)
     held, tallest = np.empty(n + 1), np.empty(n + 1)
-    # Of equal branches, their columns in ideal i and now; the ideal looked at is the listed one after an exchange: which
-    # branch stands at each place of that, and for each node added between which places its branch has moved.
+    # Of equal branches, the columns in ideal i and now; the ideal looked at is an image of the listed one: which branch
+    # stands at each place of that, and of each node added between which places its branch has moved.
     rows = len(branches.first)
     below, column, branch = np.zeros(rows, np.uint64), np.zeros(rows, np.uint64), np.arange(rows)
     left_place, new_place = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)

@@ -10,9 +10,9 @@ import numpy as np
 
 from instances import Instance, Partition
 from instances.deadline import Deadline, Stopwatch
+from instances.graph.layers import depths
 from instances.graph.tensors import IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
-from instances.graph.layers import depths
 from instances.partitioning.reductions import Contraction, merge
 from instances.symmetry import families
 from mtpp_models.bounds.ideals.antichain import antichain
@@ -109,11 +109,11 @@ def list_ideals(instance: Instance, upper: float, deadline: Deadline, limit: int
         limit = int(min(_MOST_IDEALS, max(_FEW_IDEALS, _IDEALS_A_SECOND * deadline.left)))
     whole = merge(instance, np.arange(instance.graph.n))
     listing = _listed(whole, (), min(_FEW_IDEALS, limit), upper, deadline)
-    if listing is not None or limit <= _FEW_IDEALS or not 0 < upper < math.inf:
+    if listing is not None or not 0 < upper < math.inf:
         return listing
     equal = families(instance) if instance.graph.n <= MOST_LISTED else ()
     listing = _listed(whole, equal, limit, upper, deadline) if equal else None
-    if listing is None and not deadline.passed:
+    if listing is None and limit > _FEW_IDEALS and not deadline.passed:
         joined = join(instance, upper, deadline.share(_FOR_JOINS))
         listing = _listed(joined, (), limit, upper, deadline)
         if listing is None and (equal := families(joined.instance)):

@@ -17,7 +17,6 @@ from instances import ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
 from instances.json_files import Value, json_text
 from instances.random_graphs import moe
-from instances.symmetry import families
 from mtpp.certificates.writing import certificate_document
 from mtpp.verification.verify import verify
 from mtpp_models import solve

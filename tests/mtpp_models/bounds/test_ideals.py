@@ -22,6 +22,7 @@ from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import ideals_bound
 from mtpp_models.bounds.ideals import listing
+from mtpp_models.bounds.ideals.branches import Branches
 from mtpp_models.bounds.ideals.ideals import ideals
 from mtpp_models.bounds.ideals.listing import count_ideals
 
