@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from instances import Instance
 from instances.deadline import Deadline
 from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.symmetry import families
+from instances.partitioning.symmetry import families
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.listing import MOST_LISTED

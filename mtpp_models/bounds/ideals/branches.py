@@ -14,8 +14,8 @@ another exactly one is met: the one whose columns fall along each run.
 Without v it is an ideal, as numbers are a topological order. Its columns fall: branch r + 1 of the run lacks node q,
 which has a greater number than v, and behind q both branches have what they have in I, which is the same. So without v
 branch r is greater where it was greater before q, and else equal. There v is not left out: were the columns of r - 1
-and r equal without it, that of r would be the greater one in J. So J is met. The other way round, let the columns fall, and
-let v join, of a greater number than all beyond I. Where branch r - 1 is greater than r, it is by a node that is not
+and r equal without it, that of r would be the greater one in J. So J is met. The other way round, let the columns fall,
+and let v join, of a greater number than all beyond I. Where branch r - 1 is greater than r, it is by a node that is not
 behind q, and so it stays greater or becomes equal. So only ideals with falling columns are met, each once, by the one
 order of its nodes; and of two of them G does not make one of the other.
 """

@@ -27,8 +27,8 @@ from typing import Any
 from instances import Bound, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.partitioning.no_fit import needs_of
+from instances.partitioning.symmetry import families
 from instances.results import PROOF_TOLERANCE
-from instances.symmetry import families
 from mtpp_models.bounds.ideals.dynamic_program import Chains, Needs, extend_chains, first_blocks, largest_needs
 from mtpp_models.bounds.ideals.listing import Listing, arrays_below, list_ideals
 from mtpp_models.simple import simple

@@ -14,7 +14,7 @@ from instances.graph.layers import depths
 from instances.graph.tensors import IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.reductions import Contraction, merge
-from instances.symmetry import families
+from instances.partitioning.symmetry import families
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.branches import Branches, Words
 from mtpp_models.bounds.ideals.dynamic_program import Chains

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,7 +68,7 @@ def _values(instance: Instance) -> FloatArray:
     """Numbers of each node that have to be the same in all branches, (n, c)."""
     graph, n = instance.graph, instance.graph.n
     need = instance.needs if instance.needs_peaks else np.zeros(n)
-    columns = [graph.work, graph.param_bytes, graph.state_bytes, need]
+    columns: list[FloatArray | IntArray] = [graph.work, graph.param_bytes, graph.state_bytes, need]
     if instance.constraints:
         rules = instance.rules
         columns += [rules.first, rules.last, *rules.counted]
@@ -95,7 +96,7 @@ def _colours(instance: Instance, values: FloatArray) -> IntArray:
     return colour
 
 
-def _numbered(rows: NDArray[np.float64] | _Hashes) -> IntArray:
+def _numbered(rows: NDArray[Any]) -> IntArray:
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
@@ -127,7 +128,7 @@ class _Finder:
 
     def find(self, classes: Sequence[Sequence[int]]) -> tuple[IntArray, ...]:
         """Families of the nodes of each colour."""
-        found, used = [], set[int]()
+        found, used = list[IntArray](), set[int]()
         for nodes in classes:
             for number, u in enumerate(nodes):
                 if self._left < 0:
@@ -193,13 +194,13 @@ class _Finder:
         image = dict(zip((*branch, *other), (*other, *branch), strict=True))
         if not np.array_equal(self._values[list(branch)], self._values[list(other)]):
             return False
-        read, used = {}, {}
+        read, used = dict[int, set[int]](), dict[int, set[int]]()
         for v in image:
             for t in self._inputs[v]:
                 read.setdefault(t, set()).add(v)
             for g in self._uses.get(v, ()):
                 used.setdefault(g, set()).add(v)
-        self._left -= sum(map(len, read.values()))
+        self._left -= sum(len(nodes) for nodes in read.values())
         tensors = {t for t, nodes in read.items() if {image[v] for v in nodes} != nodes}
         tensors |= {t for v in image for t in self._outputs[v]}
         parameters = [g for g, nodes in used.items() if {image[v] for v in nodes} != nodes]

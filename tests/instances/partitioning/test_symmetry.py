@@ -13,9 +13,9 @@ from extremes import build, random_case
 from instances import ComputationGraph, InputError, Instance, Platform
 from instances.graph.tensors import IntArray
 from instances.partitioning.reductions import reduce_instance
+from instances.partitioning.symmetry import families
 from instances.random_graphs import layered, moe
 from instances.readers import load_graph
-from instances.symmetry import families
 
 
 def is_automorphism(instance: Instance, image: IntArray) -> bool:
