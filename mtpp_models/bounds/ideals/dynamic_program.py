@@ -153,16 +153,17 @@ def extend_chains(
             if e < start[at[depth]] or (rows == 0 and node[e] < v):
                 if depth > 0:
                     _count(v, -1, inside, using, arrays)
-                    if branches.row[v] >= 0:
+                    if rows > 0 and branches.row[v] >= 0:
                         _unsettle(v, left_place[depth], new_place[depth], column, branch, branches)
                 depth -= 1
                 continue
-            u, j = node[e], above[e]
-            row = branches.row[u]
-            if row >= 0:
-                u = branches.node[branches.start[branch[row]] + branches.place[u]]
-            if u < v or follows_its_twin(u, below, column, branches):
-                continue
+            u, j, row = node[e], above[e], -1
+            if rows > 0:
+                row = branches.row[u]
+                if row >= 0:
+                    u = branches.node[branches.start[branch[row]] + branches.place[u]]
+                if u < v or follows_its_twin(u, below, column, branches):
+                    continue
             v = u
             looked += 1
             if j == last:

@@ -107,14 +107,15 @@ def enumerate_ideals(
             columns_of(ideals[i], branches, column)
         for e in range(start[i], start[i + 1]):
             v = int(node[e])
-            if follows_its_twin(v, column, column, branches):
+            if rows > 0 and follows_its_twin(v, column, column, branches):
                 above[e] = above[e - 1]  # of the same node of the branch before
                 continue
             larger[:] = ideals[i]
             larger[v >> 6] |= _ONE << np.uint64(v & 63)
             settled[:] = larger
             key = hashes[i] ^ salt[v]
-            row, to = branches.row[v], branches.row[v]
+            row = branches.row[v] if rows > 0 else -1
+            to = row
             if row >= 0:
                 to = settle(v, row, column, branch, branches)
                 key = _exchange(row, to, settled, key, salt, branches)
