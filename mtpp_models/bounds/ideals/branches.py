@@ -66,7 +66,8 @@ class Branches(NamedTuple):
     def settling(self, words: Words) -> IntArray:
         """Exchange that settles a set: what each node becomes, (n,)."""
         column = np.zeros(len(self.first), dtype=np.uint64)
-        columns_of(words, self, column)
+        for first in np.unique(self.first):
+            columns_of(words, first, self, column)
         order = np.lexsort((~column, self.first))
         result = np.arange(len(self.row))
         result[self.node[self.start[order][self.row[self.node]] + self.place[self.node]]] = self.node
@@ -80,12 +81,15 @@ def has(words: Words, v: int) -> bool:
 
 
 @compiled
-def columns_of(words: Words, branches: Branches, column: Words) -> None:
-    """Write the columns of a set, (r,)."""
-    column[:] = 0
-    for v in branches.node:
-        if has(words, v):
-            column[branches.row[v]] |= branches.bit[v]
+def columns_of(words: Words, first: int, branches: Branches, column: Words) -> None:
+    """Write the columns of a set in the family of a first branch, among those of all branches, (r,)."""
+    r = first
+    while r < len(branches.first) and branches.first[r] == first:
+        column[r] = 0
+        for v in branches.node[branches.start[r] : branches.start[r] + branches.length[r]]:
+            if has(words, v):
+                column[r] |= branches.bit[v]
+        r += 1
 
 
 @compiled(inline="always")

@@ -139,10 +139,10 @@ def extend_chains(
         outside, comes = _readers_behind(i, arrays, lattice)
         if room == 0.0 or _is_absorbed(i, max(bottleneck[i], enough), outside, arrays, lattice, chains):
             continue
-        if rows > 0:
-            columns_of(ideals[i], branches, below)
-            for r in range(rows):
-                column[r], branch[r] = below[r], r
+        for r in range(rows):
+            if branches.first[r] == r:
+                columns_of(ideals[i], r, branches, below)
+        column[:] = below
         at[0], cover[0], added[0] = i, start[i + 1], -1
         received[0], kept[0], held[0], tallest[0] = 0.0, cut[i], 0.0, 0.0
         depth = 0

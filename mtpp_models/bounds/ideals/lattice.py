@@ -103,10 +103,12 @@ def enumerate_ideals(
     rows = len(branches.first)
     column, branch = np.zeros(rows, dtype=np.uint64), np.arange(rows)
     while i < count:
-        if rows > 0:
-            columns_of(ideals[i], branches, column)
+        family = -1
         for e in range(start[i], start[i + 1]):
             v = int(node[e])
+            if rows > 0 and branches.row[v] >= 0 and branches.first[branches.row[v]] != family:
+                family = branches.first[branches.row[v]]
+                columns_of(ideals[i], family, branches, column)
             if rows > 0 and follows_its_twin(v, column, column, branches):
                 above[e] = above[e - 1]  # of the same node of the branch before
                 continue
