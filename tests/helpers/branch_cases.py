@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import math
 import random
+from itertools import pairwise
 
 from subset_oracle import Case
 
-__all__ = ["random_branch_case"]
+__all__ = ["fork_and_join", "random_branch_case"]
+
+
+def fork_and_join(r: random.Random) -> Case:
+    """A fork, two to four equal chains and a join, all of about equal cost: blocks cut branches at different places."""
+    e, length = r.choice(((2, 2), (2, 2), (2, 3), (3, 2), (4, 1)))
+    chains = [[1 + e * place + b for place in range(length)] for b in range(e)]
+    join = 1 + e * length
+    costs = [(r.randrange(2, 7), r.randrange(1, 4), r.randrange(3)) for _ in range(length)]
+    rows = [(r.randrange(2, 7), 2, 0), *(row for row in costs for _ in range(e)), (r.randrange(2, 7), 0, 0)]
+    work, sizes, params = ([float(x) for x in column] for column in zip(*rows, strict=True))
+    after = {0: [row[0] for row in chains]} | {u: [v] for row in chains for u, v in pairwise([*row, join])}
+    tensors = [(u, sizes[u], readers) for u, readers in sorted(after.items())]
+    memory = r.choice((math.inf, math.inf, 1.3 * sum(params) / 3))
+    return Case(work, params, tensors, [], r.choice((3, 3, 4)), 1.0, memory, 0.0)
 
 
 def random_branch_case(r: random.Random, most_nodes: int = 9) -> Case:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from branch_cases import random_branch_case
+from branch_cases import fork_and_join, random_branch_case
 from extremes import build
 from subset_oracle import numbers, optimum
 
@@ -30,8 +30,9 @@ from mtpp_models.bounds.ideals.ideals import ideals
 def test_a_goal_is_decided_as_without_exchanges(block: int) -> None:
     """At the optimum there is no chain, a little above there is one."""
     count = 0
-    for seed in range(100 + 15 * block, 115 + 15 * block):
-        case = random_branch_case(random.Random(seed), 8)
+    for seed in range(100 + 20 * block, 120 + 20 * block):
+        r = random.Random(seed)
+        case = random_branch_case(r, 8) if seed % 2 else fork_and_join(r)
         instance, best = build(case), optimum(numbers(case, exact=True))
         exact, equal = ExactInstance.of(instance), [rows.tolist() for rows in families(instance)]
         count += bool(equal)
@@ -39,7 +40,7 @@ def test_a_goal_is_decided_as_without_exchanges(block: int) -> None:
             swaps = Swaps(equal, range(exact.n))
             assert ideals_bound(exact, best, Clock(60.0), swaps) is not None
             assert ideals_bound(exact, best * (1 + Fraction(1, 10**7)), Clock(60.0), swaps) is None
-    assert count > 8
+    assert count > 12
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from branch_cases import random_branch_case
+from branch_cases import fork_and_join, random_branch_case
 from extremes import build
 from subset_oracle import Case, numbers, optimum
 
@@ -58,6 +58,11 @@ def check(case: Case) -> bool:
 @pytest.mark.parametrize("block", range(4))
 def test_equal_branches_against_brute_force(block: int) -> None:
     assert sum(check(random_branch_case(random.Random(seed), 8)) for seed in range(12 * block, 12 * block + 12)) > 5
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_forks_and_joins_against_brute_force(block: int) -> None:
+    assert all(check(fork_and_join(random.Random(seed))) for seed in range(15 * block, 15 * block + 15))
 
 
 def test_branches_are_matched_at_the_best_cost() -> None:
