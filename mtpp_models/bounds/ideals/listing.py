@@ -111,7 +111,7 @@ def list_ideals(instance: Instance, upper: float, deadline: Deadline, limit: int
     listing = _listed(whole, (), min(_FEW_IDEALS, limit), upper, deadline)
     if listing is not None or not 0 < upper < math.inf:
         return listing
-    equal = families(instance) if instance.graph.n <= MOST_LISTED else ()
+    equal = families(instance) if instance.graph.n <= MOST_LISTED and not deadline.passed else ()
     listing = _listed(whole, equal, limit, upper, deadline) if equal else None
     if listing is None and limit > _FEW_IDEALS and not deadline.passed:
         joined = join(instance, upper, deadline.share(_FOR_JOINS))
