@@ -13,7 +13,7 @@ from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.layer_stack import LayerStack
 from instances.runtimes.runtime import LayerRuntime
 
-__all__ = ["LAYER_COUNTS", "tensorrt_default", "vllm_default"]
+__all__ = ["LAYER_COUNTS", "sglang_default", "tensorrt_default", "vllm_default"]
 
 
 def vllm_default(layers: int, k: int) -> tuple[int, ...]:
@@ -30,6 +30,17 @@ def vllm_default(layers: int, k: int) -> tuple[int, ...]:
     for i in range(2, layers % k + 2):
         counts[-i] += 1
     return tuple(counts)
+
+
+def sglang_default(layers: int, k: int) -> tuple[int, ...]:
+    """Default number of layers of each stage: the last stages have one more where they cannot be equal.
+
+    Examples
+    --------
+    >>> sglang_default(61, 4)
+    (15, 15, 15, 16)
+    """
+    return tensorrt_default(layers, k)[::-1]
 
 
 def tensorrt_default(layers: int, k: int) -> tuple[int, ...]:

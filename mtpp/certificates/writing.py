@@ -111,8 +111,8 @@ def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
         "instance": question_of_kinds_document(best.instance),
         "partition": _partition_of_kinds(best.partition) if isinstance(best.partition, UnlikePartition) else None,
         "bottleneck": best.cost,
-        **_claims(answers, KINDS),
-        **({} if best.impossible is None else {"impossible": best.impossible}),
+        **_claims([] if best.impossible is not None else answers, KINDS),
+        **({} if best.impossible is None else {"impossible": {"reason": best.impossible, "proof": None}}),
     }
     return with_provenance(document, best.instance.question_hash)
 

@@ -63,6 +63,8 @@ def _certificate(document: Value) -> Result[Any, Any]:
 
 def _kinds(document: Value) -> Result[Any, Any]:
     certificate = kinds_from_document(document)
+    if certificate.impossible is not None:
+        return Result("read", certificate.instance, impossible=f"{certificate.impossible}, as the file states")
     return _result(document, certificate.instance, kinds_partition(document), certificate.claims)
 
 

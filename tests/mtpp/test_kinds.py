@@ -277,3 +277,22 @@ def test_kinds_of_texts_and_of_older_files(tmp_path: Path) -> None:
     file = tmp_path / "old.json"
     file.write_text(json.dumps({"format": "mtpp-devices/1", "speeds": [1, 0.5, 1], "memories": [8, None, 8]}))
     assert read_kinds(file).counts == (2, 1)
+
+
+def test_bug_why_nothing_fits_is_read_again(tmp_path: Path) -> None:
+    """The file was written and refused by all verbs that read it; nothing proves it again, which they say."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1, 2], param_bytes=[8, 8])
+    found = api.certify(graph, devices=devices([(1, 1, 1), (2, 1, 1)], [3, 4]), fit=True, time_limit=1)
+    path = found.save(tmp_path / "none.json")
+    assert api.read(path).impossible == f"{found.impossible}, as the file states"
+    verdict = api.verify(path)
+    assert not verdict.faults
+    assert verdict.rests_on_trust
+    assert mtpp(f"verify {path}") == 4
+    assert mtpp(f"report {path} --out {tmp_path}/none.html") == 0
+    assert "Proved impossible" not in (tmp_path / "none.html").read_text()
+    document = json.loads(path.read_text())
+    document["impossible"]["proof"] = {"kind": "sum"}
+    write_json(path, document)
+    with pytest.raises(InputError, match="no proof is known"):
+        api.read(path)

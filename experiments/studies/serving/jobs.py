@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from experiments.studies.serving.hybrids import HYBRID_DIMS, hybrid_graph, hybrids
 from experiments.studies.serving.rules import DEFAULT_RULES, served
 from instances import Platform
 from instances.architectures import ARCHITECTURES
@@ -49,6 +50,8 @@ class ServingJob(StudyJob):
     @cached_property
     def dims(self) -> dict[str, Any]:
         """Dimensions of the decoder."""
+        if self.network not in ARCHITECTURES:
+            return {"phase": self.phase, "element_bytes": _ELEMENT, **HYBRID_DIMS}
         chosen: dict[str, Any] = {"phase": self.phase, "element_bytes": _ELEMENT, **PHASES[self.phase]}
         if "context" in chosen:
             chosen["context"] = min(PHASES[self.phase]["context"], _POSITIONS.get(self.network, math.inf))
@@ -78,7 +81,8 @@ class ServingJob(StudyJob):
 
     def answer(self, start: Sequence[Run]) -> Run:
         """Results by runtime: its default rule, and both ends of the front of the cuts that it can express."""
-        graph = ARCHITECTURES[self.network].build(**self.dims)
+        named = ARCHITECTURES.get(self.network)
+        graph = hybrid_graph(self.network, self.dims) if named is None else named.build(**self.dims)
         platform = Platform(self.k, DEFAULT_LINK, device_memory(graph, self.k), fit=True)
         return {
             "memory": platform.memory,
@@ -92,9 +96,15 @@ def device_memory(graph: ComputationGraph, k: int) -> float:
 
 
 def jobs_of(networks: Sequence[str] | None = None) -> list[ServingJob]:
-    """All decoders of the project, or those named, in both phases on each number of devices."""
-    decoders = [name for name, network in ARCHITECTURES.items() if network.served] if networks is None else networks
-    return [ServingJob(name, phase, k) for name in decoders for phase in PHASES for k in STAGES]
+    """All decoders, or those named, on each number of devices: of the project in both phases, hybrid ones decoding."""
+    if networks is None:
+        networks = [*(name for name, network in ARCHITECTURES.items() if network.served), *hybrids()]
+    return [
+        ServingJob(name, phase, k)
+        for name in networks
+        for phase in (PHASES if name in ARCHITECTURES else ("decode",))
+        for k in STAGES
+    ]
 
 
 def _compared(graph: ComputationGraph, platform: Platform, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import ServedPartition, ServingInstance
-from instances.runtimes.layer_counts import tensorrt_default, vllm_default
+from instances.runtimes.layer_counts import sglang_default, tensorrt_default, vllm_default
 from instances.runtimes.torchtitan import torchtitan_default
 
 __all__ = ["DEFAULT_RULES", "served"]
@@ -17,6 +17,7 @@ __all__ = ["DEFAULT_RULES", "served"]
 #: Runtime to the layers of each stage, of the number of layers and of stages.
 DEFAULT_RULES: dict[str, Callable[[int, int], tuple[int, ...]]] = {
     "vllm": vllm_default,
+    "sglang": sglang_default,
     "tensorrt-llm": tensorrt_default,
     "torchtitan": torchtitan_default,
 }

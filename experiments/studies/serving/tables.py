@@ -12,6 +12,7 @@ from experiments.studies.report import Report, Section
 from experiments.studies.serving.jobs import ServingJob, jobs_of
 from experiments.studies.serving.reported import REPORTS
 from experiments.studies.serving.rules import DEFAULT_RULES, served
+from instances.architectures import ARCHITECTURES
 from instances.runtimes.layer_cut import LayerCut
 from mtpp.plots.serving import plot_rules
 from mtpp.runs.log import Run
@@ -28,6 +29,12 @@ _CONTEXT = (
     "Largest context that each runtime can express, which is proved, over that of\n"
     "its default rule. Tokens: the largest of vLLM, on devices of so many GB."
 )
+_HYBRID = (
+    "Bottleneck of each rule over the least, and (ctx) the most context over that of\n"
+    "the rule. Batch 8 at a context of 32768; sizes are the defaults of each type."
+)
+#: Rules that hybrid decoders are held against.
+_BALANCED = ("sglang", "vllm")
 _REPORTED = (
     "What is not published is calibrated on the default cut, the first number that\n"
     "was measured; all others are computed."
@@ -50,21 +57,43 @@ def make_serving_tables(workers: Workers, report: Report, networks: Sequence[str
 
 def time_ratio(run: Run, runtime: str) -> float | None:
     """Bottleneck of the rule over the optimum; None where the rule's cut does not hold the context."""
-    found = run["runtimes"][runtime]
-    if found["fastest"] is None or found["rule"]["bottleneck"] is None:
+    found = run["runtimes"].get(runtime)  # earlier runs know fewer rules
+    if found is None or found["fastest"] is None or found["rule"]["bottleneck"] is None:
         return None
     return float(found["rule"]["bottleneck"] / found["fastest"]["bottleneck"])
 
 
 def context_ratio(run: Run, runtime: str) -> float | None:
     """Largest context over the rule's; None where the rule's cut has room for none."""
-    found = run["runtimes"][runtime]
-    if found["largest"] is None or found["rule"]["context"] < 1:
+    found = run["runtimes"].get(runtime)
+    if found is None or found["largest"] is None or found["rule"]["context"] < 1:
         return None
     return float(found["largest"]["context"] / found["rule"]["context"])
 
 
+def _parted(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """The runs of decoders of the project, and those of hybrid ones."""
+    named = [run for run in runs if run["network"] in ARCHITECTURES]
+    return named, [run for run in runs if run["network"] not in ARCHITECTURES]
+
+
+def _hybrid_section(runs: Sequence[Run]) -> Section:
+    rows = [
+        [
+            run["network"],
+            str(run["k"]),
+            f"{run['memory'] / 1e9:g}",
+            *(_ratio(ratio(run, name)) for ratio in (time_ratio, context_ratio) for name in _BALANCED),
+            _layers(run["runtimes"]["sglang"]["fastest"]),
+        ]
+        for run in runs
+    ]
+    header = ["decoder", "k", "GB", *_BALANCED, *(f"ctx {name}" for name in _BALANCED), "fastest"]
+    return Section("serving-hybrid", "Hybrid decoders: rules over proved optima", header, rows, _HYBRID)
+
+
 def _sections(runs: Sequence[Run]) -> list[Section]:
+    runs, mixed = _parted(runs)
     rules = list(DEFAULT_RULES)
     question = ["decoder", "phase", "k"]
     times = [
@@ -106,6 +135,7 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
             numbers=_ratios(runs, context_ratio),
         ),
         Section("serving-layers", "Layers of each stage of vLLM", [*question, "rule", "fastest", "most context"], cuts),
+        *([_hybrid_section(mixed)] if mixed else []),
         Section("serving-reported", "What users measured [tokens]", _REPORTED_HEADER, _reported_rows(), _REPORTED),
     ]
 
@@ -130,15 +160,24 @@ def _reported_rows() -> list[list[str]]:
 
 
 def _pictures(runs: Sequence[Run]) -> dict[str, Axes]:
+    runs, mixed = _parted(runs)
     labels = [f"{run['network']}, {run['phase']}, k = {run['k']}" for run in runs]
     quantities = {
         "serving-time": (time_ratio, "bottleneck of the default rule over the proved optimum"),
         "serving-context": (context_ratio, "largest context, proved, over that of the default rule"),
     }
-    return {
+    drawn = {
         name: plot_rules(labels, {rule: [ratio(run, rule) for run in runs] for rule in DEFAULT_RULES}, quantity)
         for name, (ratio, quantity) in quantities.items()
     }
+    if mixed:
+        values = {
+            f"sglang, k = {k}": [time_ratio(run, "sglang") for run in mixed if run["k"] == k]
+            for k in sorted({run["k"] for run in mixed})
+        }
+        names = list(dict.fromkeys(run["network"] for run in mixed))
+        drawn["serving-hybrid"] = plot_rules(names, values, quantities["serving-time"][1])
+    return drawn
 
 
 def _ratios(runs: Sequence[Run], ratio: Callable[[Run, str], float | None]) -> pd.DataFrame:

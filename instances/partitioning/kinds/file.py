@@ -44,6 +44,7 @@ class KindsCertificate(Envelope):
     instance: UnlikeInstance
     graph_hash: str
     partition: StatedKinds | None
+    impossible: str | None = None  # why there is none, in words; no file has a proof of it
 
     answer_name: ClassVar[str] = "partition"
     cost_name: ClassVar[str] = "bottleneck"
@@ -83,8 +84,9 @@ def kinds_from_document(document: Value) -> KindsCertificate:
         If it is none; the message names the place.
     """
     document, stated_hash = opened(document, KINDS_CERTIFICATE)
-    fields = document.members(("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds"))
-    if fields["partition"].data is None and not fields["bounds"].items():
+    members = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
+    fields = document.members(members, ("impossible",))
+    if fields["partition"].data is None and not fields["bounds"].items() and "impossible" not in fields:
         document.fail("it holds neither a partition nor a bound; there is nothing to check.")
     instance = _question(fields["instance"])
     if stated_hash is not None:
@@ -94,6 +96,7 @@ def kinds_from_document(document: Value) -> KindsCertificate:
         instance=instance,
         graph_hash=fields["instance"].members(_QUESTION)["graph_hash"].text(),
         partition=None if fields["partition"].data is None else _stated(fields["partition"]),
+        impossible=_reason(fields["impossible"]) if "impossible" in fields else None,
     )
 
 
@@ -134,6 +137,13 @@ def _stated(value: Value) -> StatedKinds:
         bottleneck=fields["bottleneck"].number(),
         stages=tuple(tuple(stage.texts()) for stage in fields["stages"].items()),
     )
+
+
+def _reason(value: Value) -> str:
+    fields = value.members(("reason", "proof"))
+    if fields["proof"].data is not None:
+        fields["proof"].fail("no proof is known for several kinds of devices; expected null.")
+    return fields["reason"].text()
 
 
 def _or_infinite(value: Value) -> float:

@@ -22,11 +22,19 @@ _SHOWN = 5
 #: Fields of multimodal models that hold the configuration of their decoder.
 _INSIDE = ("text_config", "llm_config", "language_config")
 #: Fields of parts that are no decoder, or no part of its forward pass, in words.
-_LEFT_OUT = {
+_TOWERS = {
     "vision_config": "a vision tower",
+    "mm_vision_tower": "a vision tower",
     "audio_config": "an audio tower",
-    "num_nextn_predict_layers": "layers that draft further tokens",
+    "speech_config": "a tower for speech",
 }
+_DRAFTERS = {
+    "num_nextn_predict_layers": "layers that draft further tokens",
+    "medusa_num_heads": "heads that draft further tokens",
+    "draft_vocab_size": "a table that maps the words of a drafter",
+}
+#: How the names of classes end whose models are a decoder with its head.
+_HEADED = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
 
 @cache
@@ -81,9 +89,13 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
     own = _defaults()[kind]
     fields = Fields(members, own["defaults"], own["aliases"], model_types()[kind], config)
-    for name, part in _LEFT_OUT.items():
+    for name, part in {**_TOWERS, **_DRAFTERS}.items():
         if any(name in given and given[name].data for given in (outer, members)):
-            warnings.append(f"{part} ({name}) is left out.")
+            but = "; with weights beside it its bytes count" if name in _TOWERS else ""
+            warnings.append(f"{part} ({name}) is left out{but}.")
+    classes = outer["architectures"].texts() if "architectures" in outer and outer["architectures"].data else ()
+    if classes and not any(name.endswith(_HEADED) for name in classes):
+        warnings.append(f"it is a {classes[0]}; a {kind} with its head counts, which may have other parts.")
     if "quantization_config" in members and members["quantization_config"].data:
         warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
     if unknown := _unknown(members, own):
@@ -94,7 +106,7 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
 
 def _unknown(members: Mapping[str, Value], own: Mapping[str, Any]) -> list[str]:
     """Fields that may change sizes, and that the model type does not have."""
-    known = {*own["defaults"], *own["others"], *own["aliases"], *own["aliases"].values(), *_LEFT_OUT}
+    known = {*own["defaults"], *own["others"], *own["aliases"], *own["aliases"].values(), *_TOWERS, *_DRAFTERS}
     known |= set(_defaults()[""]["others"])
     return [
         name

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from instances.errors import InputError
+from instances.graph.display import figures
 from instances.graph.graph import ComputationGraph
 from instances.json_files import read_json
 from instances.readers.huggingface.headers import StoredTensor, read_headers
@@ -18,8 +19,14 @@ __all__ = ["with_true_bytes"]
 _INDEX = "model.safetensors.index.json"
 _MOST_FILES = 2_000
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|blk)\.([0-9]{1,5})\.")
-#: Parts of a multimodal model that are no decoder.
-_OTHERS = re.compile(r"(?:^|\.)(?:vision\w*|visual|audio\w*|vit|multi_modal\w*|mm_projector|image\w*|mtp|v|mm)\.")
+#: Parts of a multimodal model that are no decoder: towers for pictures and sound, and what joins them to it.
+_TOWERS = re.compile(
+    r"^(?:v|a|mm)\.|(?:^|\.)(?:vision\w*|visual|audio\w*|vit|multi_modal\w*|mm_projector|image\w*|embed_(?:vision|audio))\."
+)
+#: Layers that draft further tokens.
+_DRAFTS = re.compile(r"(?:^|\.)mtp\.")
+#: Files of GGUF that hold the towers alone.
+_TOWER_FILES = "mmproj"
 #: Tensors that some files hold beside parameters.
 _BUFFERS = re.compile(r"(inv_freq|attn\.bias|attn\.masked_bias|rope_freqs\.weight|attention\.bias|rotary_emb\..*)$")
 
@@ -27,8 +34,8 @@ _BUFFERS = re.compile(r"(inv_freq|attn\.bias|attn\.masked_bias|rope_freqs\.weigh
 def with_true_bytes(graph: ComputationGraph, record: Decoder, folder: Path) -> tuple[ComputationGraph, list[str]]:
     """The graph with the bytes of stored parameters, and what is in doubt; the same graph if there are no weights.
 
-    The bytes of a layer are those of its tensors, spread over its nodes as its parameters are. Times stay those of
-    `element_bytes`.
+    The bytes of a layer are those of its tensors, spread over its nodes as its parameters are. Those of towers for
+    pictures and sound count where the embedding does, as runtimes have them. Times stay those of `element_bytes`.
 
     Raises
     ------
@@ -68,7 +75,16 @@ def with_true_bytes(graph: ComputationGraph, record: Decoder, folder: Path) -> t
         parameters=tuple(replace(parameter, bytes=parameter.bytes * ratio[part]) for parameter, part in shared),
         source=f"{graph.source}; bytes of parameters as in {source}",
     )
-    return scaled, []
+    towers = sum(tensor.bytes for tensor in tensors if _is_of_tower(tensor.name))
+    drafts = sum(tensor.bytes for tensor in tensors if _is_behind(tensor.name, record))
+    told = [f"{figures(drafts, 'bytes')} of layers behind the last, as of a drafter, are left out."] if drafts else []
+    if not towers:
+        return scaled, told
+    held_by = next(v for v, name in enumerate(graph.names) if name.startswith(record.before[0]))
+    param_bytes = scaled.param_bytes.copy()
+    param_bytes[held_by] += towers
+    told.append(f"{figures(towers, 'bytes')} of towers count as weights of {record.before[0]}, their work does not.")
+    return replace(scaled, param_bytes=param_bytes), told
 
 
 def _stored(folder: Path) -> tuple[list[StoredTensor], str]:
@@ -84,7 +100,8 @@ def _stored(folder: Path) -> tuple[list[StoredTensor], str]:
             return [], f"of {len(wanted)} files of weights {missing[0]} is missing; bytes are those of element_bytes."
         files = [file for file in files if file.name in wanted]
     if not files:
-        files = sorted(folder.glob("*.gguf"))[:1]
+        of_towers = {_TOWER_FILES in file.name: file for file in sorted(folder.glob("*.gguf"), reverse=True)}
+        files = [of_towers[kind] for kind in sorted(of_towers)]
         source = str(files[0]) if files else ""
     if len(files) > _MOST_FILES:
         raise InputError(f"{folder}: there are {len(files)} files of weights; {_MOST_FILES} are the most that is read.")
@@ -93,13 +110,25 @@ def _stored(folder: Path) -> tuple[list[StoredTensor], str]:
 
 def _part(name: str, record: Decoder) -> int | None:
     """The layer of a tensor, −1 for the ends, None for what is no part of the decoder."""
-    if _BUFFERS.search(name) or (_OTHERS.search(name) and not name.startswith("blk.")):
+    if _BUFFERS.search(name) or _DRAFTS.search(name) or _is_of_tower(name):
         return None
     if found := _LAYER.search(name):
         number = int(found[1])
         return number if number < len(record.layers) else None
     head = name.startswith(("output.", "lm_head.", "embed_out.")) or name == "output.weight"
     return None if head and record.tied else -1
+
+
+def _is_of_tower(name: str) -> bool:
+    return bool(_TOWERS.search(name)) and not name.startswith("blk.")
+
+
+def _is_behind(name: str, record: Decoder) -> bool:
+    """Whether a tensor is of a layer that the decoder does not have."""
+    found = _LAYER.search(name)
+    return not _is_of_tower(name) and (
+        bool(_DRAFTS.search(name)) or (found is not None and int(found[1]) >= len(record.layers))
+    )
 
 
 def _part_of_node(name: str, record: Decoder) -> int:

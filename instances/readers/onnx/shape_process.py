@@ -16,10 +16,10 @@ import numpy as np
 import onnx
 import onnxruntime
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from instances.readers.onnx.live_nodes import type_of
-from instances.readers.onnx.model_file import all_graphs, inputs_of, load_model, set_dims
+from instances.readers.onnx.model_file import all_graphs, inputs_of, load_model, set_dims, subgraphs
 from instances.system.limits import limit_process
 
 # Memory limit of a process: this [bytes], and some copies of the weights.
@@ -71,16 +71,56 @@ def run_once(model: ModelProto, weights: Path, dims: Mapping[str, int]) -> Model
     onnx.external_data_helper.load_external_data_for_model(full, str(weights.parent))
     for graph in all_graphs(full.graph):
         graph.ClearField("value_info")
-    del full.graph.output[:]
-    full.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    model.graph.value_info.extend(_types_of_run(full, wanted))
+    _run_branches(model.graph, full)
+    return model
+
+
+def _types_of_run(model: ModelProto, wanted: list[str]) -> list[ValueInfoProto]:
+    """Types of tensors of a model that is run."""
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # each thread takes memory
-    session = onnxruntime.InferenceSession(full.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    feeds = {value.name: _ones(value) for value in inputs_of(full.graph)}
-    for name, array in zip(wanted, session.run(wanted, feeds), strict=True):
-        element = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-        model.graph.value_info.append(onnx.helper.make_tensor_value_info(name, element, array.shape))
-    return model
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    feeds = {value.name: _ones(value) for value in inputs_of(model.graph)}
+    return [
+        onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in zip(wanted, session.run(wanted, feeds), strict=True)
+    ]
+
+
+def _run_branches(graph: GraphProto, model: ModelProto) -> None:
+    """Give the branches of a graph the types that they compute, each run in place of its condition if it can be.
+
+    Parameters
+    ----------
+    graph : GraphProto
+        Without weights; the types go into its branches.
+    model : ModelProto
+        The last nodes of it are those of the graph, with weights.
+    """
+    first = len(model.graph.node) - len(graph.node)
+    for place, own in enumerate(graph.node, first):
+        for number, bare in enumerate(subgraphs(own) if own.op_type == "If" else ()):
+            until = ModelProto()
+            until.CopyFrom(model)
+            branch = subgraphs(model.graph.node[place])[number]
+            del until.graph.node[place:]
+            until.graph.node.extend(branch.node)
+            until.graph.initializer.extend(branch.initializer)
+            try:
+                found = _types_of_run(until, [name for node in branch.node for name in node.output if name])
+            except Exception:  # onnxruntime has no base class of its errors; such a branch stays open
+                continue
+            types = {value.name: value for value in found}
+            for value in (*bare.value_info, *bare.output):
+                if value.name in types:
+                    value.CopyFrom(types[value.name])
+            known = {value.name for value in bare.value_info}
+            bare.value_info.extend(value for name, value in types.items() if name not in known)
+            _run_branches(bare, until)
 
 
 def _ones(value: ValueInfoProto) -> NDArray[Any]:

@@ -118,7 +118,8 @@ def _headline(reported: Reported) -> str:
 def _standing(reported: Reported) -> tuple[str, str]:
     result, verdict = reported.result, reported.verdict
     if result.impossible is not None:
-        return "bad", f"Proved impossible: {result.impossible}"
+        holds = verdict is None or verdict.no_answer is None or verdict.no_answer.holds
+        return "bad", f"{'Proved impossible' if holds else 'Impossible, if it is true'}: {result.impossible}"
     if verdict is None:
         why = reported.unchecked or "there is nothing to check"
         return "warn", f"Not checked here: {why}. Costs on this page are computed anew; bounds are as stated."

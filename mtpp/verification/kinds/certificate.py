@@ -16,7 +16,7 @@ from mtpp.verification.fractions import as_float
 from mtpp.verification.kinds.paths import TooManyIdealsError, some_path_is_below
 from mtpp.verification.partitioning.costs import block_terms, find_fault, held
 from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.verdict import Check, Verdict, check_claims, compare
+from mtpp.verification.verdict import Check, NoAnswer, Verdict, check_claims, compare
 
 __all__ = ["verify_kinds"]
 
@@ -47,7 +47,11 @@ def verify_kinds(document: Value, limits: Limits) -> Verdict:
     faults += false
     if stated is None or cost is not None:
         faults += faults_of_sum(certificate, cost)
-    return Verdict(certificate, cost, checks, tuple(faults))
+    no_answer = None
+    if certificate.impossible is not None:
+        no_answer = NoAnswer(certificate.impossible, False, "trusted, as no proof is known for several kinds")
+        faults += [] if stated is None else ["impossible: there is a partition beside it"]
+    return Verdict(certificate, cost, checks, tuple(faults), no_answer=no_answer)
 
 
 def _fault_of_kinds(instance: UnlikeInstance, exact: list[ExactInstance], stated: StatedKinds) -> str | None:

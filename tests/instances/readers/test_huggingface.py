@@ -204,6 +204,42 @@ def test_headers_say_the_true_bytes(tmp_path):
     assert "bytes of parameters as in" in graph.source
 
 
+def test_towers_count_where_the_embedding_does_and_drafters_are_told(tmp_path):
+    """Bytes of a vision tower and its projector lie on the first stage; layers behind the last are left out."""
+    path = written(tmp_path, {"model_type": "llava", "text_config": LLAMA, "vision_config": {"hidden_size": 3}})
+    tensors = {f"language_model.{name}": ("BF16", s, 2 * int(np.prod(s))) for name, s in shapes_of_llama().items()}
+    bare = dict(tensors)
+    tensors["vision_tower.vision_model.encoder.layers.0.self_attn.q_proj.weight"] = ("F32", [5, 5], 100)
+    tensors["multi_modal_projector.linear_1.weight"] = ("F16", [5, 8], 80)
+    tensors["language_model.model.layers.2.eh_proj.weight"] = ("F32", [7], 28)
+    tensors["mtp.layers.0.proj.weight"] = ("F32", [1], 4)
+    (tmp_path / "model.safetensors").write_bytes(stored(bare))
+    with pytest.warns(InputWarning, match="vision tower"):
+        before = load_graph(path, level="layer")
+    (tmp_path / "model.safetensors").write_bytes(stored(tensors))
+    with pytest.warns(InputWarning) as told:
+        graph = load_graph(path, level="layer")
+    more = dict(zip(graph.names, (graph.param_bytes - before.param_bytes).tolist(), strict=True))
+    assert {name: size for name, size in more.items() if size} == {"model.embed_tokens": pytest.approx(180)}
+    text = " ".join(str(one.message) for one in told)
+    assert "180 bytes of towers count as weights of model.embed_tokens, their work does not" in text
+    assert "32 bytes of layers behind the last, as of a drafter, are left out" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 5}, "LlamaForCausalLMEagle3; a llama with"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "it is a LlamaForSequenceClassification"),
+        ({"medusa_num_heads": 4}, "heads that draft"),
+        ({"mm_vision_tower": "openai/clip"}, "a vision tower"),
+    ],
+)
+def test_parts_that_are_not_counted_are_told(tmp_path, more, words):
+    with pytest.warns(InputWarning, match=words):
+        load_graph(written(tmp_path, LLAMA | more))
+
+
 def test_quantised_layers_have_the_bytes_of_their_tensors(tmp_path):
     path = written(tmp_path, LLAMA)
     tensors = {name: ("F32", shape, 4 * int(np.prod(shape))) for name, shape in shapes_of_llama().items()}

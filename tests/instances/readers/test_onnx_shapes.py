@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from onnx_models import model, named_edges, read
+from onnx import shape_inference
+from onnx_models import model, named_edges, read, save
 
 from instances import InputError
 from instances.devices.roofline import DEFAULT_DEVICE
+from instances.readers.onnx.live_nodes import Scope
+from instances.readers.onnx.model_file import load_model
 
 #: A view of the last axis as heads, whose target is computed from the shape of the input by `SIZE`.
 HEADS = """g (float[batch,sequence,64] x) => (float[a,b,c,d] y) {
@@ -120,6 +123,36 @@ def test_a_branch_may_hand_out_a_constant(tmp_path: Path) -> None:
     network.graph.node[1].attribute[0].g.node[0].input[1] = "v"
     graph = read(tmp_path, network)
     assert graph.param_bytes.tolist() == [0, 4 * (64 + 32)]
+
+
+OPEN_BRANCHES = """g (float[4,8] x, bool c) => (int64[n,m] y) {
+    h = Relu(x)
+    y = If(c) <
+        then_branch = t () => (int64[a0,a1] a) {
+            a = If(c) <
+                then_branch = u () => (int64[d0,d1] d) {z = NonZero(h) d = Neg(z)},
+                else_branch = v () => (int64[f0,f1] f) {p = MatMul(h, w) f = NonZero(p)}
+            >
+        },
+        else_branch = e () => (int64[b0,b1] b) {i = Size(h) o = ODD q = NonZero(o) b = Abs(q)}
+    >
+}"""
+
+
+@pytest.mark.parametrize(("odd", "open_shapes"), [("Relu(h)", set()), ("Gather(h, i)", {"i", "o", "q", "b"})])
+def test_shapes_in_branches_are_found_by_running_each(odd: str, open_shapes: set[str], tmp_path: Path) -> None:
+    """Also of the branch that is not taken, and of a condition in a branch; one that cannot run stays open."""
+    pytest.importorskip("onnxruntime", reason="the extra 'onnx' is not installed")
+    from instances.readers.onnx.shape_process import run_once
+
+    path = save(tmp_path, model(OPEN_BRANCHES.replace("ODD", odd), w=(8, 3)))
+    scope = Scope(shape_inference.infer_shapes(load_model(path)).graph)
+    assert {"z", "d", "f", "a", "y"} <= set(scope.missing())
+    found = Scope(run_once(load_model(path), path, {}).graph)
+    assert set(found.missing()) == open_shapes
+    (condition,) = [live for live in found.live if live.bodies]
+    inner = condition.bodies[0].live[0].bodies[1]
+    assert inner.types["f"].shape == (2, 12)
 
 
 LOOP = """g (float[4,8] x) => (float[5,4,8] k) {

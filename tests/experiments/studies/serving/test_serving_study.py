@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from experiments.studies.report import Report
+from experiments.studies.serving.hybrids import hybrids
 from experiments.studies.serving.jobs import ServingJob, jobs_of
 from experiments.studies.serving.reported import ollama_12010, vllm_6920
 from experiments.studies.serving.rules import DEFAULT_RULES, served
@@ -35,6 +37,7 @@ def test_rules_divide_all_layers(name: str) -> None:
 def test_rules_of_the_documents() -> None:
     """DeepSeek's 61 layers, as the documents of vLLM and TensorRT-LLM divide them; Llama's in torchtitan."""
     assert DEFAULT_RULES["vllm"](61, 4) == (15, 15, 16, 15)
+    assert DEFAULT_RULES["sglang"](61, 4) == (15, 15, 15, 16)
     assert DEFAULT_RULES["tensorrt-llm"](61, 8) == (8, 8, 8, 8, 8, 7, 7, 7)
     assert DEFAULT_RULES["torchtitan"](32, 8) == (4, 5, 4, 4, 4, 4, 4, 3)
 
@@ -42,10 +45,10 @@ def test_rules_of_the_documents() -> None:
 @pytest.mark.parametrize(
     ("name", "dims", "ratios"),
     [
-        ("llama-3-8b", {"batch": 32, "sequence": 1}, (1.267, 1.267, 1.068)),
-        ("llama-3-8b", {"sequence": 2048}, (1.142, 1.142, 1.008)),
-        ("llama-3-70b", {"sequence": 2048}, (1.002, 1.002, 1.002)),
-        ("bert-large", {}, (1.0, 1.0, 1.305)),
+        ("llama-3-8b", {"batch": 32, "sequence": 1}, (1.267, 1.267, 1.267, 1.068)),
+        ("llama-3-8b", {"sequence": 2048}, (1.142, 1.142, 1.142, 1.008)),
+        ("llama-3-70b", {"sequence": 2048}, (1.002, 1.002, 1.002, 1.002)),
+        ("bert-large", {}, (1.0, 1.0, 1.0, 1.305)),
     ],
 )
 def test_rules_over_the_program_over_ideals(name: str, dims: dict[str, int], ratios: tuple[float, ...]) -> None:
@@ -64,8 +67,31 @@ def test_all_decoders_in_both_phases() -> None:
     """On two, four and eight devices."""
     decoders = [name for name, network in ARCHITECTURES.items() if network.served]
     jobs = jobs_of()
-    assert len(jobs) == 6 * len(decoders)
+    assert len(jobs) == 6 * len(decoders) + 3 * len(hybrids())
     assert len({job.key for job in jobs}) == len(jobs)
+
+
+@pytest.mark.parametrize("name", ["gemma2", "gpt_oss", "qwen3_next", "jamba", "kolibri1"])
+def test_no_rule_beats_the_optimum_of_a_hybrid_decoder(name: str) -> None:
+    """Equal numbers of layers are not equal stages where layers keep different caches."""
+    run = ServingJob(name, "decode", 4).run()
+    assert run["error"] is None
+    assert time_ratio(run, "sglang") is not None
+    for rule in DEFAULT_RULES:
+        for ratio in (time_ratio(run, rule), context_ratio(run, rule)):
+            assert ratio is None or ratio >= 1 - 1e-12
+
+
+def test_hybrid_decoders_have_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(tmp_path / "runs.jsonl", tmp_path / "tables", quiet=True)
+    with this_process() as workers:
+        assert make_serving_tables(workers, report, ["gpt2", "gemma3_text"]) == 0
+    out = capsys.readouterr().out
+    assert "Hybrid decoders: rules over proved optima" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert re.search(r"gemma3_text +4 +8 +1\.280 ", out)
+    assert (tmp_path / "tables" / "serving-hybrid.png").exists()
+    assert len(hybrids()) >= 20
 
 
 def test_no_rule_beats_the_optimum() -> None:
