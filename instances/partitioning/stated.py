@@ -65,7 +65,7 @@ def certificate_from_document(document: Value) -> Certificate:
     """
     document, stated_hash = opened(document, CERTIFICATE_FORMAT)
     names = ("format", "instance", "partition", "bottleneck", "bound", "ratio", "bounds")
-    fields = document.members(names, ("version", "impossible"))
+    fields = document.members(names, ("version", "impossible", "steps"))
     if fields["partition"].data is None and not fields["bounds"].items() and "impossible" not in fields:
         document.fail("it holds neither a partition nor a bound; there is nothing to check.")
     question = fields["instance"].members(("name", *_PLATFORM, "graph_hash", "graph"), _RULES)

@@ -18,8 +18,9 @@ __all__ = ["draw_steps", "tell_steps", "with_steps"]
 
 
 def with_steps(document: Callable[[], dict[str, Any]], steps: Sequence[Turn]) -> dict[str, Any]:
-    """The JSON document of an answer, and its steps."""
-    return {**document(), "steps": [asdict(step) for step in steps]}
+    """The JSON document of an answer, and its steps where nothing needs a check."""
+    made = document()
+    return {**made, "provenance": {**made["provenance"], "steps": [asdict(step) for step in steps]}}
 
 
 def tell_steps(told: Sequence[tuple[Instance, Sequence[Turn]]], printing: Printing) -> None:
