@@ -78,10 +78,8 @@ class GridPlan(Displayed):
         cuts = self.cuts
         if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != L or any(i >= j for i, j in pairwise(cuts)):
             raise InputError(f"The cuts {list(cuts)} must rise from 0 to {L}, the number of layers.")
-        if not self.tensor or (len(cuts) - 1) % len(self.tensor) or len(self.modes) != L:
-            raise InputError("Give a tensor degree for each group, a whole number of turns, and a mode for each layer.")
-        if self.groups == 1 and self.stages > 1:
-            raise InputError("One group of devices runs one stage; turns need two groups or more.")
+        if not self.tensor or self.stages % self.groups or self.groups == 1 < self.stages or len(self.modes) != L:
+            raise InputError("Give a mode for each layer, a degree for each group, and whole turns, of two groups.")
         if self.zero not in question.zero or any(mode not in question.modes for mode in self.modes):
             raise InputError("The question does not allow this stage of ZeRO or what a layer recomputes.")
         if self.pipelines not in question.pipelines(self.chain, self.context):
