@@ -21,7 +21,7 @@ from heuristics.planning.arrays import PlanState
 from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.execution import one_forward_one_backward, steady
 from heuristics.planning.improved import device_orders, improved, least_bound_plans
-from heuristics.planning.interleaving import interleaved_plans
+from heuristics.planning.interleaving import better_cuts, interleaved_plans, parts_of
 from heuristics.planning.orders import execute_orders, lists_of, portfolio, steady_order, unsplit_orders, zero_bubble
 from heuristics.planning.prm import plans_by_stages
 from heuristics.planning.shared_cards_annealing import Scored, anneal_on_cards, score
@@ -202,8 +202,13 @@ class _Search:
         for one in self._different()[:_VARIED]:
             yield from self._in_orders(one)
         if self.effort.orders in ("auto", "interleaved"):
+            best: Timeline | None = None
             for plan, orders in interleaved_plans(self.instance, self._device_orders()):
-                yield execute_orders(plan, orders, "interleaved")
+                timeline = execute_orders(plan, orders, "interleaved")
+                best = timeline if best is None or timeline.makespan < best.makespan else best
+                yield timeline
+            if best is not None and self.effort.level > 1:
+                yield better_cuts(best, self.limits.deadline)
 
     def _in_orders(self, one: _Candidate) -> Iterator[Timeline]:
         """Execute in the order that was scored, and in others if orders are free."""
@@ -231,13 +236,14 @@ class _Search:
         return list(seen.values())
 
     def _even(self) -> Iterator[Plan]:
-        """Even plans: about equally many devices and layers for each stage, devices in their order."""
-        layers, devices = self.instance.chain.n, self.instance.cluster.n
-        for stages in sorted({1, len(self.instance.cluster.servers), devices}):
-            if stages <= layers:
-                cuts = np.cumsum([0, *even_counts(layers, stages)])
-                with contextlib.suppress(InputError):
-                    yield Plan.along(self.instance, cuts, even_counts(devices, stages), range(devices))
+        """Even plans, on all servers or some: about as many devices and layers a stage, devices in their order."""
+        layers, server = self.instance.chain.n, self.instance.cluster.server
+        for part in parts_of(self.instance.cluster):
+            for stages in sorted({1, len(set(server[part].tolist())), len(part)}):
+                if stages <= layers:
+                    cuts = np.cumsum([0, *even_counts(layers, stages)])
+                    with contextlib.suppress(InputError):
+                        yield Plan.along(self.instance, cuts, even_counts(len(part), stages), part.tolist())
 
     def _least_load(self, order: IntArray) -> Iterator[Plan]:
         execution = _one_in_flight if self.instance.recomputation else one_forward_one_backward

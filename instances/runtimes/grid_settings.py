@@ -23,6 +23,8 @@ def grid_settings(plan: GridPlan, runtime: str) -> str:
     InputError
         If it cannot express the plan.
     """
+    if runtime not in GRID_SETTINGS:
+        raise InputError(f"{runtime} trains no plans for a global batch; those are for {' or '.join(GRID_SETTINGS)}.")
     if len(set(plan.tensor)) > 1:
         raise InputError(f"{runtime} has one tensor degree for all stages, and this plan has {list(plan.tensor)}.")
     return GRID_SETTINGS[runtime](plan)

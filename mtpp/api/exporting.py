@@ -14,14 +14,16 @@ from instances.errors import WordError, printable
 from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, check_writable, read_json
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
+from instances.planning.grid.stated import GRID_FORMAT, grid_from_document
 from instances.registry import find
 from mtpp.api.serving import ServingResult
-from mtpp.questions.files import format_of, plan_of_document
+from mtpp.questions.files import format_of, plan_of_document, result_of_document
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, chosen, path_of, takes_words
 from mtpp.stages.manifest import read_manifest
 
 if TYPE_CHECKING:
+    from instances.planning.grid.plan import GridPlan
     from instances.planning.plan import Plan
     from instances.runtimes import Runtime
     from mtpp.stages.records import Manifest
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Exported", "export", "exported"]
 
 #: A result, a partition or a plan; or a file of one, or a folder of stages.
-CutLike: TypeAlias = "Result[Any, Any] | ServingResult | Partition | Plan | str | PathLike[str]"
+CutLike: TypeAlias = "Result[Any, Any] | ServingResult | _Cut | str | PathLike[str]"
+_Cut: TypeAlias = "Partition | Plan | GridPlan"
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def export(
 
     Parameters
     ----------
-    answer : Result, ServingResult, Partition, Plan or file
+    answer : Result, ServingResult, Partition, Plan, GridPlan or file
         A file is a certificate, a partition, a serving front, a plan with its question, or a folder of stages.
     runtime : str
         A name of ``mtpp list runtimes``.
@@ -112,19 +115,20 @@ def export(
     else:
         if graph is not None or chosen(ReadingWords, words):
             raise InputError("An answer has its graph; leave out all that says another one.")
-        result = Exported(found, found.settings(_cut(answer)), (), None)
+        result = Exported(found, _settings(found, _cut(answer)), (), None)
     if target is not None:
         result.write(target)
     return result.text
 
 
-def _cut(answer: object) -> Partition | Plan:
+def _cut(answer: object) -> _Cut:
     from instances.planning import Iteration, Plan
+    from instances.planning.grid.plan import GridPlan
 
     cut = answer.answer if isinstance(answer, Result | ServingResult) else answer
     cut = getattr(cut, "partition", cut)
     cut = cut.plan if isinstance(cut, Iteration) else cut
-    if not isinstance(cut, Partition | Plan):
+    if not isinstance(cut, Partition | Plan | GridPlan):
         raise InputError(f"This holds no cut into stages ({type(answer).__name__}); give a partition or a plan.")
     return cut
 
@@ -141,16 +145,23 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
     if manifest is not None:
         file = file / manifest.certificate.file
     answer, stated = _read(read_json(file), file, runtime, graph, words, again)
-    settings = runtime.settings(answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
+    settings = _settings(runtime, answer) if manifest is None else _words_of_stages(runtime, answer, manifest)
     lines = [] if stated is None else [printable(f"{answer.instance.label}: {file.name} states that {stated}")]
     return Exported(runtime, settings, tuple(lines), file)
 
 
-def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manifest) -> str:
+def _settings(runtime: Runtime, answer: _Cut) -> str:
+    from instances.planning.grid.plan import GridPlan
+    from instances.runtimes.grid_settings import grid_settings
+
+    return grid_settings(answer, runtime.name) if isinstance(answer, GridPlan) else runtime.settings(answer)
+
+
+def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
     from instances.runtimes.onnxruntime_genai import StageFile, StageFileRuntime
 
-    if not isinstance(runtime, StageFileRuntime):
-        return runtime.settings(answer)
+    if not isinstance(runtime, StageFileRuntime) or not isinstance(answer, Partition | Plan):
+        return _settings(runtime, answer)
     files = [
         StageFile(
             name=stage.file.file,
@@ -164,7 +175,7 @@ def _words_of_stages(runtime: Runtime, answer: Partition | Plan, manifest: Manif
 
 def _read(
     document: Value, file: Path, runtime: Runtime, graph: GraphLike | None, words: ReadingWords, again: str
-) -> tuple[Partition | Plan, str | None]:
+) -> tuple[_Cut, str | None]:
     """The answer of a file, and its statement about all answers, which nothing here checks."""
     kind = format_of(document)
     if kind in _WITH_GRAPH:
@@ -206,7 +217,12 @@ def _plan(document: Value) -> tuple[Plan, str | None]:
     return plan, _bound(plan, claims)
 
 
-def _bound(answer: Partition | Plan, claims: tuple[Claim, ...]) -> str | None:
+def _grid(document: Value) -> tuple[GridPlan, str | None]:
+    plan: GridPlan = _cut(result_of_document(document))  # type: ignore[assignment]
+    return plan, _bound(plan, grid_from_document(document).claims)
+
+
+def _bound(answer: _Cut, claims: tuple[Claim, ...]) -> str | None:
     if not claims:
         return None
     best = max(claims, key=lambda claim: claim.value)
@@ -214,9 +230,10 @@ def _bound(answer: Partition | Plan, claims: tuple[Claim, ...]) -> str | None:
 
 
 # Format to the reader of the cut of a file that holds its graph.
-_WITH_GRAPH: dict[str | None, Callable[[Value], tuple[Partition | Plan, str | None]]] = {
+_WITH_GRAPH: dict[str | None, Callable[[Value], tuple[_Cut, str | None]]] = {
     CERTIFICATE_FORMAT: _certified,
     SERVING_FORMAT: _serving,
     PLAN_FORMAT: _plan,
     TIMED_PLAN_FORMAT: _plan,
+    GRID_FORMAT: _grid,
 }

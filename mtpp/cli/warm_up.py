@@ -175,7 +175,8 @@ def _planning() -> Iterator[str]:
     yield "shared network cards"
     certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
     yield "plans in a grid"
-    covered_grid(grid_instance("gpt2", "1x2", checked(PlanWords, _GRID)))
+    for fix in (None, "pp=2,v=2"):
+        covered_grid(grid_instance("gpt2", "1x2", checked(PlanWords, {**_GRID, "fix": fix})))
 
 
 def _placement() -> Iterator[str]:

@@ -140,7 +140,7 @@ def with_ends(rng: np.random.Generator, least: int = 2) -> GridInstance:
 def plans_in_turns(question: GridInstance) -> Iterator[GridPlan]:
     """Every plan whose devices run two stages or more."""
     L, V, chain = question.layers, question.servers.devices, question.chains[0]
-    for d, groups in product(range(1, V + 1), range(1, L // 2 + 1)):
+    for d, groups in product(range(1, V + 1), range(2, L // 2 + 1)):
         for turns in range(2, L // groups + 1):
             for inner in combinations(range(1, L), groups * turns - 1):
                 for tensor in product((1, 2), repeat=groups):

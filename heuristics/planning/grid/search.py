@@ -1,27 +1,28 @@
-"""Search for plans in a grid: uniform plans, then those of the program over stages, setting by setting.
+"""Search for plans in a grid: uniform plans, then those of the program over stages, then small changes of the best.
 
-A larger cluster has all plans of a smaller one, and the fronts of the program for fewer devices are part of those for
-more, so that more devices do not make the plan slower.
+Of a small question all stages are tried. A larger cluster has all plans of a smaller one, and the fronts of the program
+for fewer devices are part of those for more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, field, replace
+from itertools import cycle, permutations
 
 import numpy as np
 
 from heuristics.limits import Limits
+from heuristics.planning.grid.fitting import Fitting
+from heuristics.planning.grid.moves import dealt, every_plan, moves_of
 from heuristics.planning.grid.runtimes import expressible
 from heuristics.planning.grid.uniform import Sketch, built, uniform_sketches
+from instances.deadline import Deadline
 from instances.errors import InputError
 from instances.planning.grid.arrays import GridArrays
-from instances.planning.grid.configurations import Configuration
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
-from instances.planning.grid.program import Found, solve
-from instances.planning.grid.recomputation import chosen_modes
+from instances.planning.grid.program import solve
 from instances.planning.grid.settings import Setting, even_work, settings_of
 
 __all__ = ["GridSearch", "plan_in_grid"]
@@ -29,6 +30,12 @@ __all__ = ["GridSearch", "plan_in_grid"]
 #: Uniform plans that are simulated; passes that are simulated for a setting; and plans of a setting, at least and most.
 _UNIFORM = 50
 _PASSES, _FEWEST, _MOST = 2_000_000, 8, 300
+#: Plans that are changed, and changes of each.
+_STARTS, _MOVES = 4, 300
+#: How far above the best time the program looks for groups that may run stages in turns.
+_WIDER = 1.15
+#: Parts of the memory that plans in turns fill, as what they need is known only once they are built.
+_PARTS = (1.0, 0.97, 0.94, 0.9, 0.85)
 
 
 @dataclass
@@ -40,13 +47,42 @@ class GridSearch:
     uniform: GridPlan | None = None  # the best of the uniform plans
     runtime: str | None = None  # that has to run the plan
     tell: Callable[[str, float], None] | None = None
+    met: dict[tuple[Setting, tuple[int, ...]], tuple[float, Sketch]] = field(default_factory=dict)  # by groups
+    _fittings: dict[Setting, Fitting] = field(default_factory=dict)
 
-    def offer(self, sketch: Sketch) -> None:
-        """Check and simulate a plan."""
+    def offer(self, sketch: Sketch) -> float:
+        """Check and simulate a plan; its time, infinite if it is none [s]."""
+        time = np.inf
         for one in expressible(self.question, sketch, self.runtime):
             for plan in built(self.question, one):
-                if self.best is None or plan.time < self.best.time:
+                time = min(time, plan.time)
+                if plan.time < self.ceiling:
                     self.best = plan
+        key = (sketch.setting, sketch.tensor)
+        if time < self.met.get(key, (np.inf,))[0]:
+            self.met[key] = time, sketch
+        return time
+
+    def offer_stages(
+        self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
+    ) -> float:
+        """The same with the least recomputation; infinite if it cannot be below `ceiling`, the best time by default."""
+        fitting = self.fitting(setting)
+        for part in _PARTS if len(cuts) > len(tensor) + 1 else _PARTS[:1]:
+            modes = fitting.modes(cuts, tensor, part)
+            if modes is None:
+                break
+            least = fitting.least(cuts, tensor, modes)
+            if least >= (self.ceiling if ceiling is None else ceiling):
+                break
+            time = self.offer(Sketch(least, setting, cuts, tensor, modes))
+            if time < np.inf:
+                return time
+        return np.inf
+
+    def fitting(self, setting: Setting) -> Fitting:
+        """Recomputation for plans of a setting."""
+        return self._fittings.setdefault(setting, Fitting(self.question, setting))
 
     @property
     def ceiling(self) -> float:
@@ -78,28 +114,31 @@ def plan_in_grid(
         key=lambda sketch: sketch.estimate,
     )
     fitting = 0
-    for sketch in sketches:
-        before = search.best
+    for sketch in (one for one in sketches if one.modes):
         search.offer(sketch)
-        fitting += before is not search.best or bool(before)
+        fitting += search.best is not None
         if fitting >= _UNIFORM or (search.best is not None and limits.deadline.passed):
             break
     search.uniform = search.best
     search.say("uniform plans")
-    order = sorted(settings, key=lambda pair: even_work(question, *pair))
-    for setting, arrays in order:
+    fitting = 0
+    for sketch in (one for one in sketches if not one.modes):
+        if fitting == _UNIFORM or sketch.estimate >= search.ceiling or limits.deadline.passed:
+            break
+        fitting += search.offer_stages(sketch.setting, sketch.cuts, sketch.tensor) < np.inf
+    search.say("plans in turns")
+    for setting, arrays in sorted(settings, key=lambda pair: even_work(question, *pair)):
         if search.best is not None and limits.deadline.passed:
             break
         if even_work(question, setting, arrays) >= search.ceiling:
             break
-        found = solve(question, arrays, setting, search.ceiling)
-        for sketch in _sketches(question, setting, found, search):
-            search.offer(sketch)
-            if limits.deadline.passed:
-                break
+        _plan_setting(search, setting, arrays, limits.deadline)
         search.say(f"{setting.pipelines} pipelines")
     if search.best is None:
-        raise _no_plan(question, settings)
+        raise _no_plan(search, settings)
+    for time, sketch in sorted(search.met.values(), key=lambda one: one[0])[:_STARTS]:
+        _change(search, time, sketch, limits.deadline)
+    search.say("changes")
     return search
 
 
@@ -113,57 +152,55 @@ def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Set
             yield from settings_of(replace(question, fixed=replace(question.fixed, tp=t)))
 
 
-def _sketches(question: GridInstance, setting: Setting, found: Found, search: GridSearch) -> Iterator[Sketch]:
-    """Plans of the program with the least values, as long as they may be better than the best one."""
-    M = question.global_batch // (setting.pipelines * setting.micro_batch)
-    layers = question.layers
-    left, seen = int(np.clip(_PASSES / (M * layers), _FEWEST, _MOST)), set[object]()
-    for value, cuts, tensor in found.plans():
-        if value >= search.ceiling or not left:
+def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays, deadline: Deadline) -> None:
+    """All plans of a small question; those of the program with the least values, while they may be the best."""
+    question = search.question
+    every = every_plan(question, arrays, setting)
+    if every is not None:
+        for cuts, tensor in every:
+            search.offer_stages(setting, cuts, tensor)
+            if search.best is not None and deadline.passed:
+                return
+        return
+    M = search.fitting(setting).M
+    left, seen = int(np.clip(_PASSES / (M * question.layers), _FEWEST, _MOST)), set[object]()
+    by_groups: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = {}
+    for value, cuts, tensor in solve(question, arrays, setting, _WIDER * search.ceiling).plans():
+        if search.best is not None and deadline.passed:
             return
-        if (cuts, tensor) in seen:
-            continue
-        seen.add((cuts, tensor))
-        modes = _modes(question, setting, cuts, tensor)
-        if modes is not None:
-            left -= 1
-            yield Sketch(value, setting, cuts, tensor, modes)
+        by_groups.setdefault(len(tensor), (cuts, tensor))
+        if value < search.ceiling and left and (cuts, tensor) not in seen:
+            seen.add((cuts, tensor))
+            left -= search.offer_stages(setting, cuts, tensor) < np.inf
+    for cuts, tensor in (one for S, one in by_groups.items() if S > 1 and M % S == 0):
+        for turns in range(2, int(np.diff(cuts).min()) + 1):
+            search.offer_stages(setting, dealt(cuts, turns), tensor)
 
 
-def _modes(
-    question: GridInstance, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...]
-) -> tuple[str, ...] | None:
-    """Modes of all layers such that each stage fits; None if one does not."""
-    chain, modes = question.chain(setting.micro_batch), list[str]()
-    M = question.global_batch // (setting.pipelines * setting.micro_batch)
-    for n, ((begin, end), t) in enumerate(zip(pairwise(cuts), tensor, strict=True)):
-        degrees = (t, setting.context, setting.expert)
-        ways = [
-            tuple(way for way in layer.modes(degrees) if way.recompute in question.modes)
-            for layer in chain.layers[begin:end]
-        ]
-        room = question.memory - _kept(question, setting, [menu[0] for menu in ways], whole=len(tensor) == 1)
-        found = chosen_modes(ways, min(M, len(tensor) - n), room)
-        if found is None:
-            return None
-        modes += found
-    return tuple(modes)
+def _change(search: GridSearch, time: float, sketch: Sketch, deadline: Deadline) -> None:
+    """Move layers between stages as long as the time falls."""
+    pairs, quiet, left = list(permutations(range(len(sketch.cuts) - 1), 2)), 0, _MOVES
+    cuts = sketch.cuts
+    time = min(time, search.offer_stages(sketch.setting, cuts, sketch.tensor, time))
+    for pair in cycle(pairs):
+        if quiet == len(pairs) or not left or deadline.passed:
+            return
+        other = moves_of(cuts, pair)
+        found = np.inf if other is None else search.offer_stages(sketch.setting, other, sketch.tensor, time)
+        left -= found < np.inf
+        quiet += 1
+        if other is not None and found < time:
+            time, cuts, quiet = found, other, 0
 
 
-def _kept(question: GridInstance, setting: Setting, layers: list[Configuration], *, whole: bool) -> float:
-    """Bytes of parameters, gradients and optimizer of a stage."""
-    D = setting.pipelines * setting.context
-    return sum(question.kept_bytes(layers, setting.zero, (D, D // setting.expert), whole=whole))
-
-
-def _no_plan(question: GridInstance, settings: list[tuple[Setting, GridArrays]]) -> InputError:
+def _no_plan(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> InputError:
     """Error that says what the smallest configuration needs."""
-    least: dict[str, float] = {}
+    question, least = search.question, dict[str, float]()
     for setting, arrays in settings:
-        for layer in question.chain(setting.micro_batch).layers:
-            for t in arrays.degrees.tolist():
-                ways = [w for w in layer.modes((t, setting.context, setting.expert)) if w.recompute in question.modes]
-                needed = _kept(question, setting, [ways[0]], whole=False)
+        fitting = search.fitting(setting)
+        for t in arrays.degrees.tolist():
+            for layer, ways in zip(question.chains[0].layers, fitting.menus(t), strict=True):
+                needed = fitting.kept([ways[0]], whole=False)
                 needed += min(way.stored_bytes + way.working_bytes for way in ways)
                 least[layer.name] = min(needed, least.get(layer.name, np.inf))
     if not least:

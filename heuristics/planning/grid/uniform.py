@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -19,8 +18,6 @@ from instances.planning.grid.settings import Setting
 
 __all__ = ["Sketch", "built", "even_cuts", "uniform_sketches"]
 
-_TURNS = (1, 2, 3, 4, 6, 8)
-
 
 @dataclass(frozen=True)
 class Sketch:
@@ -30,7 +27,7 @@ class Sketch:
     setting: Setting
     cuts: tuple[int, ...]
     tensor: tuple[int, ...]
-    modes: tuple[str, ...]
+    modes: tuple[str, ...]  # empty if they are still to be chosen
 
 
 def built(question: GridInstance, sketch: Sketch) -> list[GridPlan]:
@@ -96,7 +93,10 @@ class _Sums:
 
 
 def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Setting) -> Iterator[Sketch]:
-    """Plans of a setting for all tensor degrees, numbers of groups and turns that may fit."""
+    """Plans of a setting for all tensor degrees, numbers of groups and turns that may fit.
+
+    Those in turns that do not fit without recomputation come once without modes.
+    """
     chain, fixed = question.chain(setting.micro_batch), question.fixed
     M = question.global_batch // (setting.pipelines * setting.micro_batch)
     D = setting.pipelines * setting.context
@@ -106,17 +106,18 @@ def uniform_sketches(question: GridInstance, arrays: GridArrays, setting: Settin
         degrees = (t, setting.context, setting.expert)
         tables = [_Sums(chain, degrees, mode) for mode in question.modes]
         most = min(question.servers.devices // (D * t), question.layers)
-        for S, v in product(range(1, most + 1), _TURNS):
+        for S, v in ((groups, v) for groups in range(1, most + 1) for v in range(1, question.layers // groups + 1)):
             if fixed.pp not in (None, S) or fixed.v not in (None, v) or (v > 1 and (S == 1 or M % S)):
                 continue
-            cuts = every_cut.get(S * v)
+            cuts = every_cut[S * v]
             if cuts is None:
                 continue
             places = np.array(cuts)
             for sums in tables:
-                if sums.found and _may_fit(sums, places, v, M, question.memory, kept):
+                fits = sums.found and _may_fit(sums, places, v, M, question.memory, kept)
+                if fits or (v > 1 and sums is tables[0]):
                     estimate = _estimate(sums, places, S, v, M, question, setting)
-                    yield Sketch(estimate, setting, cuts, (t,) * S, sums.modes)
+                    yield Sketch(estimate, setting, cuts, (t,) * S, sums.modes if fits else ())
 
 
 def _may_fit(sums: _Sums, cuts: IntArray, v: int, M: int, memory: float, kept: float) -> bool:

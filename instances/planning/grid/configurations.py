@@ -92,8 +92,14 @@ class ConfiguredLayer:
 
     def modes(self, degrees: Degrees) -> tuple[Configuration, ...]:
         """Ways to run it with these degrees, the one that recomputes nothing first; empty if there are none."""
-        found = [one for one in self.configurations if one.degrees == degrees]
-        return tuple(sorted(found, key=lambda one: MODES.index(one.recompute)))
+        return self._by_degrees.get(degrees, ())
+
+    @cached_property
+    def _by_degrees(self) -> dict[Degrees, tuple[Configuration, ...]]:
+        found: dict[Degrees, tuple[Configuration, ...]] = {}
+        for one in sorted(self.configurations, key=lambda one: MODES.index(one.recompute)):
+            found[one.degrees] = (*found.get(one.degrees, ()), one)
+        return found
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -78,8 +78,8 @@ class GridPlan(Displayed):
         cuts = self.cuts
         if len(cuts) < 2 or cuts[0] != 0 or cuts[-1] != L or any(i >= j for i, j in pairwise(cuts)):
             raise InputError(f"The cuts {list(cuts)} must rise from 0 to {L}, the number of layers.")
-        if not self.tensor or (len(cuts) - 1) % len(self.tensor) or len(self.modes) != L:
-            raise InputError("Give a tensor degree for each group, a whole number of turns, and a mode for each layer.")
+        if not self.tensor or self.stages % self.groups or self.groups == 1 < self.stages or len(self.modes) != L:
+            raise InputError("Give a mode for each layer, a degree for each group, and whole turns, of two groups.")
         if self.zero not in question.zero or any(mode not in question.modes for mode in self.modes):
             raise InputError("The question does not allow this stage of ZeRO or what a layer recomputes.")
         if self.pipelines not in question.pipelines(self.chain, self.context):
@@ -194,7 +194,7 @@ class GridPlan(Displayed):
         question, sizes = self.instance, self.instance.state_bytes
         times = np.zeros(self.stages)
         for n in range(self.stages):
-            rate = self._rate(n % self.groups)
+            rate = self._rates[n % self.groups]
             for numbers, shards in zip(self.parameters[:, n], self.shards, strict=True):
                 part = (shards - 1) / shards
                 moved = {
@@ -282,23 +282,24 @@ class GridPlan(Displayed):
         most = np.maximum.reduceat([getattr(one, name) for one in self.layers], self.cuts[:-1])
         return most.reshape(self.turns, self.groups).max(axis=0)
 
-    @property
+    @cached_property
     def _server(self) -> IntArray:
         assert self.first_device is not None
         return self.first_device // self.instance.servers.size
 
-    def _rate(self, group: int) -> float:
-        """Bytes a second between the replicas of a group."""
-        inside = len(np.unique(self._server[group])) == 1
-        return self.instance.servers.rate(inside=inside)
+    @cached_property
+    def _rates(self) -> list[float]:
+        """Bytes a second between the replicas of each group."""
+        within = (self._server == self._server[:, :1]).all(axis=1).tolist()
+        return [self.instance.servers.rate(inside=inside) for inside in within]
 
     def _sharing(self, *, forward: bool) -> FloatArray:
         """(S v,) time in which replicas gather weights and divide gradients during a pass of a microbatch [s]."""
         sizes, times = self.instance.state_bytes, np.zeros(self.stages)
         moved = sizes.weights * (self.zero == 3) + (0.0 if forward else sizes.gradients * (self.zero >= 2))
-        for n in range(self.stages):
+        for n in range(self.stages if moved else 0):
             for numbers, shards in zip(self.parameters[:, n], self.shards, strict=True):
-                times[n] += numbers * moved * (shards - 1) / shards / self._rate(n % self.groups)
+                times[n] += numbers * moved * (shards - 1) / shards / self._rates[n % self.groups]
         return times
 
     def _title(self) -> str:

@@ -228,6 +228,8 @@ class GridInstance(Displayed):
             raise InputError(f"The fixed degrees need {needed} devices, and there are {V}; lower one.")
         if (fixed.pp or 1) * (fixed.v or 1) > self.layers:
             raise InputError(f"There are {self.layers} layers; pp times v must be at most that.")
+        if fixed.pp == 1 and (fixed.v or 1) > 1:
+            raise InputError(f"pp is 1 and v is {fixed.v}; stages in turns need two groups of devices or more.")
         degrees = sorted({tp for chain in self.chains for tp, _, _ in chain.degrees})
         if fixed.tp is not None and fixed.tp not in degrees:
             raise InputError(f"tp is {fixed.tp}; there are configurations of {', '.join(map(str, degrees))}.")

@@ -5,14 +5,15 @@ Every order of unsplit passes that keeps 1F1B's number of microbatches takes at 
 prime of the stages after it,
 
 .. math::
-    Z_1 = \max(M τ, τ + 2 M c, τ + 2 c + Z_1'), \qquad
-    Z_2 = \max(M τ + A, τ + 2 M c + A, f + c + Z_2'),
+    Z_1 = \max(M τ, τ + 2 M c, N ρ, τ + 2 c + Z_1'), \qquad
+    Z_2 = \max(M τ + A, τ + 2 M c + A, N ρ + A, f + c + Z_2'),
 
-2 M c being M c in full duplex. States are the stages left s, the first layer l, and devices k of a pipeline; a state
+2 M c being M c in full duplex. A microbatch stays in a stage until it is back, for :math:`ρ = τ + 2 c + ρ'` or longer,
+and the first of s stages holds at most min(M, s) at once, so that :math:`N = ⌈M / s⌉` of them follow one another; ρ' is
+the least of any stages after it. States are the stages left s, the first layer l, and devices k of a pipeline; a state
 has a front of pairs, at most `_POINTS`: beyond that two neighbours become one with the smaller of both values each.
-Transfers and AllReduces run at the rate within a server where groups of the size could lie in one. The first stage of s
-holds min(M, s) microbatches; what it recomputes is the least that fits. So the least of max(Z_1, Z_2) is a bound for
-all these plans, wherever they lie.
+Transfers and AllReduces run at the rate within a server where groups of the size could lie in one. A stage recomputes
+the least that fits. So the least of max(Z_1, Z_2) is a bound for all these plans, wherever they lie.
 """
 
 from __future__ import annotations
@@ -185,13 +186,15 @@ def _solve(
     held = costs.tau.shape[0]
     least, least_forward, need = _least_before(costs, L)
     ways = 1 if full_duplex else 2
+    stay = np.full((2, L + 1, K + 1), np.inf)  # least time until a microbatch is back
     first, count_first = np.zeros((most, K + 1, P, 2)), np.zeros((most, K + 1), dtype=np.int64)
     back: NDArray[np.int32] = np.zeros((most, L, K + 1, P), dtype=np.int32)
     one, two = np.zeros((2, L + 1, K + 1, P)), np.zeros((2, L + 1, K + 1, P))
     counts = np.zeros((2, L + 1, K + 1), dtype=np.int64)
     for s in range(most):
         now, before = s % 2, (s + 1) % 2
-        counts[now] = 0
+        counts[now], stay[now] = 0, np.inf
+        rounds = (M + s) // (s + 1)
         h = min(min(M, s + 1), held) - 1
         for i in range(L - s - 1, -1, -1):
             ends_low, ends_high = (L, L) if s == 0 else (i + 1, L - s)
@@ -211,12 +214,15 @@ def _solve(
                     low_one, low_two = max(M * tau, channel), max(M * tau, channel) + after
                     for k in range(max(fewest, degree + s), most_here + 1):
                         size = 1 if s == 0 else counts[before, j, k - degree]
+                        back_after = tau + (2 * c + stay[before, j, k - degree] if s > 0 else 0.0)
                         for p in range(size):
-                            z_one, z_two = low_one, low_two
+                            z_one = max(low_one, rounds * back_after)
+                            z_two = max(low_two, rounds * back_after + after)
                             if s > 0:
                                 z_one = max(z_one, tau + 2 * c + one[before, j, k - degree, p])
                                 z_two = max(z_two, forward + c + two[before, j, k - degree, p])
                             if z_one + least[i] < ceiling and z_two + least_forward[i] < ceiling:
+                                stay[now, i, k] = min(stay[now, i, k], back_after)
                                 counts[now, i, k] = _insert(
                                     one[now, i, k],
                                     two[now, i, k],

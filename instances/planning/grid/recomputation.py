@@ -121,7 +121,7 @@ def least_time(fronts: Fronts, caps: FloatArray, t: int, i: int, j: int, held: i
     return best
 
 
-def chosen_modes(layers: Sequence[tuple[Configuration, ...]], held: int, room: float) -> tuple[str, ...] | None:
+def chosen_modes(layers: Sequence[tuple[Configuration, ...]], held: float, room: float) -> tuple[str, ...] | None:
     """Mode of each layer such that `held` microbatches fit into `room` bytes and little time is spent again.
 
     It is the least time where layers are of few kinds. The first layers of a kind recompute. None if nothing fits.

@@ -213,3 +213,17 @@ def test_interleaved_stages_on_uneven_groups_are_refused_with_the_reason() -> No
         InputError, match="even groups, 2 or more, must divide 3 devices and 4 microbatches; choose auto"
     ):
         improved_on_cards(instance, np.random.default_rng(0), Limits(), Effort(level=0, orders="interleaved"))
+
+
+def test_plans_in_turns_leave_slow_servers_idle_and_move_layers() -> None:
+    """The first layer has most parameters, whose AllReduce takes longest."""
+    layers, between = np.ones(9), np.full(8, 0.1)
+    chain = LayerChain(layers, 2 * layers, between, between, np.array([9.0, *np.ones(8)]))
+    times = {}
+    for servers, level in ((1, 1), (2, 1), (1, 2), (2, 2)):
+        cluster = Cluster.of_servers([4] * servers, within=4.0, between=0.05)
+        instance = TrainingInstance(chain, cluster, 2, network=Network())
+        effort = Effort(level, "interleaved")
+        times[servers, level] = improved_on_cards(instance, np.random.default_rng(0), effort=effort).time
+    assert times[2, 1] == times[1, 1]
+    assert times[2, 2] == times[1, 2] < times[1, 1]

@@ -78,6 +78,23 @@ def test_torchtitan_gets_a_file_of_toml(folder: Path) -> None:
     assert settings["activation_checkpoint"]["mode"] == "none"
 
 
+@pytest.mark.parametrize(
+    ("runtime", "words"), [("megatron", "--fix pp=2,tp=2"), ("torchtitan", "--fix pp=2,tp=1,dp=2")]
+)
+def test_a_plan_file_is_exported_as_the_plan_was(
+    folder: Path, capsys: pytest.CaptureFixture[str], runtime: str, words: str
+) -> None:
+    assert mtpp(f"{SMALL} {words} --for {runtime} --export run.args --out plan.json") == 0
+    assert mtpp(f"export plan.json --for {runtime} --out again.args") == 0
+    settings = Path("run.args").read_text()
+    assert Path("again.args").read_text().endswith(settings)
+    assert Path("again.args.certificate.json").read_bytes() == Path("plan.json").read_bytes()
+    assert python.export(python.read("plan.json"), runtime) == settings
+    capsys.readouterr()
+    assert mtpp("export plan.json --for vllm") == 2
+    assert "vllm trains no plans for a global batch" in capsys.readouterr().err
+
+
 def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_json(folder / "chain.json", chain_document(equal_chain(4)))
     assert mtpp("plan chain.json --cluster 1x4 --bandwidth 1GB/s --global-batch 4 --memory 1MB --out plan.json") == 0
@@ -99,6 +116,7 @@ def test_measured_layers_come_from_a_file(folder: Path, capsys: pytest.CaptureFi
         ("--global-batch 8 --fix tp=8", "The fixed degrees need 8 devices, and there are 4"),
         ("--global-batch 8 --fix pp=4,dp=4", "The fixed degrees need 16 devices, and there are 4"),
         ("--global-batch 8 --fix pp=99", "devices"),
+        ("--global-batch 8 --fix pp=1,v=2", "stages in turns need two groups of devices"),
         ("--global-batch 8 --fix depth=2", "give each of pp, tp, dp, v, cp, ep at most once"),
         ("--global-batch 8 --ep 2", "an expert degree of 2 does not divide 1, its experts"),
         ("--global-batch 8 --zero 4", "--zero 4: give stages from 0 to 3, or auto"),

@@ -3,11 +3,13 @@ r"""Bounds on all plans in a grid, proved a second time.
 *work-grid*: on K devices of each of d pipelines, M microbatches take at least :math:`M \sum_l \min_t t (f + b) / K`.
 
 *z-grid*: of plans whose devices run one stage each, by all suffixes of stages, backwards. Stage n with c one way to the
-next, :math:`τ = f + b` and A after its last backward pass needs :math:`Z_1 = \max(M τ, τ + 2 M c, τ + 2 c + Z_1')` and
-:math:`Z_2 = \max(M τ + A, τ + 2 M c + A, f + c + Z_2')`, in full duplex M c for 2 M c. The first of s stages holds
-min(M, s) microbatches, and recomputes no more than it must. Links are those within a server where groups of the size
-can lie in one. A plan below the claim would leave a suffix below it at every layer; there is none. Sums are floats,
-and the claim is taken a part of 5e-10 lower than stated, far more than they are off.
+next, :math:`τ = f + b` and A after its last backward pass needs :math:`Z_1 = \max(M τ, τ + 2 M c, N ρ, τ + 2 c + Z_1')`
+and :math:`Z_2 = \max(M τ + A, τ + 2 M c + A, N ρ + A, f + c + Z_2')`, in full duplex M c for 2 M c. The first of s
+stages holds min(M, s) microbatches, each until it is back, after :math:`ρ = τ + 2 c + ρ'` or more: so N = ⌈M / s⌉ stays
+follow one another, ρ' the least of all suffixes below the claim. It recomputes no more than it must. Links are those
+within a server where groups of the size can lie in one. A plan below the claim would leave a suffix below it at every
+layer; there is none. Sums are floats, and the claim is taken a part of 5e-10 lower than stated, far more than they are
+off.
 """
 
 from __future__ import annotations
@@ -101,9 +103,11 @@ class Setting:
         before, before_forward, need = self._prefixes()
         later: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
         later[L] = {0: [(0.0, 0.0)]}
+        stays: list[dict[int, float]] = [{0: 0.0} for _ in range(L + 1)]  # least times until a microbatch is back
         duplex = 1 if self.question.full_duplex else 2
         for s in range(1, min(L, self.K) + 1):
             here: list[dict[int, list[Point]]] = [{} for _ in range(L + 1)]
+            back: list[dict[int, float]] = [{} for _ in range(L + 1)]
             for i in range(L - s, -1, -1):
                 clock.raise_if_late()
                 for t in self.tensor:
@@ -119,10 +123,12 @@ class Setting:
                         for k, points in later[j].items():
                             if k + t > self.K - self.M * need[i] / ceiling * (1 - MARGIN):
                                 continue
+                            rho = tau + 2 * c + stays[j][k]
+                            low = max(one, -(-self.M // s) * rho)
                             found = [
                                 (
-                                    max(one, tau + 2 * c + p) if s > 1 else one,
-                                    max(one + after, forward + c + q) if s > 1 else one + after,
+                                    max(low, tau + 2 * c + p) if s > 1 else low,
+                                    max(low + after, forward + c + q) if s > 1 else low + after,
                                 )
                                 for p, q in points
                             ]
@@ -131,15 +137,30 @@ class Setting:
                             ]
                             if keep:
                                 here[i].setdefault(k + t, []).extend(keep)
+                                back[i][k + t] = min(rho, back[i].get(k + t, math.inf))
                 here[i] = {k: _lowest(points) for k, points in here[i].items()}
             if fixed in (None, s):
                 best = min([best, *(max(point) for points in here[0].values() for point in points)])
-            later = here
+            later, stays = here, back
         return best
 
-    def both(self, layer: int) -> float:
-        """Least time of both passes of a layer."""
-        return min(_both(self.ways[t][layer][0]) for t in self.tensor)
+    def layer(self, t: int, layer: int) -> tuple[float, float]:
+        """Forward and backward time of a layer that recomputes nothing."""
+        one = self.ways[t][layer][0]
+        return one.forward, one.input_backward + one.weight_backward
+
+    def forward(self, t: int, i: int, j: int) -> float:
+        """Forward time of layers i … j - 1, no shorter than replicas gather their weights."""
+        there, flow = self._plain(t, i, j)[0]
+        return max(there, flow[0])
+
+    def sent(self, t: int, layer: int) -> float:
+        """Time to send what a layer makes to the next stage."""
+        return self._plain(t, layer, layer + 1)[4]
+
+    def after(self, t: int, i: int, j: int) -> float:
+        """Time after the last backward pass of layers i … j - 1."""
+        return self._plain(t, i, j)[2]
 
     def passes(self, t: int, i: int, j: int, held: int) -> float | None:
         """Time of both passes of layers i … j - 1 with what they must recompute; None if they do not fit."""

@@ -74,6 +74,8 @@ def _structure_faults(stated: StatedGrid) -> Iterator[str]:
     if len(stated.tensor) != S or S * stated.turns != C or len(stated.modes) != L:
         yield f"{C} stages, {S} groups and {stated.turns} turns, or the modes of {L} layers, do not fit together"
         return
+    if S == 1 and C > 1:
+        yield "one group of devices has no turns"
     if stated.global_batch != question.global_batch:
         yield f"global_batch is {stated.global_batch}, and {question.global_batch} in the question"
     if all(chain.micro_batch != stated.micro_batch for chain in question.chains):

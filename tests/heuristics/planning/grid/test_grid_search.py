@@ -10,6 +10,7 @@ import pytest
 
 from heuristics.limits import Limits
 from heuristics.planning.grid import plan_in_grid
+from heuristics.planning.grid.moves import dealt, moves_of
 from heuristics.planning.grid.uniform import built, uniform_sketches
 from instances.errors import InputError
 from instances.planning.grid import GridInstance, Servers
@@ -24,9 +25,9 @@ from tests.helpers.grid_cases import all_plans, equal_question, plans_in_turns, 
     ("layers", "batch", "memory", "zero", "best", "bound"),
     [
         (4, 4, math.inf, 0, 30, 30),
-        (4, 4, 12, 0, 47, 44.5),
+        (4, 4, 12, 0, 47, 47),
         (4, 4, 12, 1, 38, 38),
-        (4, 4, 8, 0, 58, 48),
+        (4, 4, 8, 0, 58, 50),
         (3, 6, 10, 0, 51, 48),
         (3, 6, 8, 0, 60.5, 54.5),
         (3, 6, 8, 1, 51, 51),
@@ -48,8 +49,8 @@ def test_nothing_fits_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_bounds_are_below_all_plans_and_the_search_is_near_the_best(seed: int) -> None:
-    rng, missed = np.random.default_rng(seed), 0
+def test_bounds_are_below_all_plans_and_the_search_finds_the_best(seed: int) -> None:
+    rng = np.random.default_rng(seed)
     for _ in range(10):
         question = replace(random_question(rng), fixed=Fixed(v=1))
         best = min((plan.time for plan in all_plans(question)), default=None)
@@ -61,13 +62,10 @@ def test_bounds_are_below_all_plans_and_the_search_is_near_the_best(seed: int) -
         result = covered.result
         assert result.cost is not None
         assert result.bound is not None
-        assert result.cost >= best * (1 - 1e-12)
-        missed += result.cost > best * (1 + 1e-9)
+        assert result.cost == pytest.approx(best, rel=1e-9)
         for part in result.parts:
             assert part.bound is not None
             assert part.bound.value <= best * (1 + 1e-12)
-        assert result.cost <= 1.2 * best
-    assert missed <= 2
 
 
 def test_the_plan_is_no_slower_than_any_uniform_plan() -> None:
@@ -124,7 +122,7 @@ def test_a_limit_of_no_time_still_gives_a_plan() -> None:
     assert search.best is not None
 
 
-def test_no_plan_in_turns_is_below_its_bound() -> None:
+def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found() -> None:
     rng, above = np.random.default_rng(17), 0
     for _ in range(6):
         question = with_ends(rng)
@@ -136,5 +134,21 @@ def test_no_plan_in_turns_is_below_its_bound() -> None:
         bound = turns_bound(worst, list(settings_of(question)))
         assert bound is not None
         assert bound <= best.time * (1 + 1e-9)
+        assert plan_in_grid(question, Limits()).ceiling <= best.time
         above += bound > 0.7 * best.time
     assert above >= 2
+
+
+def test_layers_move_past_the_stages_between() -> None:
+    assert moves_of((0, 3, 5, 9), (0, 2)) == (0, 2, 4, 9)
+    assert moves_of((0, 3, 5, 9), (2, 1)) == (0, 3, 6, 9)
+    assert moves_of((0, 1, 5, 9), (0, 2)) is None
+    assert dealt((0, 5, 9), 2) == (0, 3, 5, 7, 9)
+
+
+def test_plans_in_turns_recompute_no_more_than_they_must() -> None:
+    search = plan_in_grid(replace(equal_question(12, 4, 30), fixed=Fixed(v=2)), Limits())
+    assert search.best is not None
+    assert search.uniform is not None
+    assert search.best.modes.count("full") == 3
+    assert (search.best.time, search.uniform.time) == (135, 150)
