@@ -158,9 +158,10 @@ def _settings(runtime: Runtime, answer: _Cut) -> str:
 
 
 def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
+    from instances.planning.grid.plan import GridPlan
     from instances.runtimes.onnxruntime_genai import StageFile, StageFileRuntime
 
-    if not isinstance(runtime, StageFileRuntime) or not isinstance(answer, Partition | Plan):
+    if not isinstance(runtime, StageFileRuntime) or isinstance(answer, GridPlan):
         return _settings(runtime, answer)
     files = [
         StageFile(
