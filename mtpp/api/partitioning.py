@@ -105,7 +105,7 @@ def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float
 def over_simple(value: float, instance: Instance) -> float:
     """A cost over the bound *simple*; infinite if only the bound is 0."""
     from mtpp_models import simple
-    from mtpp_models.bounds.kinds.simple import simple_of_kinds
+    from mtpp_models.simple import simple_of_kinds
 
     floor = simple_of_kinds(instance) if isinstance(instance, UnlikeInstance) else simple(instance)
     return value / floor if floor > 0 else 1.0 if value == 0 else math.inf

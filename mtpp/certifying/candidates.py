@@ -12,11 +12,10 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.listing import MOST_LISTED
-from mtpp_models.bounds.kinds.registry import prices_that_go_on
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK, QuickPrices
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
-from mtpp_models.registry import Model, find_model
+from mtpp_models.registry import Model, find_model, prices_that_go_on
 
 __all__ = ["Candidate", "Turn", "candidates_for", "next_candidate", "short_methods"]
 
