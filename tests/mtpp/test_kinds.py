@@ -20,10 +20,11 @@ from heuristics import Limits, search
 from instances import InputError, Instance, Platform
 from instances.devices.kinds import SHIPPED
 from instances.devices.kinds_file import devices_of_text, read_kinds
-from instances.json_files import read_json, write_json
+from instances.json_files import json_text, parse_json, read_json, write_json
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp.certificates.writing import certificate_document
+from mtpp.certifying.candidates import candidates_for
 from mtpp.certifying.certify import certify
 from mtpp.verification.verify import verify
 from mtpp_models import SolveOptions, solve
@@ -111,6 +112,18 @@ def test_too_many_states_are_searched() -> None:
     result = search(question(chain([1.0] * 40, [0.1] * 39), own), "portfolio", np.random.default_rng(0))
     assert result.partition is not None
     assert result.partition.bottleneck <= 2.2
+
+
+def test_the_exact_program_has_a_turn_where_it_is_small() -> None:
+    """Between searches and prices, and its claim names the solver."""
+    instance = GOLDEN["graph"][0]
+    assert [candidate.method for candidate in candidates_for(instance)] == ["portfolio", "exact", "priced"]
+    large = question(chain([1.0] * 400, [1.0] * 399), devices([(2, 4, 1), (1, 1, 2)]))
+    assert [candidate.method for candidate in candidates_for(large)] == ["portfolio", "priced"]
+    document = certificate_document([solve(instance, "exact", SolveOptions(time_limit=10.0))])
+    checked = verify(parse_json(json_text(document), "exact.json"))
+    assert checked.faults == ()
+    assert checked.checks[0].how.startswith("trusted from highs")
 
 
 def test_methods_for_equal_devices_refuse() -> None:

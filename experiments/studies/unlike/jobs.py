@@ -16,7 +16,9 @@ from instances.devices.kinds_file import devices_of_text
 from instances.devices.roofline import DEFAULT_DEVICE
 from instances.flow.answer import FlowAnswer
 from instances.flow.file import read_flow_question
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.graph.graph import ComputationGraph
+from instances.graph.merging import merge_graph
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from instances.runtimes.layer_stack import LayerStack
 from instances.suites.named import DATA_VARIABLE
@@ -25,7 +27,17 @@ from mtpp.runs.job import StudyJob
 from mtpp.runs.log import Run
 from mtpp_models import solve
 
-__all__ = ["CLUSTERS", "NETWORKS", "PHASES", "FlowJob", "UnlikeJob", "flow_jobs", "question_of", "unlike_jobs"]
+__all__ = [
+    "CLUSTERS",
+    "NETWORKS",
+    "PHASES",
+    "SECONDS",
+    "FlowJob",
+    "UnlikeJob",
+    "flow_jobs",
+    "question_of",
+    "unlike_jobs",
+]
 
 #: Architecture, and bytes of an element.
 NETWORKS = {
@@ -49,8 +61,9 @@ PHASES: dict[str, dict[str, int]] = {
     "decode": {"batch": 32, "context": 4096},
 }
 _POSITIONS = {"gpt2": 1024}
-# Of the search and the bounds of a published cluster together.
-_SECONDS, _SEED = 20.0, 0
+#: Of the search and the bounds of a published cluster together.
+SECONDS = 20.0
+_SEED = 0
 _FOLDER = "helix"
 
 
@@ -84,9 +97,9 @@ class UnlikeJob(StudyJob):
         """The proved optimum, None if nothing fits, and each rule's cut, with None for a bottleneck if it does not."""
         instance = question_of(self.network, self.cluster, self.phase)
         best = solve(instance, "ideals")
-        proved = isinstance(best.partition, UnlikePartition) and best.proved
+        assert best.proved or best.impossible
         return {
-            "best": _told(best.partition) if proved else None,  # type: ignore[arg-type]
+            "best": _told(best.partition) if isinstance(best.partition, UnlikePartition) else None,
             "rules": {rule: _told(shared_out(instance, rule)) for rule in RULES},
         }
 
@@ -98,11 +111,12 @@ class FlowJob(StudyJob):
     file: str
     digest: str  # of the question
     devices: int
+    limit: float  # seconds
 
     @property
     def question(self) -> list[Any]:
         """The cluster, and how long it is worked on."""
-        return ["flow", self.digest, _SECONDS, _SEED]
+        return ["flow", self.digest, self.limit, _SEED]
 
     def record(self, seconds: float | None = None, error: str | None = None, **answer: Any) -> Run:
         """One line for the file of runs."""
@@ -112,7 +126,7 @@ class FlowJob(StudyJob):
     def answer(self, start: Sequence[Run]) -> Run:
         """Requests per second: of the published layers, of ours, and the most that is proved."""
         instance = read_flow_question(self.file)
-        found = certify_flow(instance, _SEED, _SECONDS)
+        found = certify_flow(instance, _SEED, self.limit)
         assert found.answer is not None
         assert found.bound is not None
         interval = [instance.published.get(i, (0, 0)) for i in range(instance.n)]
@@ -130,8 +144,8 @@ def unlike_jobs(networks: Sequence[str] | None = None) -> list[UnlikeJob]:
     return [UnlikeJob(name, cluster, phase) for phase in PHASES for name in names for cluster in CLUSTERS]
 
 
-def flow_jobs() -> list[FlowJob] | str:
-    """All published clusters, or why there are none."""
+def flow_jobs(limit: float = SECONDS) -> list[FlowJob] | str:
+    """All published clusters, each with so many seconds, or why there are none."""
     folder = Path(os.environ.get(DATA_VARIABLE, ""), _FOLDER)
     if not os.environ.get(DATA_VARIABLE):
         return f"published clusters are left out, as {DATA_VARIABLE} does not name the folder with {_FOLDER}"
@@ -139,33 +153,37 @@ def flow_jobs() -> list[FlowJob] | str:
     if not files:
         return f"published clusters are left out, as there are none in {folder}"
     questions = [(file, read_flow_question(file)) for file in files]
-    return [FlowJob(str(file), question.question_hash, question.n) for file, question in questions]
+    return [FlowJob(str(file), question.question_hash, question.n, limit) for file, question in questions]
 
 
 def question_of(network: str, cluster: str, phase: str) -> UnlikeInstance:
-    """The layers of a decoder on the devices of a cluster, whose memories are hard limits."""
+    """The layers of a decoder on the devices of a cluster, whose memories are hard limits.
+
+    Its nodes are what comes before the layers, the layers, and what comes after them.
+    """
     devices = devices_of_text(cluster)
     assert devices is not None
     architecture, element_bytes = NETWORKS[network]
     dims: dict[str, Any] = {"phase": phase, "element_bytes": element_bytes, **PHASES[phase]}
     dims["context"] = min(PHASES[phase]["context"], _POSITIONS.get(network, PHASES[phase]["context"]))
-    graphs = [
-        ARCHITECTURES[architecture].build(level="layer", device=kind.roofline or DEFAULT_DEVICE, **dims)
-        for kind in devices.kinds
-    ]
+    build = ARCHITECTURES[architecture].build
+    graphs = [_chain(build(level="layer", device=kind.roofline or DEFAULT_DEVICE, **dims)) for kind in devices.kinds]
     works = np.array([graph.work for graph in graphs])
     instance = question_of_kinds(graphs[0], devices, works, fit=True, name=network)
     assert isinstance(instance, UnlikeInstance)
     return instance
 
 
+def _chain(graph: ComputationGraph) -> ComputationGraph:
+    merged, _ = merge_graph(graph, LayerStack.of(graph).unit)
+    return merged
+
+
 def _told(partition: UnlikePartition) -> dict[str, Any]:
     """Layers of each device that holds some, and the bottleneck."""
-    stack, names = LayerStack.of(partition.instance.graph), partition.kind_names
-    inside = (stack.unit > 0) & (stack.unit <= stack.layers)
-    held = [np.unique(stack.unit[inside & (partition.block == b)]).size for b in range(partition.instance.k)]
+    held = np.bincount(partition.block[1:-1], minlength=partition.instance.k).tolist()
     fits = partition.bottleneck < np.inf
     return {
-        "layers": [[names[b], held[b]] for b, t in enumerate(partition.kind.tolist()) if t != IDLE],
+        "layers": [[partition.kind_names[b], held[b]] for b in np.unique(partition.block)],
         "bottleneck": partition.bottleneck if fits else None,
     }

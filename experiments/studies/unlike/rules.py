@@ -10,7 +10,6 @@ import numpy as np
 from instances.devices.kinds import DeviceKind
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.runtimes.layer_stack import LayerStack
 
 __all__ = ["RULES", "divided", "shared_out"]
 
@@ -46,15 +45,14 @@ def divided(layers: int, weights: Sequence[float]) -> list[int]:
 
 
 def shared_out(instance: UnlikeInstance, rule: str) -> UnlikePartition:
-    """The cut by a rule on all devices, in the order of their kinds.
+    """The cut of a chain of layers by a rule on all devices, in the order of their kinds.
 
     What is before and behind the layers is with the first and the last one. A device that
     the rule gives no layer stays idle.
     """
-    stack, kinds = LayerStack.of(instance.graph), instance.devices.kinds
-    middle = stack.unit == (stack.layers + 1) // 2
-    weights = [RULES[rule](kind, float(instance.works[t, middle].sum())) for t, kind in enumerate(kinds)]
-    counts = divided(stack.layers, [weights[t] for t in instance.devices.sequence])
+    n, kinds = instance.graph.n, instance.devices.kinds
+    weights = [RULES[rule](kind, float(instance.works[t, n // 2])) for t, kind in enumerate(kinds)]
+    counts = divided(n - 2, [weights[t] for t in instance.devices.sequence])
     layers = np.repeat(np.arange(len(counts)), counts)
-    stage = np.array([layers[0], *layers, layers[-1]])
-    return UnlikePartition(instance, stage[stack.unit], np.array(instance.devices.sequence))
+    block = np.array([layers[0], *layers, layers[-1]])
+    return UnlikePartition(instance, block, np.array(instance.devices.sequence))

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from experiments.studies.report import Report, Section
-from experiments.studies.unlike.jobs import PHASES, UnlikeJob, flow_jobs, unlike_jobs
+from experiments.studies.unlike.jobs import PHASES, SECONDS, UnlikeJob, flow_jobs, unlike_jobs
 from experiments.studies.unlike.rules import RULES
 from mtpp.plots.flow import plot_flows
 from mtpp.plots.serving import plot_rules
@@ -41,7 +41,9 @@ _FLOWS = (
 )
 
 
-def make_unlike_tables(workers: Workers, report: Report, networks: Sequence[str] | None = None) -> int:
+def make_unlike_tables(
+    workers: Workers, report: Report, networks: Sequence[str] | None = None, limit: float = SECONDS
+) -> int:
     """Make the runs that are missing, then print and write tables and pictures; 1 if a run failed, else 0.
 
     Raises
@@ -49,7 +51,7 @@ def make_unlike_tables(workers: Workers, report: Report, networks: Sequence[str]
     InputError, OSError
         Before any run is made.
     """
-    published = flow_jobs()
+    published = flow_jobs(limit)
     if isinstance(published, str):
         print(f"unlike: {published}.", file=sys.stderr)
         published = []
@@ -130,7 +132,7 @@ def _pictures(runs: Sequence[Run], flows: Sequence[Run]) -> dict[str, Axes]:
     if flows:
         columns = {
             "published": [run["published"] for run in flows],
-            "here, in 20 s": [run["flow"] for run in flows],
+            "here": [run["flow"] for run in flows],
             "proved to be the most": [run["most"] for run in flows],
         }
         pictures["unlike-flow"] = plot_flows([run["instance"] for run in flows], columns)

@@ -18,13 +18,16 @@ SMALL = {
     "format": "helix-instance",
     "source": "made up",
     "name": "two",
-    "layers": 3,
-    "kinds": [{"devices": [0, 1, 2], "capacity_by_layers": {"1": 10, "2": 6}}],
+    "layers": 4,
+    "kinds": [
+        {"devices": [0, 1], "capacity_by_layers": {"1": 12, "2": 5}},
+        {"devices": [2], "capacity_by_layers": {"1": 6, "2": 2, "3": 1}},
+    ],
     "links": [
         ["source", 0, 99], ["source", 1, 99], ["source", 2, 99], [0, 1, 99], [1, 0, 99], [1, 2, 99], [2, 1, 99],
         [0, 2, 99], [2, 0, 99], [0, "sink", 99], [1, "sink", 99], [2, "sink", 99],
     ],
-    "published": {"intervals": {"0": [0, 2], "1": [2, 3], "2": [0, 1]}, "flow": 6},
+    "published": {"intervals": {"0": [0, 1], "1": [1, 2], "2": [2, 4]}, "flow": 2},
 }  # fmt: skip
 
 
@@ -79,13 +82,13 @@ def test_tables_go_on_where_they_stopped(
     folder.mkdir()
     (folder / "two.json").write_text(json.dumps(SMALL))
     monkeypatch.setenv("MTPP_DATA", str(tmp_path))
-    report = Report(tmp_path / "runs.jsonl", tmp_path / "tables", "csv", quiet=True)
-    for _ in range(2):
+    for folder in (None, tmp_path / "tables"):
+        report = Report(tmp_path / "runs.jsonl", folder, "csv", quiet=True)
         with this_process() as workers:
-            assert make_unlike_tables(workers, report, ["gpt2"]) == 0
+            assert make_unlike_tables(workers, report, ["gpt2"], 1.0) == 0
         assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 13
     out = capsys.readouterr().out
-    assert "two,6.0,–,–,10.0,10.0,0." in out
+    assert "two,2.0,–,–,5.0,5.0,0." in out
     pictures = {path.name for path in (tmp_path / "tables").glob("*.png")}
     assert pictures == {"unlike-prefill.png", "unlike-decode.png", "unlike-flow.png"}
 
