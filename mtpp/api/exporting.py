@@ -13,6 +13,7 @@ from instances.certificates.claims import Claim
 from instances.errors import WordError, printable
 from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, check_writable, read_json
 from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.kinds.file import KINDS_CERTIFICATE
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
 from instances.registry import find
 from mtpp.api.serving import ServingResult
@@ -216,6 +217,7 @@ def _bound(answer: Partition | Plan, claims: tuple[Claim, ...]) -> str | None:
 # Format to the reader of the cut of a file that holds its graph.
 _WITH_GRAPH: dict[str | None, Callable[[Value], tuple[Partition | Plan, str | None]]] = {
     CERTIFICATE_FORMAT: _certified,
+    KINDS_CERTIFICATE: _certified,
     SERVING_FORMAT: _serving,
     PLAN_FORMAT: _plan,
     TIMED_PLAN_FORMAT: _plan,
