@@ -61,8 +61,11 @@ def work_bound(instance: Instance) -> float:
 def simple(instance: Instance) -> float:
     """`work_bound`, with the time for what cannot fit unless a buffer is fixed.
 
-    That is a lower bound on the bottleneck, in the time unit of the work, too.
+    That is a lower bound on the bottleneck, in the time unit of the work, too. Over kinds of devices it is
+    `simple_of_kinds`.
     """
+    if isinstance(instance, UnlikeInstance):
+        return simple_of_kinds(instance)
     if not (instance.has_overflow and instance.needs_peaks):
         return work_bound(instance)
     work, k, needs, platform = instance.graph.work, instance.k, instance.needs, instance.platform

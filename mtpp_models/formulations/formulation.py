@@ -126,7 +126,7 @@ class Formulation:
                 rounded |= solution is None or solution.bottleneck > most
         bound = None
         if self.is_bound:
-            floor = self._floor(instance)
+            floor = simple(instance)
             proved, closed = _combined(prepared, results, floor, solver.margin)
             answers = [*known, *([] if whole is None else [whole])]
             least = min(answers, key=lambda partition: partition.bottleneck, default=None)
@@ -155,10 +155,6 @@ class Formulation:
     def _one_block(self, instance: Instance) -> Partition | None:
         """All nodes in one block; None if that is no answer."""
         return as_answer(instance, one_block(instance))
-
-    def _floor(self, instance: Instance) -> float:
-        """A bound that needs no model."""
-        return simple(instance)
 
     def _solution(self, instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
         """Partition of a solution, its cost from the definition; None if rounding or its peak make it infeasible."""

@@ -45,7 +45,7 @@ from mtpp_models.formulations.constraints import FITS, add_assignment, add_cross
 from mtpp_models.formulations.formulation import Formulation, PreparedModel
 from mtpp_models.formulations.scaled_kinds import ScaledKinds
 from mtpp_models.formulations.three_superblock import bottleneck
-from mtpp_models.simple import one_block_of_kinds, simple_of_kinds, speed_shares
+from mtpp_models.simple import one_block_of_kinds, speed_shares
 from mtpp_models.solvers.interface import SolverFaultError
 from mtpp_models.solvers.registry import Solver
 
@@ -69,10 +69,6 @@ class KindFormulation(Formulation):
         assert isinstance(instance, UnlikeInstance)
         whole = one_block_of_kinds(instance)
         return _feasible(UnlikePartition(instance, whole.block, whole.kind))
-
-    def _floor(self, instance: Instance) -> float:
-        assert isinstance(instance, UnlikeInstance)
-        return simple_of_kinds(instance)
 
     def _solution(self, instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
         assert isinstance(instance, UnlikeInstance)

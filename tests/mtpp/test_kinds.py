@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from command_line import assert_misuse, columns, mtpp
-from hunt_kinds import faults_of
+from hunt_kinds import faults_of, instance_of
 from kinds_cases import GOLDEN, U1, chain, devices, question
-from kinds_oracle import draw_case
+from kinds_oracle import draw_case, optimum_of
 
 import mtpp as api
 from heuristics import Limits, search
@@ -26,6 +27,7 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.candidates import candidates_for
 from mtpp.certifying.certify import certify
+from mtpp.certifying.least_k import find_least_k
 from mtpp.verification.verify import verify
 from mtpp_models import SolveOptions, solve
 
@@ -104,6 +106,24 @@ def test_fewer_devices_than_there_are() -> None:
     """With k = 1 the fast one has all, and the others idle."""
     instance = question(U1, devices([(2, 4, 1), (1, 1, 2)]), k=1)
     assert certify(instance, SolveOptions(time_limit=5.0)).cost == 9
+
+
+def test_the_fewest_devices_are_those_of_brute_force() -> None:
+    """For a bottleneck between those of one device and of all; fewer are excluded."""
+    tried = 0
+    for i in range(12):
+        case = replace(draw_case(random.Random(f"auto {i}"), chain=True, most=5), fixed=False)
+        case = replace(case, k=sum(case.counts))
+        asked, best = instance_of(case), optimum_of(case)
+        if not isinstance(asked, UnlikeInstance) or best is None:
+            continue
+        enough = float(best) * 1.3
+        optima = {k: optimum_of(replace(case, k=k)) for k in range(1, case.k + 1)}
+        good = [k for k, cost in optima.items() if cost is not None and cost <= enough]
+        least = find_least_k(asked, enough, SolveOptions(time_limit=3.0))
+        assert (least.k, least.open) == (min(good), [])
+        tried += 1
+    assert tried > 3
 
 
 def test_too_many_states_are_searched() -> None:
@@ -238,7 +258,7 @@ def test_bad_input_is_one_line(
             "partition bert-base --devices fixed.json -k 2": "leave k out",
             "partition bert-base --devices twice.json": "Two kinds of devices are called fast",
             "partition bert-base --devices small.json -k 9": "there are 4 devices",
-            "partition bert-base --devices small.json -k auto": "cannot be combined",
+            "partition bert-base --devices fixed.json -k auto --throughput 1": "leave k out",
             "partition bert-base --devices small.json --for vllm": "cannot be combined",
             "partition bert-base --devices small.json --method kahn": "for devices that are all alike",
             "certify bert-base": "-k is missing",
