@@ -66,7 +66,7 @@ def _llama_cpp(cut: LayerCut) -> str:
     if cut.ranks == tuple(range(cut.k)):
         return f"{words}\n"
     devices = (f"CUDA{rank}" for count, rank in zip(counts, cut.ranks, strict=True) if count)
-    return f"{words} --device {','.join(devices)}\n"
+    return f"{words} -dev {','.join(devices)}\n"
 
 
 def _galvatron(cut: LayerCut) -> str:

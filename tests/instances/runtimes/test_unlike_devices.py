@@ -37,7 +37,7 @@ def test_devices_are_numbered_kind_by_kind() -> None:
 def test_words_that_say_the_devices() -> None:
     """The fast device has the second stage, and one slow device is idle."""
     cut = _cut([0, 0, 0, 2, 2, 2, 3, 3], [SLOW, SLOW, FAST, SLOW])
-    assert RUNTIMES["llama-cpp"].settings(cut) == "-ngl 999 -sm layer -ts 2,3,2 --device CUDA1,CUDA0,CUDA2\n"
+    assert RUNTIMES["llama-cpp"].settings(cut) == "-ngl 999 -sm layer -ts 2,3,2 -dev CUDA1,CUDA0,CUDA2\n"
     places = json.loads(RUNTIMES["accelerate"].settings(cut))
     assert [places[name] for name in NAMES[1:-1]] == [1, 1, 0, 0, 0, 2]
     assert 'DEVICES = ["GPU.1", "GPU.0", "GPU.2"]' in RUNTIMES["openvino"].settings(cut)
