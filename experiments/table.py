@@ -29,7 +29,7 @@ _Targets = Annotated[
     list[str],
     typer.Argument(
         metavar="SUITE|GRAPH|RUNS…",
-        help="A suite (mtpp list suites), architectures, files; or training, placement, placeto or serving, alone.",
+        help="A suite (mtpp list suites), architectures, files; or training, placement, placeto, serving, unlike.",
     ),
 ]
 _Methods = Annotated[
@@ -121,8 +121,9 @@ def table(
 
     "training" makes the figures and tables of pipelined training, "placement" those of learned placement on families of
     graphs, "placeto" those of the paper's network on the paper's networks, in two hours; both need PyTorch. "serving"
-    compares the default rules of runtimes with proved optima. Of the options, --quick counts for the first three alone;
-    --jobs, --scheduler, --out, --tables and --format count for all; the others for suites and graphs.
+    compares the default rules of runtimes with proved optima, "unlike" rules of thumb for devices that are not alike
+    with theirs. Of the options, --quick counts for the first three alone; --jobs, --scheduler, --out, --tables and
+    --format count for all; the others for suites and graphs.
 
     With --from the tables are made of files of runs alone; several versions of a method are rows of their own.
 
@@ -151,6 +152,11 @@ def table(
 
         with running.workers() as workers:
             return make_serving_tables(workers, report)
+    if targets == ["unlike"] and not quick:
+        from experiments.studies.unlike.tables import make_unlike_tables
+
+        with running.workers() as workers:
+            return make_unlike_tables(workers, report)
     if targets == ["placeto"]:
         from experiments.studies.placeto.network_tables import make_network_tables
         from experiments.studies.placeto.published import QUICK_NETWORKS, NetworkBudget

@@ -1,14 +1,20 @@
-"""Every formulation under the name that the command line and the tables use."""
+"""Every model under the name that the command line and the tables use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
 
 from instances import Bound, InputError, Partition, Result
 from instances.deadline import Deadline
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.registry import find
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.ideals import ideals
+from mtpp_models.bounds.kinds.ideals import ideals_of_kinds
+from mtpp_models.bounds.kinds.pinned import pinned_kinds
+from mtpp_models.bounds.kinds.priced import PricesOfKinds
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned
 from mtpp_models.bounds.priced.guessed_prices import priced_quick
@@ -16,13 +22,14 @@ from mtpp_models.bounds.priced.priced import priced
 from mtpp_models.cuts.max_flow import MOST_PAIRED
 from mtpp_models.formulations.formulation import Formulation
 from mtpp_models.formulations.guess_bottleneck import GUESS_THE_BOTTLENECK, GUESS_THE_BOTTLENECK_TIGHT
+from mtpp_models.formulations.kinds import FORMULATIONS_OF_KINDS, KindFormulation
 from mtpp_models.formulations.strengthening import Strengthening
 from mtpp_models.formulations.superblocks import EXACT, SuperblockFormulation, coarse
 from mtpp_models.formulations.three_superblock import BOTTLENECK, BOTTLENECK_NO_CUT_IO, BOTTLENECK_NO_DAG
-from mtpp_models.simple import simple
+from mtpp_models.simple import simple, simple_by_kinds
 from mtpp_models.solvers.interface import Controls
 
-__all__ = ["MODELS", "Model", "find_model"]
+__all__ = ["KIND_MODELS", "MODELS", "KindModel", "Model", "find_model", "prices_that_go_on"]
 
 Model = Algorithm | Formulation
 
@@ -91,6 +98,60 @@ MODELS: dict[str, Model] = {
         EXACT,
     )
 }
+
+
+def _of(prove: Callable[[UnlikePartition, Controls], Result]) -> Callable[[Partition, Controls], Result]:
+    return lambda start, controls: prove(cast(UnlikePartition, start), controls)
+
+
+def _timed_kinds(
+    prove: Callable[[UnlikePartition, Deadline | None], Result],
+) -> Callable[[Partition, Controls], Result]:
+    return _of(lambda start, controls: prove(start, controls.deadline))
+
+
+class KindModel(Algorithm):
+    """Bound for kinds of devices, whose start is a partition over them."""
+
+
+_OF_KINDS = (
+    KindModel(
+        "simple",
+        "devices of several kinds: the speed of all of them together, and the heaviest node",
+        "this project, mtpp_models/simple.py",
+        _timed_kinds(simple_by_kinds),
+    ),
+    KindModel(
+        "pinned",
+        "minimum cut around each node",
+        "this project, mtpp_models/bounds/kinds/pinned.py",
+        _timed_kinds(pinned_kinds),
+    ),
+    KindModel(
+        "ideals",
+        "dynamic program over ideals, for narrow graphs",
+        "this project, mtpp_models/bounds/kinds/ideals.py",
+        _timed_kinds(lambda start, deadline: ideals_of_kinds(start.instance, start, deadline)),
+        exact=True,
+    ),
+)
+_PRICED_KINDS = KindModel(
+    "priced",
+    "best prices of nodes and kinds",
+    "this project, mtpp_models/bounds/kinds/priced.py",
+    _of(lambda start, controls: PricesOfKinds()(start, controls)),
+    MOST_PAIRED,
+)
+
+#: Name to model for several kinds of devices, in order of effort.
+KIND_MODELS: dict[str, KindModel | KindFormulation] = {
+    model.name: model for model in (*_OF_KINDS, *FORMULATIONS_OF_KINDS[:-1], _PRICED_KINDS, FORMULATIONS_OF_KINDS[-1])
+}
+
+
+def prices_that_go_on() -> KindModel:
+    """The model `priced`, which continues when it is called again."""
+    return replace(_PRICED_KINDS, run=_of(PricesOfKinds()))
 
 
 def find_model(model: str | Model, parts: Strengthening | None = None) -> Model:

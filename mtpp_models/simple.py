@@ -9,17 +9,44 @@ together by what their memory is too small by. With need(v) the bytes that are l
         + \tfrac1B \max(0, \mathrm{params}(v) + \mathrm{need}(v) - M)\Big), \qquad
     \mathrm{OPT} \ge \tfrac1k \Big(\mathrm{work}(V)
         + \tfrac1B \max\big(0, \mathrm{params}(V) + \max_v \mathrm{need}(v) - k M\big)\Big).
+
+Over kinds of devices, for any weights :math:`\lambda_t \ge 0` with :math:`\sum_t N_t \lambda_t = 1`,
+
+.. math:: \mathrm{OPT} \ge \sum_v \min_t \lambda_t\, w_t(v),
+
+since the weighted sum of the bottlenecks of all devices is OPT, and each node lies on a device of some kind, which
+takes it that long at least. The best weights are the dual solution of the program that shares nodes among the kinds.
+And each node takes at least as long as on its fastest kind.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from instances import InputError, Instance, Partition
+from instances import Bound, InputError, Instance, Partition, Result
+from instances.deadline import Deadline
 from instances.graph.memory import held_alone
+from instances.graph.tensors import FloatArray
+from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import surely_above, total_held
 
-__all__ = ["as_answer", "one_block", "simple", "work_bound"]
+__all__ = [
+    "as_answer",
+    "one_block",
+    "one_block_of_kinds",
+    "simple",
+    "simple_by_kinds",
+    "simple_of_kinds",
+    "speed_bound",
+    "speed_shares",
+    "work_bound",
+]
+
+# What a sum of floats may be too large by, relative.
+_ROUNDING = 1e-12
 
 
 def work_bound(instance: Instance) -> float:
@@ -34,8 +61,11 @@ def work_bound(instance: Instance) -> float:
 def simple(instance: Instance) -> float:
     """`work_bound`, with the time for what cannot fit unless a buffer is fixed.
 
-    That is a lower bound on the bottleneck, in the time unit of the work, too.
+    That is a lower bound on the bottleneck, in the time unit of the work, too. Over kinds of devices it is
+    `simple_of_kinds`.
     """
+    if isinstance(instance, UnlikeInstance):
+        return simple_of_kinds(instance)
     if not (instance.has_overflow and instance.needs_peaks):
         return work_bound(instance)
     work, k, needs, platform = instance.graph.work, instance.k, instance.needs, instance.platform
@@ -56,3 +86,59 @@ def as_answer(instance: Instance, partition: Partition) -> Partition | None:
     except InputError:
         return None
     return answer if np.isfinite(answer.bottleneck) else None
+
+
+def simple_by_kinds(start: UnlikePartition, deadline: Deadline | None = None) -> Result:
+    """The bound; its witness holds the weights as `shares`, one a kind."""
+    instance = start.instance
+    shares = speed_shares(instance)
+    value = min(speed_bound(instance, shares), start.bottleneck)
+    return Result("simple", instance, start, Bound(value, "simple", witness={"shares": shares.tolist()}))
+
+
+def speed_shares(instance: UnlikeInstance) -> FloatArray:
+    """(T,) weights of the kinds, whose sum over all devices is 1 but for rounding."""
+    from scipy.optimize import linprog  # which a search need not wait for
+    from scipy.sparse import coo_array
+
+    counts, works = np.array(instance.devices.counts, dtype=np.float64), instance.works
+    kinds, n = works.shape
+    unit = works.max()
+    even = np.full(kinds, 1 / counts.sum())
+    if unit <= 0:
+        return even
+    # Columns: the weights, then what each node is worth; rows: node v and kind t.
+    row = np.arange(kinds * n)
+    t, v = row // n, row % n
+    data = np.concatenate((-(works / unit).ravel(), np.ones(kinds * n)))
+    matrix = coo_array((data, (np.tile(row, 2), np.concatenate((t, kinds + v)))), shape=(kinds * n, kinds + n))
+    gain = np.concatenate((np.zeros(kinds), -np.ones(n)))
+    total = np.concatenate((counts, np.zeros(n)))[None]
+    answer = linprog(gain, matrix.tocsr(), np.zeros(kinds * n), total, np.ones(1), method="highs")  # type: ignore[call-overload]
+    if answer.x is None:
+        return even
+    shares: FloatArray = np.maximum(answer.x[:kinds], 0.0)
+    return shares / float(counts @ shares) if counts @ shares > 0 else even
+
+
+def simple_of_kinds(instance: UnlikeInstance) -> float:
+    """The best of these bounds, in the time unit of the work."""
+    return speed_bound(instance, speed_shares(instance))
+
+
+def speed_bound(instance: UnlikeInstance, shares: FloatArray) -> float:
+    """The bound by any weights, rounded down."""
+    least = (shares[:, None] * instance.works).min(axis=0)
+    total = float(np.array(instance.devices.counts) @ shares)
+    alone = float(instance.works.min(axis=0).max())
+    return max(alone, float(least.sum()) / total * (1 - _ROUNDING))
+
+
+def one_block_of_kinds(instance: UnlikeInstance) -> UnlikePartition:
+    """All nodes in one block on the kind where that takes least, which memory may not allow."""
+    soft = replace(instance, platform=replace(instance.platform, fit=False))
+    block = np.zeros(instance.graph.n, dtype=np.int64)
+    if instance.devices.is_fixed:
+        return UnlikePartition(soft, block)
+    kinds = (np.full(instance.k, t) for t in range(instance.kinds))
+    return min((UnlikePartition(soft, block, kind) for kind in kinds), key=lambda known: known.bottleneck)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from instances import Bound, FalseCertificateError, InputError, Instance, Partition, Result
-from instances.deadline import Deadline
+from instances.deadline import Deadline, Stopwatch
+from instances.partitioning.kinds.no_fit import proof_of_no_fit
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
-from instances.partitioning.no_fit import proof_of_no_fit
+from instances.partitioning.kinds.reductions import KindContraction, reduce_kinds
 from instances.partitioning.reductions import Contraction, contract_groups, reduce_instance
+from instances.registry import find
 from instances.system.interrupts import catch_interrupt
-from mtpp_models.bounds.kinds.registry import prove_kinds
+from mtpp_models.bounds.kinds.ideals import ideals_of_kinds
 from mtpp_models.formulations.contradictions import ExcludedPartitionError
+from mtpp_models.formulations.kinds import KindFormulation
 from mtpp_models.formulations.strengthening import Strengthening
-from mtpp_models.registry import MODELS, Model, find_model
-from mtpp_models.simple import as_answer, one_block, simple
+from mtpp_models.registry import KIND_MODELS, MODELS, KindModel, Model, find_model
+from mtpp_models.simple import as_answer, one_block, one_block_of_kinds, simple, speed_bound, speed_shares
 from mtpp_models.solvers.interface import Controls, Progress, SolveOptions
 
 __all__ = ["solve"]
@@ -82,26 +86,94 @@ def solve(
     FalseCertificateError
         If a bound of this project's own exceeds a bottleneck, which is a bug.
     """
-    if isinstance(instance, UnlikeInstance):
-        if relaxation or strengthening is not None:
-            raise InputError(f"{instance.name}: models of solvers are for devices that are all alike.")
-        return prove_kinds(instance, model, options, start=start, known=known, on_progress=on_progress)
-    chosen = find_model(model, strengthening)
     if start is not None and start.instance.key != instance.key:
         raise InputError("The start belongs to another instance; give a partition of this one.")
+    report = on_progress or (lambda moment: None)
+    if isinstance(instance, UnlikeInstance):
+        if strengthening is not None:
+            raise InputError(f"{instance.name}: models can be strengthened for devices that are all alike.")
+        return _solve_kinds(instance, model, options, start, relaxation, known, report)
+    chosen = find_model(model, strengthening)
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(options.time_limit, interrupted)
         reduction = reduce_instance(instance) if reduce else contract_groups(instance)
         question = reduction.instance.modelled()
         begin = None if start is None else _modelled(question, reduction.restrict(start))
-        controls = Controls(
-            options, deadline, report=on_progress or (lambda moment: None), relaxation=relaxation, known=known
-        )
+        controls = Controls(options, deadline, report=report, relaxation=relaxation, known=known)
         if (reason := proof_of_no_fit(question)) is not None:
             return Result(chosen.name, instance, impossible=reason)
         result = _prove(chosen, question, begin, controls)
         result = _expanded(result, reduction, start if chosen.is_bound else None)
         return replace(result, interrupted=interrupted.is_set())
+
+
+def _solve_kinds(
+    instance: UnlikeInstance,
+    model: str | Model,
+    options: SolveOptions,
+    start: Partition | None,
+    relaxation: bool,
+    known: float,
+    report: Callable[[Progress], None],
+) -> Result:
+    """As `solve`, over kinds of devices."""
+    name = model if isinstance(model, str) else model.name
+    chosen: KindModel | KindFormulation
+    if isinstance(model, KindModel | KindFormulation):
+        chosen = model
+    else:
+        chosen = find(KIND_MODELS, name, "model for several kinds of devices")
+    with catch_interrupt() as interrupted:
+        if (reason := proof_of_no_fit(instance)) is not None:
+            return Result(name, instance, impossible=reason)
+        deadline = Deadline.after(options.time_limit, interrupted)
+        controls = Controls(options, deadline, report=report, relaxation=relaxation, known=known)
+        watch, reduction = Stopwatch(), reduce_kinds(instance)
+        fits = isinstance(start, UnlikePartition) and start.bottleneck < math.inf
+        begin = reduction.restrict(cast(UnlikePartition, start)) if fits else one_block_of_kinds(reduction.instance)
+        result: Result
+        if isinstance(chosen, KindFormulation) and begin.bottleneck >= _SMALLEST:
+            result = _solved(chosen, reduction.instance.modelled(), begin if fits else None, controls)
+        elif chosen.exact and isinstance(chosen, KindModel):
+            result = ideals_of_kinds(reduction.instance, begin if fits else None, deadline)
+        elif isinstance(chosen, KindFormulation) or begin.bottleneck <= 0 or chosen.is_too_large(begin.instance):
+            result = Result(name, begin.instance, None, _least(begin.instance))
+        else:
+            result = chosen.run(begin, controls)
+        spent, stopped = watch.seconds(solve=watch.passed), interrupted.is_set()
+        return replace(_expanded_kinds(result, reduction, start), seconds=result.seconds or spent, interrupted=stopped)
+
+
+def _solved(model: KindFormulation, question: Instance, start: UnlikePartition | None, controls: Controls) -> Result:
+    assert isinstance(question, UnlikeInstance)
+    begin = None if start is None else UnlikePartition(question, start.block, start.kind, start.order)
+    try:
+        return model.prove(question, begin, controls)
+    except ExcludedPartitionError as error:
+        raise FalseCertificateError(f"{error.excludes}; please report this as a bug.") from None
+
+
+def _least(instance: UnlikeInstance) -> Bound:
+    shares = speed_shares(instance)
+    return Bound(speed_bound(instance, shares), "simple", optimal=False, witness={"shares": shares.tolist()})
+
+
+def _expanded_kinds(result: Result, reduction: KindContraction, start: Partition | None) -> Result:
+    """The same result for the original question, with the better of start and answer."""
+    instance, found = reduction.original, [] if start is None else [start]
+    if isinstance(result.answer, UnlikePartition):
+        answer = result.answer
+        own = UnlikePartition(reduction.instance, answer.block, answer.kind, answer.order)
+        found.append(reduction.expand(own))
+    best = min(
+        (known for known in found if known.bottleneck < math.inf), key=lambda known: known.bottleneck, default=None
+    )
+    bound = result.bound
+    if bound is not None:
+        bound = replace(bound, witness={key: _mapped(key, value, reduction) for key, value in bound.witness.items()})
+    if result.impossible is not None:
+        best, bound = None, None
+    return replace(result, instance=instance, answer=best, bound=bound)
 
 
 def _modelled(question: Instance, start: Partition) -> Partition | None:
@@ -137,7 +209,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
     return replace(result, instance=reduction.original, answer=partition, bound=bound)
 
 
-def _mapped(key: str, value: Any, reduction: Contraction) -> Any:
+def _mapped(key: str, value: Any, reduction: Contraction | KindContraction) -> Any:
     """Member of a witness, mapped to the nodes of the original instance."""
     if key in ("nodes", "apart"):
         return reduction.anchor[np.array(value, dtype=np.int64)].tolist()

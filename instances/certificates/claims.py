@@ -72,9 +72,12 @@ _RECHECKS = {
 _BY_PRICES, _TREE = ("priced", "priced-quick"), "tree"
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
-_OF_SOLVERS = re.compile(
-    rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
-)
+_OF_SOLVERS = {
+    PARTITIONING: re.compile(
+        rf"(bottleneck(-no-dag|-no-cut-io)?|guess-the-bottleneck(-tight)?|(exact|coarse-2|coarse-4)({_PARTS})?)(-lp)?"
+    ),
+    KINDS: re.compile(r"(bottleneck(-no-dag|-no-cut-io)?|exact)(-lp)?"),
+}
 
 #: Parameters that a bound may have, in partitioning and in placement.
 _OPTIONS = ("time_limit", "gap", "threads", "seed")
@@ -120,7 +123,7 @@ def recheck(method: str, problem: str = PARTITIONING, witness: Collection[str] =
     It is that of bounds of a method whose witness has the members named. The problem is `PARTITIONING`, `PLANNING` or
     `PLACEMENT`; None where it has no such method.
     """
-    if problem == PARTITIONING and _OF_SOLVERS.fullmatch(method):
+    if problem in _OF_SOLVERS and _OF_SOLVERS[problem].fullmatch(method):
         return "trusted"
     if problem == PARTITIONING and method in _BY_PRICES and _TREE in witness:
         return "price tree"

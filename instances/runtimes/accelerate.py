@@ -21,7 +21,7 @@ def _write(cut: LayerCut) -> str:
             f"accelerate keeps a module on one device, and {twice[0]} of {cut.network} runs in stages {cut.first} and "
             f"{cut.last}; keep both ends in one stage, or give the head a module of its own."
         )
-    device = {stage: number for number, stage in enumerate(sorted(set(cut.unit_stage)))}
+    device = dict(zip(sorted(set(cut.unit_stage)), cut.ranks, strict=False))
     devices = (
         dict.fromkeys(names.before, device[cut.first])
         | {names.layer(layer): device[stage] for layer, stage in enumerate(cut.unit_stage[1:-1])}
@@ -39,6 +39,7 @@ ACCELERATE = LayerRuntime(
     every_stage=None,
     front_with_first=False,
     back_with_last=False,
+    orders_devices=True,
     version="1.15",
     names=(TRANSFORMERS, "transformers"),
 )

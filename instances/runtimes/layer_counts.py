@@ -73,7 +73,11 @@ def _llama_cpp(cut: LayerCut) -> str:
     than i / (n + 1). What comes before the layers stays on the host. Empty stages take no device.
     """
     counts = [count + (n == cut.last) for n, count in enumerate(cut.counts)]
-    return f"-ngl 999 -sm layer -ts {_listed(filter(None, counts))}\n"
+    words = f"-ngl 999 -sm layer -ts {_listed(filter(None, counts))}"
+    if cut.ranks == tuple(range(cut.k)):
+        return f"{words}\n"
+    devices = (f"CUDA{rank}" for count, rank in zip(counts, cut.ranks, strict=True) if count)
+    return f"{words} -dev {','.join(devices)}\n"
 
 
 def _galvatron(cut: LayerCut) -> str:
@@ -134,6 +138,7 @@ LAYER_COUNTS = (
         _llama_cpp,
         every_stage=None,
         back_with_last=False,
+        orders_devices=True,
     ),
     LayerRuntime(
         "galvatron",

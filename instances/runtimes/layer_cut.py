@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from instances.errors import InputError, word
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.partition import Partition
 from instances.planning.plan import Plan
 from instances.runtimes.layer_stack import LayerStack, numbered
@@ -77,11 +78,14 @@ class LayerCut:
 
 
 def _of_partition(partition: Partition) -> LayerCut:
-    graph, k = partition.instance.graph, partition.instance.k
+    graph, block, ranks = partition.instance.graph, partition.block, range(partition.instance.k)
+    if isinstance(partition, UnlikePartition):  # an idle device has no stage
+        used, block = np.unique(block, return_inverse=True)
+        ranks = partition.device[used].tolist()
     stack = LayerStack.of(graph)
     stages: list[int | None] = []
     for unit in range(stack.layers + 2):
-        held = np.unique(partition.block[list(stack.members(unit))]).tolist()
+        held = np.unique(block[list(stack.members(unit))]).tolist()
         if len(held) > 1:
             remedy = f"partition or certify it with {word('runtime')} and its name."
             raise InputError(f"{_cut_through(graph.name, stack.stem, stack.layers, unit, held)}; {remedy}")
@@ -93,9 +97,9 @@ def _of_partition(partition: Partition) -> LayerCut:
     return LayerCut(
         network=graph.name,
         stem=stack.stem,
-        k=k,
+        k=len(ranks),
         unit_stage=_filled(stages),
-        ranks=tuple(range(k)),
+        ranks=tuple(ranks),
         naming=naming,
         context=context,
     )

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from instances.errors import InputError
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.partition import Partition
 from instances.runtimes.runtime import NodeRuntime
 
@@ -57,7 +58,8 @@ def _write(partition: Partition) -> str:
                 f"{graph.name}: {count} operators are called {name}, and openvino tells them apart by name."
             )
     held = sorted(set(partition.block.tolist()))
-    devices = [f"GPU.{number}" for number in range(len(held))]
+    numbers = partition.device[held].tolist() if isinstance(partition, UnlikePartition) else range(len(held))
+    devices = [f"GPU.{number}" for number in numbers]
     names = (_UNNAMED.sub("", name) for name in graph.names)
     stage = dict(zip(names, map(held.index, partition.block.tolist()), strict=True))
     return program(devices, stage)

@@ -84,6 +84,7 @@ class LayerRuntime(Runtime):
     every_stage: str | None = LAYER  # need of each stage, if any
     front_with_first: bool = True  # whether what comes before the layers is where the first one is
     back_with_last: bool = True  # whether what comes after the layers is where the last one is
+    orders_devices: bool = False  # whether its words say which device runs a stage; else stage n is on device n
     in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn
     #: Modules of built-in networks, and the library that calls them so; None if the words name no modules.
     names: tuple[Mapping[str, ModuleNames], str] | None = None
@@ -134,7 +135,15 @@ class LayerRuntime(Runtime):
             raise InputError(
                 f"Stage {held.index(0)} of {cut.k} holds {lacking}, and {self.name} has none such; {again}"
             )
-        if cut.ranks != tuple(range(cut.k)):
+        moved = [n for n, rank in enumerate(cut.ranks) if n != rank]
+        if moved and cut.devices == cut.k:
+            if self.orders_devices:
+                return
+            raise InputError(
+                f"{self.name} runs stage n on device n, and here stage {moved[0]} is on device {cut.ranks[moved[0]]}; "
+                "number the devices in the order of the stages, or give them in a fixed order (mtpp-devices/2)."
+            )
+        if moved:
             turns = tuple(n % cut.devices for n in range(cut.k))
             if not self.in_turns:
                 raise InputError(

@@ -13,6 +13,7 @@ from instances.certificates.claims import Claim
 from instances.errors import WordError, printable
 from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, check_writable, read_json
 from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.kinds.file import KINDS_CERTIFICATE
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
 from instances.planning.grid.stated import GRID_FORMAT, grid_from_document
 from instances.registry import find
@@ -233,6 +234,7 @@ def _bound(answer: _Cut, claims: tuple[Claim, ...]) -> str | None:
 # Format to the reader of the cut of a file that holds its graph.
 _WITH_GRAPH: dict[str | None, Callable[[Value], tuple[_Cut, str | None]]] = {
     CERTIFICATE_FORMAT: _certified,
+    KINDS_CERTIFICATE: _certified,
     SERVING_FORMAT: _serving,
     PLAN_FORMAT: _plan,
     TIMED_PLAN_FORMAT: _plan,

@@ -11,7 +11,6 @@ import numpy as np
 from heuristics import Limits, Method, search
 from instances import Instance, Partition, Result, combine
 from instances.deadline import Deadline
-from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.system.interrupts import catch_interrupt
 from mtpp.questions.answers import as_partition
 from mtpp.questions.partitioning import (
@@ -105,9 +104,8 @@ def searched(instance: Instance, method: Heuristic, seed: int, time_limit: float
 def over_simple(value: float, instance: Instance) -> float:
     """A cost over the bound *simple*; infinite if only the bound is 0."""
     from mtpp_models import simple
-    from mtpp_models.bounds.kinds.simple import simple_of_kinds
 
-    floor = simple_of_kinds(instance) if isinstance(instance, UnlikeInstance) else simple(instance)
+    floor = simple(instance)
     return value / floor if floor > 0 else 1.0 if value == 0 else math.inf
 
 

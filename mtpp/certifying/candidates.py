@@ -13,11 +13,10 @@ from instances.partitioning.symmetry import families
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.listing import MOST_LISTED
-from mtpp_models.bounds.kinds.registry import prices_that_go_on
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK, QuickPrices
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
-from mtpp_models.registry import Model, find_model
+from mtpp_models.registry import KIND_MODELS, Model, find_model, prices_that_go_on
 
 __all__ = ["Candidate", "Turn", "candidates_for", "next_candidate", "short_methods"]
 
@@ -28,6 +27,8 @@ _FEW_BLOCKS, _SMALL = 4, 4_000
 # Up to so many nodes times blocks of large graphs it has a short turn, strengthened, before prices, which take long:
 # 0.6 s are enough for wavernn (321 nodes) in 4 blocks, and 1.3 s in 16.
 _TRIED = 6_000
+# Up to so many nodes times blocks times kinds of devices it finds better answers than searches.
+_FEW = 1_000
 # Of fewer blocks than three, prices and superblocks say no more than others do; of many the exact model says nothing.
 _TWO, _MOST_BLOCKS = 2, 8
 # Of more nodes, prices that are guessed prove more than prices of a program, which takes long to converge; of fewer,
@@ -98,7 +99,9 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
     if isinstance(instance, UnlikeInstance):
-        return [Candidate("portfolio", 0.1), Candidate(PRICED, 0.5, prices_that_go_on())]
+        few = instance.graph.n * instance.k * instance.kinds <= _FEW
+        exact = [Candidate("exact", 0.3, KIND_MODELS["exact"])] if few else []
+        return [Candidate("portfolio", 0.1), *exact, Candidate(PRICED, 0.5, prices_that_go_on())]
     n, k = instance.graph.n, instance.k
     listed = n <= MOST_LISTED
     narrow, large = listed and antichain(instance.graph) <= _NARROW, n > _MANY_NODES

@@ -15,11 +15,10 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.results import exceeds
 from mtpp.certifying.candidates import Candidate, Turn, next_candidate
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError, solve
-from mtpp_models.bounds.kinds.registry import KIND_MODELS
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.formulations.formulation import Formulation
-from mtpp_models.registry import Model, find_model
+from mtpp_models.registry import KIND_MODELS, Model, find_model
 
 __all__ = [
     "INSTANT_STEPS",

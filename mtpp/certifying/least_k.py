@@ -12,7 +12,8 @@ import numpy as np
 from heuristics import Limits, search
 from instances import Bound, InputError, Instance, Result
 from instances.deadline import Deadline
-from instances.partitioning.no_fit import proof_of_no_fit
+from instances.partitioning.kinds.no_fit import proof_of_no_fit
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certification import reaches, rules_out
 from mtpp.certifying.certify import certify
@@ -64,7 +65,9 @@ class LeastK:
 
     @property
     def most(self) -> int:
-        """The most blocks that are looked at: beyond as many as nodes, behind those of windows, nothing new follows."""
+        """The most blocks that are looked at: of more than nodes, behind those of windows, nothing new follows."""
+        if isinstance(self.question, UnlikeInstance):
+            return min(self.question.graph.n, self.question.devices.total)
         return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, _MOST_BLOCKS)
 
     @property

@@ -129,9 +129,9 @@ def _kinds_and_flows() -> Iterator[str]:
     from instances.partitioning.kinds.problem import question_of_kinds
     from instances.random_graphs import regal_style
     from mtpp_models import SolveOptions, solve
-    from mtpp_models.bounds.kinds.registry import KIND_MODELS
     from mtpp_models.flow.bounds import bound_flow
     from mtpp_models.flow.patterns import exclude
+    from mtpp_models.registry import KIND_MODELS, KindModel
 
     yield "kinds of devices"
     graph = regal_style("erdos-renyi", _NODES, seed=1)
@@ -140,7 +140,7 @@ def _kinds_and_flows() -> Iterator[str]:
         works = [graph.work / 2, graph.work]
         instance = question_of_kinds(graph, Devices(kinds, order), works)
         start = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=_FEW)).partition
-        for name in KIND_MODELS:
+        for name in (name for name, model in KIND_MODELS.items() if isinstance(model, KindModel)):
             solve(instance, name, SolveOptions(time_limit=_SECONDS), start=start)
     yield "flows"
     capacity, rates = np.array([[0.0, 8.0, 4.0, 2.0]]), np.full((6, 6), 3.0)

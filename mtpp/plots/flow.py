@@ -1,15 +1,18 @@
-"""Pictures of flows: which layers each device holds, and what passes each layer."""
+"""Pictures of flows: which layers each device holds, what passes each layer, and how much passes a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from instances.flow.answer import FlowAnswer
-from mtpp.plots.style import colours, legend_beside, plain
+from mtpp.plots.style import axes_of, colours, legend_beside, plain
 from mtpp.text.tables import drawn
 
-__all__ = ["flow_figure"]
+__all__ = ["flow_figure", "plot_flows"]
 
 # Of more devices the names would touch.
 _NAMED = 48
@@ -52,3 +55,28 @@ def flow_figure(answer: FlowAnswer, most: float | None = None) -> Figure:
         plain(ax)
         legend_beside(ax)
     return figure
+
+
+def plot_flows(names: Sequence[str], flows: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
+    """Bars for the requests per second of each cluster, a group a cluster.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the clusters, from above.
+    flows : mapping of str to sequence of float
+        What each bar of a group stands for, with a number a cluster [requests/s].
+    """
+    ax = axes_of(ax, 9, 1.2 + 0.6 * len(names))
+    height = 0.8 / len(flows)
+    for i, ((label, values), fill) in enumerate(zip(flows.items(), colours(len(flows)), strict=True)):
+        places = [place + (i - (len(flows) - 1) / 2) * height for place in range(len(names))]
+        bars = ax.barh(places, values, height, color=fill, label=label)
+        ax.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize="x-small")
+    ax.set_yticks(range(len(names)), [drawn(name) for name in names], fontsize="small")
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel("flow [requests/s]")
+    ax.margins(x=0.12)
+    plain(ax)
+    legend_beside(ax)
+    return ax

@@ -164,12 +164,15 @@ def instances_of(
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])
     if devices is not None:
-        _check_alone(words, is_open=is_open)
+        _check_alone(words)
+        kinds = devices_of(devices, rate, limits[0])
+        if is_open and kinds.is_fixed:
+            raise WordError("k", AUTO, f"in a fixed order of {word('devices')} each has its block; leave k out.")
         return questions_of_kinds(
             graph,
             loaded,
             counts,
-            devices_of(devices, rate, limits[0]),
+            kinds,
             pick(ReadingWords, words),
             bandwidth=rate,
             activation_buffer=limits[1],
@@ -183,10 +186,8 @@ def instances_of(
     return [Instance(loaded, platform, constraints=rules) for platform in platforms]
 
 
-def _check_alone(words: PartitioningWords, *, is_open: bool) -> None:
+def _check_alone(words: PartitioningWords) -> None:
     """Refuse words that cannot be combined with devices of several kinds yet."""
-    if is_open:
-        raise WordError("k", AUTO, f"it cannot be combined with {word('devices')} yet; give the most that are used.")
     for name in ("constraints", "colour_classes", "runtime"):
         if words[name]:
             raise WordError(name, None, f"it cannot be combined with {word('devices')} yet; leave one of them out.")

@@ -27,6 +27,10 @@ class Algorithm:
     exact: bool = False  # whether the bound is the optimum when it runs to its end
     is_bound: ClassVar[bool] = True
 
+    def is_too_large(self, instance: Instance) -> bool:
+        """Whether it says of a graph of that size what *simple* says."""
+        return self.most_nodes is not None and instance.graph.n > self.most_nodes
+
     def prove(self, instance: Instance, start: Partition | None, controls: Controls) -> Result:
         """Run; without a start, the partition counts only if the algorithm has found it.
 
@@ -36,7 +40,7 @@ class Algorithm:
         watch = Stopwatch()
         question = instance.without_constraints() if self.exact else instance.relaxed()
         known = one_block(instance) if start is None else start
-        if self.most_nodes is not None and instance.graph.n > self.most_nodes:
+        if self.is_too_large(instance):
             result = Result(self.name, instance, known, Bound(simple(instance), "simple", optimal=False))
         else:
             result = self.run(Partition(question, known.block, known.order), controls)

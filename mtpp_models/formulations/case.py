@@ -42,6 +42,7 @@ class CaseResult(NamedTuple):
     log: str
     build: float  # seconds
     solve: float  # seconds
+    kind: IntArray | None = None  # (b,): kind of the device of each block, -1 for none; None where blocks have no kind
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,7 @@ class Case:
             log=outcome.log,
             build=built,
             solve=watch.passed - built,
+            kind=None if outcome.objective is None or not hasattr(model, "on") else _read_kinds(model),
         )
 
     def _can_be_built(self, data: ScaledInstance, left: float) -> bool:
@@ -163,3 +165,15 @@ def _read(model: pyo.ConcreteModel, solver: Solver) -> IntArray | None:
     if not np.abs(y - np.round(y)).max() <= _INTEGRAL:
         return None
     return len(model.B) - np.round(y).sum(axis=1).astype(np.int64)
+
+
+def _read_kinds(model: pyo.ConcreteModel) -> IntArray | None:
+    """The kind of the device of each block; None where the solution is not integral."""
+    kinds = np.full(len(model.B), -1)
+    for (b, t), variable in model.on.items():
+        value = variable.value or 0.0
+        if not min(abs(value), abs(value - 1.0)) <= _INTEGRAL:
+            return None
+        if value > 0.5:
+            kinds[b - 1] = t
+    return kinds

@@ -58,10 +58,20 @@ from mtpp_models.cuts.windows import BlockWindows
 from mtpp_models.formulations.clique_rows import CliqueRow
 from mtpp_models.formulations.scaled_instance import ScaledInstance
 
-__all__ = ["add_assignment", "add_conflicts", "add_dag", "add_least", "add_overflow", "add_tensor_cuts"]
+__all__ = [
+    "FITS",
+    "add_assignment",
+    "add_conflicts",
+    "add_crossings",
+    "add_dag",
+    "add_least",
+    "add_load",
+    "add_overflow",
+    "add_tensor_cuts",
+]
 
-# What fits exactly must not be cut off by rounding, as a part of the memory.
-_FITS = 1e-7
+#: What fits exactly must not be cut off by rounding, as a part of the memory.
+FITS = 1e-7
 
 
 def add_assignment(m: pyo.ConcreteModel, data: ScaledInstance, k: int, windows: BlockWindows | None = None) -> None:
@@ -113,11 +123,22 @@ def add_tensor_cuts(
     pyomo.environ.Expression
         Time of the tensors that each of the blocks receives and sends.
     """
+    add_crossings(m, data, blocks, stronger=stronger)
+    m.cut_time = pyo.Param(m.T, initialize=data.cut_time, doc="bytes(t) / B")
+
+    @m.Expression(blocks, doc="time of the tensors that block b receives and sends")
+    def cut(m: pyo.ConcreteModel, b: int) -> NumericExpression:
+        return sum(m.cut_time[t] * m.c[t, b] for t in m.T)
+
+    return m.cut
+
+
+def add_crossings(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set, *, stronger: bool = False) -> None:
+    """The rows of `add_tensor_cuts`, whatever a tensor costs."""
     m.T = pyo.Set(initialize=data.tensors, doc="tensors t that somebody reads")
     m.reads = pyo.Set(initialize=data.reads, dimen=3, doc="(t, u, v): v reads tensor t of u")
     m.B_entered = pyo.Set(initialize=[b for b in blocks if b > m.B.first()], doc="blocks that tensors can enter")
     m.B_left = pyo.Set(initialize=[b for b in blocks if b < m.B.last()], doc="blocks that tensors can leave")
-    m.cut_time = pyo.Param(m.T, initialize=data.cut_time, doc="bytes(t) / B")
     m.c = pyo.Var(m.T, blocks, bounds=(0, 1), doc="(12) tensor t crosses into or out of block b")
 
     @m.Constraint(m.reads, m.B_entered, doc="(9) the tensor of u enters block b")
@@ -131,12 +152,6 @@ def add_tensor_cuts(
         if not _can_hold(m, u, b):
             return pyo.Constraint.Skip
         return m.c[t, b] >= m.x[u, b] - (m.x[v, b] if stronger else m.y[v, b])
-
-    @m.Expression(blocks, doc="time of the tensors that block b receives and sends")
-    def cut(m: pyo.ConcreteModel, b: int) -> NumericExpression:
-        return sum(m.cut_time[t] * m.c[t, b] for t in m.T)
-
-    return m.cut
 
 
 def add_conflicts(
@@ -186,17 +201,32 @@ def add_overflow(
     fit = data.instance.platform.fit
     if not (data.has_overflow or fit):
         return dict.fromkeys(blocks, 0.0)
-    m.G = pyo.Set(initialize=range(len(data.shared_time)), doc="shared parameters g")
-    m.uses = pyo.Set(initialize=data.uses, dimen=2, doc="(g, v): node v uses g")
-    m.held_time = pyo.Param(m.V, initialize=dict(enumerate(data.held_time)), doc="held(v) / B")
-    m.shared_time = pyo.Param(m.G, initialize=dict(enumerate(data.shared_time)), doc="bytes(g) / B")
-    m.z = pyo.Var(m.G, blocks, bounds=(0, 1), doc="block b holds g")
+    add_load(m, data, blocks)
     spare = {
         b: data.spare_time if size == 1 else size * max(0.0, data.spare_time)
         for b, size in zip(blocks, sizes or [1] * len(blocks), strict=True)
     }
     m.spare_time = pyo.Param(blocks, initialize=spare, doc="(M - buffer) / B")
     m.overflow = pyo.Var(blocks, domain=pyo.NonNegativeReals, doc="(2) overflow of block b")
+
+    @m.Constraint(blocks, doc="(2) linear overflow")
+    def streams(m: pyo.ConcreteModel, b: int) -> NumericExpression:
+        return m.overflow[b] >= m.loaded[b] - m.spare_time[b]
+
+    if fit:
+        for b in blocks:
+            m.overflow[b].setub(FITS)
+        return dict.fromkeys(blocks, 0.0)
+    return m.overflow
+
+
+def add_load(m: pyo.ConcreteModel, data: ScaledInstance, blocks: pyo.Set) -> None:
+    """Expression of all that each of the blocks holds, and its least peak, as time or as a part of the memory."""
+    m.G = pyo.Set(initialize=range(len(data.shared_time)), doc="shared parameters g")
+    m.uses = pyo.Set(initialize=data.uses, dimen=2, doc="(g, v): node v uses g")
+    m.held_time = pyo.Param(m.V, initialize=dict(enumerate(data.held_time)), doc="held(v) / B")
+    m.shared_time = pyo.Param(m.G, initialize=dict(enumerate(data.shared_time)), doc="bytes(g) / B")
+    m.z = pyo.Var(m.G, blocks, bounds=(0, 1), doc="block b holds g")
     m.V_needing = pyo.Set(initialize=[v for v, need in enumerate(data.need_time) if need > 0], doc="nodes with a need")
     m.peak = pyo.Var(blocks, domain=pyo.NonNegativeReals, doc="least peak of block b, over B")
 
@@ -208,17 +238,10 @@ def add_overflow(
     def needs(m: pyo.ConcreteModel, v: int, b: int) -> NumericExpression:
         return m.peak[b] >= data.need_time[v] * m.x[v, b]
 
-    @m.Constraint(blocks, doc="(2) linear overflow")
-    def streams(m: pyo.ConcreteModel, b: int) -> NumericExpression:
+    @m.Expression(blocks, doc="held by block b, and its least peak")
+    def loaded(m: pyo.ConcreteModel, b: int) -> NumericExpression:
         held = sum(m.held_time[v] * m.x[v, b] for v in m.V) + sum(m.shared_time[g] * m.z[g, b] for g in m.G)
-        peak = m.peak[b] if len(m.V_needing) else 0.0
-        return m.overflow[b] >= held + peak - m.spare_time[b]
-
-    if fit:
-        for b in blocks:
-            m.overflow[b].setub(_FITS)
-        return dict.fromkeys(blocks, 0.0)
-    return m.overflow
+        return held + (m.peak[b] if len(m.V_needing) else 0.0)
 
 
 def _can_hold(m: pyo.ConcreteModel, v: int, b: int) -> bool:

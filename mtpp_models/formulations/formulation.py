@@ -108,7 +108,7 @@ class Formulation:
         """
         watch, solver = Stopwatch(), find_solver(controls.options.solver)
         name = f"{self.name}-lp" if controls.relaxation else self.name
-        whole = as_answer(instance, one_block(instance))
+        whole = self._one_block(instance)
         if whole is not None and whole.bottleneck == 0 and self.is_bound:
             return Result(name, instance, whole, Bound(0.0, name))
         prepared = self.prepare(instance, start, solver.margin, controls.deadline.share(_FOR_CONFLICTS))
@@ -119,14 +119,15 @@ class Formulation:
             for result in results:
                 if result.superblock is None:
                     continue
-                solution = _partition(instance, result.superblock[prepared.group], solver)
+                solution = self._solution(instance, result, prepared.group, solver)
                 known += [] if solution is None else [solution]
                 # What fits by the tolerances of the solver alone, or by times that are capped, is no optimum.
                 most = result.found * (1 + PROOF_TOLERANCE) + solver.margin * prepared.data.unit
                 rounded |= solution is None or solution.bottleneck > most
         bound = None
         if self.is_bound:
-            proved, closed = _combined(prepared, results, simple(instance), solver.margin)
+            floor = simple(instance)
+            proved, closed = _combined(prepared, results, floor, solver.margin)
             answers = [*known, *([] if whole is None else [whole])]
             least = min(answers, key=lambda partition: partition.bottleneck, default=None)
             if least is None and proved == np.inf:
@@ -137,7 +138,7 @@ class Formulation:
                 cases = () if blameless else prepared.cases
                 raise contradiction(self.name, cases, prepared.data, solver.name, proved, least)
             options = {key: value for key, value in vars(controls.options).items() if key != "solver"}
-            bound = Bound(max(simple(instance), proved), name, closed and not rounded, options)
+            bound = Bound(max(floor, proved), name, closed and not rounded, options)
         return Result(
             method=name,
             instance=instance,
@@ -150,6 +151,18 @@ class Formulation:
             solver=f"{solver.name} {solver.version()}",
             log="\n".join(result.log for result in results),
         )
+
+    def _one_block(self, instance: Instance) -> Partition | None:
+        """All nodes in one block; None if that is no answer."""
+        return as_answer(instance, one_block(instance))
+
+    def _solution(self, instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
+        """Partition of a solution, its cost from the definition; None if rounding or its peak make it infeasible."""
+        assert result.superblock is not None
+        try:
+            return as_answer(instance, Partition(instance, result.superblock[group]))
+        except InputError as error:
+            raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None
 
 
 def _solve_in_turn(prepared: PreparedModel, solver: Solver, controls: Controls) -> list[CaseResult]:
@@ -176,11 +189,3 @@ def _combined(
     surely = most_possible + margin * prepared.data.unit
     reached = proved >= most_possible * (1 - PROOF_TOLERANCE) or floor >= surely
     return proved, finished and reached and not prepared.data.leaves_out_overflow
-
-
-def _partition(instance: Instance, block: IntArray, solver: Solver) -> Partition | None:
-    """Partition of a solution, with its cost from the definition; None if rounding or its peak make it infeasible."""
-    try:
-        return as_answer(instance, Partition(instance, block))
-    except InputError as error:
-        raise SolverFaultError(solver.name, f"gives a solution that is no partition ({error})") from None

@@ -12,10 +12,10 @@ from instances import Instance, Partition
 from instances.partitioning.no_fit import needs_of, room
 from mtpp_models.simple import one_block, simple
 
-__all__ = ["ScaledInstance"]
+__all__ = ["OUT_OF_REACH", "ScaledInstance"]
 
-# Of what a solution costs, or of the unit: beyond that, coefficients are too large for solvers.
-_OUT_OF_REACH = 1e3
+#: Of what a solution costs, or of the unit: beyond that, coefficients are too large for solvers.
+OUT_OF_REACH = 1e3
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class ScaledInstance:
         within reach.
         """
         reach = min(one_block(self.instance).bottleneck, self.k * self.unit)
-        reach *= 1.0 if self.is_free else _OUT_OF_REACH
-        times = np.minimum(self.instance.tensor_time, _OUT_OF_REACH * reach if reach > 0 else math.inf)
+        reach *= 1.0 if self.is_free else OUT_OF_REACH
+        times = np.minimum(self.instance.tensor_time, OUT_OF_REACH * reach if reach > 0 else math.inf)
         return {t: float(times[t]) / self.unit for t in self.tensors}
 
     @cached_property
@@ -90,7 +90,7 @@ class ScaledInstance:
         Beside bytes held for a million units, the tolerances of a solver are no longer small, and its bounds not safe;
         a model without overflow is the weaker, safe one.
         """
-        return self._can_overflow and self._total_time < _OUT_OF_REACH**2
+        return self._can_overflow and self._total_time < OUT_OF_REACH**2
 
     @property
     def leaves_out_overflow(self) -> bool:

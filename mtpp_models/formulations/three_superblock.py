@@ -15,6 +15,7 @@ edges may point backwards; *no-cut-io* drops the tensors.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pyomo.environ as pyo
@@ -33,7 +34,9 @@ __all__ = ["BOTTLENECK", "BOTTLENECK_NO_CUT_IO", "BOTTLENECK_NO_DAG", "around", 
 _TINY = 1e-8
 
 
-def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> pyo.ConcreteModel:
+def bottleneck(
+    name: str, data: ScaledInstance, *, dag: bool, cut_io: bool, weight: Sequence[float] | None = None
+) -> pyo.ConcreteModel:
     """Build the three-superblock relaxation, or one of its two relaxations.
 
     Parameters
@@ -44,7 +47,12 @@ def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> p
         Whether to keep (8).
     cut_io : bool
         Whether to keep the tensors.
+    weight : sequence of float, optional
+        Of each node, of which superblock 2 has 1 or more; by default its work over L. If all are 0, it is any block.
     """
+    if weight is None:
+        share = work_bound(data.instance) / data.unit
+        weight = [work / share if share > 0 else 0.0 for work in data.work]
     m = pyo.ConcreteModel(name)
     add_assignment(m, data, k=3)
     m.middle = pyo.Set(initialize=[2], doc="the superblock that pays")
@@ -55,9 +63,7 @@ def bottleneck(name: str, data: ScaledInstance, *, dag: bool, cut_io: bool) -> p
     work = sum(m.work[v] * m.x[v, 2] for v in m.V)
     m.block = pyo.Expression(expr=work + cut + overflow, doc="(7) cost of superblock 2")
     m.objective = pyo.Objective(expr=m.block)
-    share = work_bound(data.instance) / data.unit
-    if share > 0:
-        weight = [work / share for work in data.work]
+    if any(weight):
         # Solvers drop coefficients that are next to nothing, so those count as if they always lay in the block.
         middle = sum(weight[v] * m.x[v, 2] for v in m.V if weight[v] >= _TINY)
         dropped = math.fsum(w for w in weight if w < _TINY)

@@ -25,7 +25,8 @@ from mtpp_models import SolveOptions, solve
 
 __all__ = ["BOUNDS", "faults_of", "instance_of"]
 
-BOUNDS = ("simple", "pinned", "ideals", "priced")
+BOUNDS = ("simple", "pinned", "ideals", "bottleneck", "priced", "exact")
+_EXACT = ("ideals", "exact")
 _ROUNDING = 1e-9
 
 
@@ -65,13 +66,13 @@ def faults_of(case: KindsCase, seconds: float = 0.3, counts: Counter[str] | None
                 faults.append(f"{name}: called impossible, and {float(optimum)!r} is possible")
             if result.bound is not None and optimum is not None and result.bound.value > optimum * (1 + _ROUNDING):
                 faults.append(f"{name}: {result.bound.value!r} is above the optimum {float(optimum)!r}")
-            if name == "ideals" and result.bound is not None and optimum is not None:
-                counts["tight ideals"] += result.bound.value >= optimum * (1 - 1e-6)
             results.append(result)
-    exact = [result for result in results if result.method == "ideals" and result.bound is not None]
-    for result in exact:
-        if result.bound.method == "ideals" and optimum is not None and result.bound.value < optimum * (1 - 1e-6):
-            faults.append(f"ideals: {result.bound.value!r} misses the optimum {float(optimum)!r}")
+    for result in results:
+        own = result.bound if result.method in _EXACT else None
+        if own is not None and own.method in _EXACT and own.optimal and optimum is not None:
+            counts[f"{own.method} at its end"] += 1
+            if own.value < optimum * (1 - 1e-5):
+                faults.append(f"{own.method}: {own.value!r} misses the optimum {float(optimum)!r}")
     if not any(result.impossible for result in results):
         faults += _faults_of_file([found, *results])
     return faults

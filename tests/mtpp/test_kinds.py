@@ -4,61 +4,32 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from command_line import assert_misuse, columns, mtpp
-from hunt_kinds import faults_of
-from kinds_oracle import draw_case
+from hunt_kinds import faults_of, instance_of
+from kinds_cases import GOLDEN, U1, chain, devices, question
+from kinds_oracle import draw_case, optimum_of
 
 import mtpp as api
 from heuristics import Limits, search
-from instances import ComputationGraph, InputError, Instance, Platform
-from instances.devices.kinds import SHIPPED, DeviceKind, Devices
+from instances import InputError, Instance, Platform
+from instances.devices.kinds import SHIPPED
 from instances.devices.kinds_file import devices_of_text, read_kinds
-from instances.json_files import read_json, write_json
+from instances.json_files import json_text, parse_json, read_json, write_json
 from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp.certificates.writing import certificate_document
+from mtpp.certifying.candidates import candidates_for
 from mtpp.certifying.certify import certify
+from mtpp.certifying.least_k import find_least_k
 from mtpp.verification.verify import verify
 from mtpp_models import SolveOptions, solve
-
-Kinds = list[tuple[float, float, int]]
-
-
-def devices(kinds: Kinds, memories: list[float] | None = None, order: str = "free") -> Devices:
-    """Kinds with a speed, a bandwidth and a count each."""
-    limits = memories or [math.inf] * len(kinds)
-    named = [DeviceKind(f"kind {t}", n, speed=s, bandwidth=b, memory=limits[t]) for t, (s, b, n) in enumerate(kinds)]
-    return Devices(named, order)
-
-
-def question(graph: ComputationGraph, own: Devices, **words: Any) -> Instance:
-    works = [graph.work / (kind.speed or 1.0) for kind in own.kinds]
-    return question_of_kinds(graph, own, works, **words)
-
-
-def chain(work: list[float], sizes: list[float], **words: Any) -> ComputationGraph:
-    edges = [(i, i + 1) for i in range(len(work) - 1)]
-    return ComputationGraph.from_edges(edges, work=work, output_bytes=[*sizes, 0], **words)
-
-
-U1 = chain([4, 2, 3, 1, 5, 3], [2, 1, 3, 1, 2])
-G1 = ComputationGraph.from_edges(
-    [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5)], work=[2, 6, 3, 6, 3, 2], output_bytes=[2, 1, 1, 1, 1, 0]
-)
-SIX = chain([2] * 6, [1] * 5, param_bytes=[1] * 6)
-GOLDEN = {
-    "two kinds": (question(U1, devices([(2, 4, 1), (1, 1, 2)])), 6.25),
-    "three speeds": (question(chain([1] * 8, [0] * 7), devices([(4, 1, 1), (2, 1, 1), (1, 1, 1)])), 1.25),
-    "memory": (question(SIX, devices([(4, 1, 1), (1, 1, 2)], [2, 4]), fit=True, activation_buffer=0.0), 5.0),
-    "graph": (question(G1, devices([(2, 2, 1), (1, 1, 2)])), 8.0),
-}
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -96,7 +67,7 @@ def test_costs_are_those_of_the_kind_of_each_block() -> None:
 @pytest.mark.parametrize("chained", [True, False])
 def test_no_bound_is_above_brute_force(chained: bool) -> None:
     """A short hunt; `python tests/helpers/hunt_kinds.py` is the long one."""
-    for i in range(12):
+    for i in range(5):
         case = draw_case(random.Random(f"tests {i}"), chain=chained, most=6)
         assert faults_of(case, seconds=0.3) == [], case
 
@@ -137,6 +108,24 @@ def test_fewer_devices_than_there_are() -> None:
     assert certify(instance, SolveOptions(time_limit=5.0)).cost == 9
 
 
+def test_the_fewest_devices_are_those_of_brute_force() -> None:
+    """For a bottleneck between those of one device and of all; fewer are excluded."""
+    tried = 0
+    for i in range(12):
+        case = replace(draw_case(random.Random(f"auto {i}"), chain=True, most=5), fixed=False)
+        case = replace(case, k=sum(case.counts))
+        asked, best = instance_of(case), optimum_of(case)
+        if not isinstance(asked, UnlikeInstance) or best is None:
+            continue
+        enough = float(best) * 1.3
+        optima = {k: optimum_of(replace(case, k=k)) for k in range(1, case.k + 1)}
+        good = [k for k, cost in optima.items() if cost is not None and cost <= enough]
+        least = find_least_k(asked, enough, SolveOptions(time_limit=3.0))
+        assert (least.k, least.open) == (min(good), [])
+        tried += 1
+    assert tried > 3
+
+
 def test_too_many_states_are_searched() -> None:
     """Thirty devices that all differ: 2^30 numbers of devices, and an answer all the same."""
     own = devices([(1 + i / 30, 10.0, 1) for i in range(30)])
@@ -145,13 +134,25 @@ def test_too_many_states_are_searched() -> None:
     assert result.partition.bottleneck <= 2.2
 
 
+def test_the_exact_program_has_a_turn_where_it_is_small() -> None:
+    """Between searches and prices, and its claim names the solver."""
+    instance = GOLDEN["graph"][0]
+    assert [candidate.method for candidate in candidates_for(instance)] == ["portfolio", "exact", "priced"]
+    large = question(chain([1.0] * 400, [1.0] * 399), devices([(2, 4, 1), (1, 1, 2)]))
+    assert [candidate.method for candidate in candidates_for(large)] == ["portfolio", "priced"]
+    document = certificate_document([solve(instance, "exact", SolveOptions(time_limit=10.0))])
+    checked = verify(parse_json(json_text(document), "exact.json"))
+    assert checked.faults == ()
+    assert checked.checks[0].how.startswith("trusted from highs")
+
+
 def test_methods_for_equal_devices_refuse() -> None:
     """Each in one line, and none answers another question."""
     instance = GOLDEN["graph"][0]
     with pytest.raises(InputError, match="kahn is for devices that are all alike"):
         search(instance, "kahn", np.random.default_rng(0))
-    with pytest.raises(InputError, match="There is no model for several kinds of devices 'exact'"):
-        solve(instance, "exact")
+    with pytest.raises(InputError, match="There is no model for several kinds of devices 'coarse-2'"):
+        solve(instance, "coarse-2")
     with pytest.raises(InputError, match="this method is for devices that are all alike"):
         _ = instance.tensor_time
 
@@ -257,7 +258,7 @@ def test_bad_input_is_one_line(
             "partition bert-base --devices fixed.json -k 2": "leave k out",
             "partition bert-base --devices twice.json": "Two kinds of devices are called fast",
             "partition bert-base --devices small.json -k 9": "there are 4 devices",
-            "partition bert-base --devices small.json -k auto": "cannot be combined",
+            "partition bert-base --devices fixed.json -k auto --throughput 1": "leave k out",
             "partition bert-base --devices small.json --for vllm": "cannot be combined",
             "partition bert-base --devices small.json --method kahn": "for devices that are all alike",
             "certify bert-base": "-k is missing",

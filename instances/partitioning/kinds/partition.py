@@ -72,6 +72,15 @@ class UnlikePartition(Partition):
         return ["–" if t == IDLE else self.instance.devices.kinds[t].name for t in self.kind.tolist()]
 
     @property
+    def device(self) -> IntArray:
+        """(k,) number of the device of each block, in the order in which the kinds are given; `IDLE` without one."""
+        devices = self.instance.devices
+        free = [np.flatnonzero(np.array(devices.sequence) == t).tolist() for t in range(len(devices.kinds))]
+        if devices.is_fixed:
+            return np.where(self.kind == IDLE, IDLE, np.arange(self.instance.k))
+        return np.array([IDLE if t == IDLE else free[t].pop(0) for t in self.kind.tolist()])
+
+    @property
     def memories(self) -> FloatArray:
         """(k,) memory of the device of each block [bytes], infinite for empty ones."""
         own = [*(kind.memory for kind in self.instance.devices.kinds), math.inf]

@@ -16,7 +16,7 @@ from mtpp.verification.fractions import as_float
 from mtpp.verification.kinds.paths import TooManyIdealsError, some_path_is_below
 from mtpp.verification.partitioning.costs import block_terms, find_fault, held
 from mtpp.verification.partitioning.exact_instance import ExactInstance
-from mtpp.verification.verdict import Check, NoAnswer, Verdict, check_claims, compare
+from mtpp.verification.verdict import Check, NoAnswer, Verdict, by_solver, check_claims, compare
 
 __all__ = ["verify_kinds"]
 
@@ -117,9 +117,8 @@ class _Task:
         self.clock.raise_if_late()
         if claim.value <= 0:
             return Check(claim, Fraction(0), "nothing to prove")
-        return {"simple": self._simple, "pinned": self._pinned, "ideals": self._ideals}.get(claim.method, self._priced)(
-            claim
-        )
+        checkers = {"simple": self._simple, "pinned": self._pinned, "ideals": self._ideals, "priced": self._priced}
+        return checkers.get(claim.method, by_solver)(claim)
 
     def _simple(self, claim: Claim) -> Check:
         """Speed of all devices by the shares of the claim, or the heaviest node on its fastest kind."""

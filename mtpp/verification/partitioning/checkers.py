@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import combinations
 
 from instances.certificates.claims import Claim, read_claim
-from instances.errors import printable
 from instances.partitioning.constraints import Constraints
 from mtpp.verification.clock import Clock
 from mtpp.verification.faults import ROUNDING
@@ -18,7 +17,7 @@ from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
 from mtpp.verification.partitioning.price_trees import read_tree, tree_bound
 from mtpp.verification.partitioning.swaps import FalseSwapError, read_swaps
-from mtpp.verification.verdict import Check, compare
+from mtpp.verification.verdict import Check, by_solver, compare
 
 __all__ = ["CHECKERS", "Checker", "Task"]
 
@@ -55,7 +54,9 @@ class Task:
             most = as_float(self.one_block)
             return Check(claim, None, "false", f"{claim.value!r} is claimed, all nodes in one block cost {most!r}")
         by_work = None if claim.method in _BY_NODES else self.by_work_alone(claim)
-        return by_work or CHECKERS.get(claim.method, Task.trusted)(self, claim)
+        if by_work is None and claim.method not in CHECKERS:
+            return by_solver(claim)
+        return by_work or CHECKERS[claim.method](self, claim)
 
     def by_work_alone(self, claim: Claim) -> Check | None:
         """Prove a claim of any method that the bound by work alone implies; None if it claims more."""
@@ -65,13 +66,6 @@ class Task:
         if Fraction(claim.value) > bound * (1 + ROUNDING):
             return None
         return compare(claim, bound, "re-proved by the formula of simple")
-
-    def trusted(self, claim: Claim) -> Check:
-        """Trust the solver that the claim names."""
-        if claim.solver is None:
-            return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
-        version = f" {printable(claim.version)}" if claim.version else ""
-        return Check(claim, None, f"trusted from {claim.solver}{version}")
 
 
 Checker = Callable[[Task, Claim], Check]

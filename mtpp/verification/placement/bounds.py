@@ -8,14 +8,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from instances.certificates.claims import Claim
-from instances.errors import printable
 from instances.json_files import Value
 from instances.placement.problem import PlacementInstance
 from mtpp.verification.clock import Clock
 from mtpp.verification.faults import ROUNDING
 from mtpp.verification.fractions import as_float
 from mtpp.verification.placement.step_time import Step
-from mtpp.verification.verdict import Check, compare
+from mtpp.verification.verdict import Check, by_solver, compare
 
 if TYPE_CHECKING:
     from mtpp.verification.placement.start_times import Known
@@ -49,7 +48,7 @@ class PlacementTask:
         if value <= self.simple * (1 + ROUNDING):
             return compare(claim, self.simple, "re-proved by the formula of simple")
         if claim.method not in PLACEMENT_CHECKERS:
-            return _trusted(claim)
+            return by_solver(claim)
         from mtpp.verification.placement.start_times import Known  # compiled, which takes a while to load
 
         known = Known.of(self.step, self.instance, self.step_time)
@@ -70,13 +69,6 @@ class PlacementTask:
                     shown = as_float(true)
                     return f"parameters.{name}[{v}]: {time!r} is claimed, only {shown!r} is proved"
         return ""
-
-
-def _trusted(claim: Claim) -> Check:
-    if claim.solver is None:
-        return Check(claim, None, "false", "nothing checks this method and no solver is named to be trusted")
-    version = f" {printable(claim.version)}" if claim.version else ""
-    return Check(claim, None, f"trusted, a claim of the solver {claim.solver}{version}")
 
 
 def _heads(task: PlacementTask, claim: Claim, known: Known) -> Check:

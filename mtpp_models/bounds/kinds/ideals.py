@@ -22,7 +22,7 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
-from mtpp_models.bounds.kinds.simple import speed_bound, speed_shares
+from mtpp_models.simple import speed_bound, speed_shares
 
 __all__ = ["IDEALS", "ideals_of_kinds", "list_ideals"]
 

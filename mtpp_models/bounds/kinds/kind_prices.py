@@ -24,9 +24,9 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
-from mtpp_models.bounds.kinds.simple import speed_shares
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.simple import speed_shares
 from mtpp_models.solvers.highs import solve_lp
 
 __all__ = ["KindPrices", "Prices", "block_cost"]

@@ -21,9 +21,9 @@ from instances.graph.tensors import FloatArray
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.kinds.kind_prices import KindPrices, Prices
-from mtpp_models.bounds.kinds.simple import speed_bound, speed_shares
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.simple import speed_bound, speed_shares
 from mtpp_models.solvers.interface import Controls, Progress
 
 __all__ = ["PRICED", "PricesOfKinds"]

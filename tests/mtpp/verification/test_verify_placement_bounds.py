@@ -123,7 +123,7 @@ def test_claims_of_solvers_are_trusted_not_proved() -> None:
     verdict = check(document)
     assert not verdict.faults
     (found,) = verdict.checks
-    assert found.proved is not None or "claim of the solver highs" in found.how
+    assert found.proved is not None or "trusted from highs" in found.how
     document["bounds"][0]["solver"] = None
     faults = check(document).faults
     assert found.proved is not None or any("no solver is named" in fault for fault in faults)

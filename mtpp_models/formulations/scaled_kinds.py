@@ -1,0 +1,116 @@
+"""Coefficients of the models over kinds of devices, in a unit that suits solvers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from instances.graph.tensors import FloatArray
+from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.no_fit import room
+from mtpp_models.formulations.scaled_instance import OUT_OF_REACH, ScaledInstance
+from mtpp_models.simple import one_block_of_kinds, simple_of_kinds
+
+__all__ = ["ScaledKinds"]
+
+# By how much a known bottleneck is widened, so that rounding loses no answer that is better.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class ScaledKinds(ScaledInstance):
+    """The coefficients of a question over kinds of devices; what depends on the kind has a row for each."""
+
+    instance: UnlikeInstance
+    most: float = math.inf  # in units: an answer of that cost is known
+
+    @classmethod
+    def of(cls, instance: UnlikeInstance, start: UnlikePartition | None) -> ScaledKinds:
+        """Scale by the bottleneck of `start`, else by a time that is near the optimum."""
+        if start is not None and start.bottleneck > 0:
+            return cls(instance, start.bottleneck, 1.0 + _ROUNDING)
+        least = one_block_of_kinds(instance).bottleneck / instance.k
+        return cls(instance, max(simple_of_kinds(instance), least) or 1.0)
+
+    @property
+    def k(self) -> int:
+        """Number of blocks; at most n unless each is on a device of its own."""
+        return self.instance.k if self.instance.devices.is_fixed else min(self.instance.k, self.n)
+
+    @cached_property
+    def of_kinds(self) -> list[ScaledInstance]:
+        """The question of each kind alone, in the same unit."""
+        return [ScaledInstance(self.instance.of_kind(t), self.unit) for t in range(self.instance.kinds)]
+
+    @cached_property
+    def works(self) -> FloatArray:
+        """(T, n) work of each node; what no answer within reach pays is capped, as tensors are."""
+        return np.minimum([alone.work for alone in self.of_kinds], self._cap)
+
+    @cached_property
+    def cut_times(self) -> FloatArray:
+        """(T, e) bytes / B of each of `tensors`."""
+        times = [[alone.cut_time[t] for t in self.tensors] for alone in self.of_kinds]
+        return np.minimum(np.reshape(times, (len(times), len(self.tensors))), self._cap)
+
+    @property
+    def _cap(self) -> float:
+        # k units are no less than the optimum where all nodes in one block are an answer.
+        return 2.0 * min(self.most, self.k * (1.0 if self.is_free else OUT_OF_REACH))
+
+    @cached_property
+    def excess_rates(self) -> list[float]:
+        """Time for each unit of what a block holds beyond `spares`, of each kind; 0 where nothing counts."""
+        return [
+            self._bytes / rate / self.unit if alone.has_overflow else 0.0
+            for rate, alone in zip(self.instance.bandwidths, self.of_kinds, strict=True)
+        ]
+
+    @cached_property
+    def spares(self) -> list[float]:
+        """(M - buffer) of each kind, in the unit of `held_time`; infinite where there is no limit."""
+        return [self._byte_time(room(alone.instance)) for alone in self.of_kinds]
+
+    @cached_property
+    def whole_load(self) -> float:
+        """All that nodes hold, and the largest need."""
+        return math.fsum([*self.held_time, *self.shared_time, max(self.need_time)])
+
+    @property
+    def leaves_out_overflow(self) -> bool:
+        """Whether on some kind a block can overflow, but by times that solvers cannot tell from the work."""
+        return any(alone.leaves_out_overflow for alone in self.of_kinds)
+
+    def exceeding(self, t: int, s: int) -> float:
+        r"""By how much a block on a device of kind s can cost more on one of kind t than the bottleneck, memory apart.
+
+        All of it takes :math:`U_t`, every work and every tensor, as a block moves a tensor once. Where nothing takes
+        more than :math:`\rho` times as long, that is at most :math:`(1 - 1/\rho)\,U_t` and, of answers that are no
+        worse than a known one, :math:`\rho - 1` times its bottleneck.
+        """
+        of_t, of_s = (np.concatenate((self.works[kind], self.cut_times[kind])) for kind in (t, s))
+        longer = of_t > of_s
+        if not longer.any():
+            return 0.0
+        whole, ratio = float(of_t.sum()), math.inf
+        if of_s[longer].min() > 0:
+            ratio = float((of_t[longer] / of_s[longer]).max()) * (1 + _ROUNDING)
+        return min(whole * (1 - 1 / ratio), (ratio - 1) * self.most)
+
+    @cached_property
+    def _bytes(self) -> float:
+        """Bytes of 1 in what is held: a time on the slowest link, or the largest memory where that is a limit."""
+        limits = [kind.memory for kind in self.instance.devices.kinds if math.isfinite(kind.memory)]
+        if self.instance.platform.fit:
+            return max(limits, default=1.0)
+        rates = [
+            rate for rate, alone in zip(self.instance.bandwidths, self.of_kinds, strict=True) if alone.has_overflow
+        ]
+        return min(rates, default=1.0) * self.unit
+
+    def _byte_time(self, size: float) -> float:
+        return size / self._bytes
