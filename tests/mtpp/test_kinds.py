@@ -18,7 +18,7 @@ from kinds_oracle import draw_case, optimum_of
 
 import mtpp as api
 from heuristics import Limits, search
-from instances import InputError, Instance, Platform
+from instances import ComputationGraph, InputError, Instance, Platform
 from instances.devices.kinds import SHIPPED
 from instances.devices.kinds_file import devices_of_text, read_kinds
 from instances.json_files import json_text, parse_json, read_json, write_json
