@@ -85,6 +85,12 @@ def test_a_wrong_call_is_noticed(code: str) -> None:
         check_call(code)
 
 
+@each_page
+def test_blocks_are_of_languages_that_are_checked(page: Path) -> None:
+    """A block of `bash` would neither be parsed nor run."""
+    assert {block.language for block in blocks(page)} <= {"sh", "text", "python", "json", "toml"}
+
+
 @pytest.mark.slow
 @each_page
 def test_blocks_run(
