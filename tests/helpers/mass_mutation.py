@@ -196,7 +196,7 @@ def _in_order(rule: Any, twice: bool = False) -> Any:
 
 def _answerless(file: Document) -> Document:
     """What is left without orders, devices and times, which several answers of the same cost may have."""
-    answer = ("devices",) if "cluster" in file["instance"] else ("sequence", "intervals", "sent")
+    answer = ("devices",) if "cluster" in file["instance"] else ("sequence", "intervals", "starts", "sent")
     found = {name: item for name, item in file.items() if name not in answer}
     if isinstance(found.get("partition"), dict):
         found["partition"] = {name: item for name, item in found["partition"].items() if name != "order"}
@@ -206,7 +206,7 @@ def _answerless(file: Document) -> Document:
 def _as_good(original: Document, file: Document) -> bool:
     """Whether another order costs the same by the code that makes answers, or devices are linked as the others were.
 
-    Transfers may begin later than as soon as they can.
+    Passes and transfers may begin later than as soon as they can.
     """
     if "cluster" in file["instance"]:
         bandwidth = file["instance"]["cluster"]["bandwidth"]
@@ -220,8 +220,8 @@ def _as_good(original: Document, file: Document) -> bool:
         opened.flush()
         cost = mtpp.read(opened.name).answer.cost
     (true,) = (file[name] for name in ("bottleneck", "step_time", "time") if name in file)
-    times = zip(original.get("sent", ()), file.get("sent", ()), strict=True)
-    later = all(before <= then for rows in times for before, then in zip(*rows, strict=True))
+    times = [[*document.get("starts", ()), *document.get("sent", ())] for document in (original, file)]
+    later = all(before <= then for rows in zip(*times, strict=True) for before, then in zip(*rows, strict=True))
     return alike(cost, true) and later
 
 
