@@ -10,7 +10,6 @@ import numpy as np
 from instances import Bound, InputError, Result
 from instances.certificates.claims import Claim
 from instances.certificates.provenance import accepted, older_format
-from instances.flow.answer import FlowAnswer
 from instances.flow.file import FLOW_CERTIFICATE, flow_from_document
 from instances.json_files import (
     CERTIFICATE_FORMAT,
@@ -149,6 +148,8 @@ def _grid(document: Value) -> Result[Any, Any]:
 
 
 def _flow(document: Value) -> Result[Any, Any]:
+    from instances.flow.answer import FlowAnswer
+
     stated = flow_from_document(document)
     try:
         answer = None if stated.interval is None else FlowAnswer(stated.instance, stated.interval)

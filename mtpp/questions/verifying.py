@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
 from instances.errors import word
-from instances.flow.problem import FlowInstance
 from instances.partitioning.question_lines import rule_lines
-from instances.planning.grid import GridInstance
 from mtpp.questions.partitioning import runtime_rules
 from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
 from mtpp.questions.reading import ReadingWords, read_graph
@@ -53,6 +51,9 @@ class OwnGraph:
 
     def difference(self, stated: Envelope) -> str | None:
         """Why the graph of a certificate is not this one; None if it is."""
+        from instances.flow.problem import FlowInstance
+        from instances.planning.grid import GridInstance
+
         if isinstance(stated.instance, FlowInstance):
             raise InputError(f"{stated.file}: a flow has no graph; state its question with {word('question')}.")
         if isinstance(stated.instance, GridInstance):

@@ -66,9 +66,9 @@ def printed(script: str) -> str:
 
 
 def test_help_is_there_without_the_heavy_packages() -> None:
-    """`mtpp --help` and `mtpp list readers` load neither Pyomo nor pandas, matplotlib or numba."""
+    """`mtpp --help`, `mtpp list readers` and readers of answers load neither Pyomo nor pandas, matplotlib or numba."""
     script = (
-        "import sys; from mtpp.cli.main import main\n"
+        "import sys; import mtpp.questions.files; from mtpp.cli.main import main\n"
         "assert main(['--help']) == 0 and main(['certify', '--help']) == 0 and main(['list', 'readers']) == 0\n"
         "sys.exit(', '.join({'pyomo', 'pandas', 'matplotlib', 'numba'} & set(sys.modules)) or 0)"
     )
