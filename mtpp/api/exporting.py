@@ -15,6 +15,8 @@ from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FOR
 from instances.partitioning.answer_file import AnswerFile
 from instances.partitioning.kinds.file import KINDS_CERTIFICATE
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
+from instances.planning import Iteration, Plan
+from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.stated import GRID_FORMAT, grid_from_document
 from instances.registry import find
 from mtpp.api.serving import ServingResult
@@ -24,8 +26,6 @@ from mtpp.questions.words import GraphLike, chosen, path_of, takes_words
 from mtpp.stages.manifest import read_manifest
 
 if TYPE_CHECKING:
-    from instances.planning.grid.plan import GridPlan
-    from instances.planning.plan import Plan
     from instances.runtimes import Runtime
     from mtpp.stages.records import Manifest
 
@@ -33,7 +33,7 @@ __all__ = ["Exported", "export", "exported"]
 
 #: A result, a partition or a plan; or a file of one, or a folder of stages.
 CutLike: TypeAlias = "Result[Any, Any] | ServingResult | _Cut | str | PathLike[str]"
-_Cut: TypeAlias = "Partition | Plan | GridPlan"
+_Cut: TypeAlias = Partition | Plan | GridPlan
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,10 @@ def export(
 
 
 def _cut(answer: object) -> _Cut:
-    from instances.planning import Iteration, Plan
-    from instances.planning.grid.plan import GridPlan
-
     cut = answer.answer if isinstance(answer, Result | ServingResult) else answer
     cut = getattr(cut, "partition", cut)
     cut = cut.plan if isinstance(cut, Iteration) else cut
-    if not isinstance(cut, Partition | Plan | GridPlan):
+    if not isinstance(cut, _Cut):
         raise InputError(f"This holds no cut into stages ({type(answer).__name__}); give a partition or a plan.")
     return cut
 
@@ -152,14 +149,12 @@ def exported(file: Path, runtime: Runtime, graph: GraphLike | None, words: Readi
 
 
 def _settings(runtime: Runtime, answer: _Cut) -> str:
-    from instances.planning.grid.plan import GridPlan
     from instances.runtimes.grid_settings import grid_settings
 
     return grid_settings(answer, runtime.name) if isinstance(answer, GridPlan) else runtime.settings(answer)
 
 
 def _words_of_stages(runtime: Runtime, answer: _Cut, manifest: Manifest) -> str:
-    from instances.planning.grid.plan import GridPlan
     from instances.runtimes.onnxruntime_genai import StageFile, StageFileRuntime
 
     if not isinstance(runtime, StageFileRuntime) or isinstance(answer, GridPlan):
