@@ -6,12 +6,12 @@ certificate has to pass. A false number is printed with its seed, and the exit c
 
 from __future__ import annotations
 
-import random
 import sys
 from collections import Counter
 
 import numpy as np
 from flow_oracle import FlowCase, draw_flow, largest_flow
+from hunting_by_number import hunt_by_number
 
 from heuristics import Limits
 from heuristics.flow.search import search_flow
@@ -57,20 +57,5 @@ def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[s
     return faults
 
 
-def main(questions: int, seed: int) -> int:
-    """Try so many questions; the exit code."""
-    counts: Counter[str] = Counter()
-    code = 0
-    for i in range(questions):
-        case = draw_flow(random.Random(f"{seed} {i}"))
-        for fault in faults_of_flow(case, counts):
-            print(f"question {i} of seed {seed}: {fault}\n  {case}", flush=True)
-            code = 1
-        if i % 500 == 499:
-            print(f"{i + 1} questions, {dict(counts)}", flush=True)
-    return code
-
-
 if __name__ == "__main__":
-    told = [int(text) for text in sys.argv[1:]] + [10_000, 0][len(sys.argv) - 1 :]
-    sys.exit(main(*told[:2]))
+    sys.exit(hunt_by_number(lambda rng, number: draw_flow(rng), faults_of_flow))

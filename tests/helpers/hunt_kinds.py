@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 
 import numpy as np
+from hunting_by_number import hunt_by_number
 from kinds_oracle import KindsCase, draw_case, optimum_of
 
 from heuristics import Limits, search
@@ -85,21 +86,10 @@ def _faults_of_file(results: list[Result]) -> list[str]:
     return [f"verify: {fault}" for fault in verify(document, time_limit=10.0).faults]
 
 
-def main(questions: int, seed: int) -> int:
-    """Try so many questions; the exit code."""
-    warnings.simplefilter("ignore")
-    counts: Counter[str] = Counter()
-    code = 0
-    for i in range(questions):
-        case = draw_case(random.Random(f"{seed} {i}"), chain=i % 3 == 0)
-        for fault in faults_of(case, counts=counts):
-            print(f"question {i} of seed {seed}: {fault}\n  {case}", flush=True)
-            code = 1
-        if i % 500 == 499:
-            print(f"{i + 1} questions, {dict(counts)}", flush=True)
-    return code
+def _drawn(rng: random.Random, number: int) -> KindsCase:
+    return draw_case(rng, chain=number % 3 == 0)
 
 
 if __name__ == "__main__":
-    told = [int(text) for text in sys.argv[1:]] + [10_000, 0][len(sys.argv) - 1 :]
-    sys.exit(main(*told[:2]))
+    warnings.simplefilter("ignore")
+    sys.exit(hunt_by_number(_drawn, lambda case, counts: faults_of(case, counts=counts)))
