@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
@@ -208,8 +209,8 @@ def _search(least: LeastK, k: int, options: SolveOptions, method: str, interrupt
     if instance is None:
         return False
     limit = None if options.time_limit is None else _FOR_SEARCH * options.time_limit
-    target = least.good_enough if least.good_enough < math.inf else None
-    limits = Limits(Deadline.after(limit, interrupted), target=target)
+    # Whatever fits is less than infinite.
+    limits = Limits(Deadline.after(limit, interrupted), target=min(least.good_enough, sys.float_info.max))
     least.known[k] = search(instance, method, np.random.default_rng(options.seed), limits)
     least.interrupted = interrupted.is_set()
     return reaches(least.known[k], least.good_enough)

@@ -98,7 +98,7 @@ def test_no_tree_proves_more_than_the_optimum(question: Instance, r: Random) -> 
 
 
 @pytest.mark.parametrize("method", ["priced", "priced-quick"])
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(instance=instances(max_nodes=7, max_k=3, huge_ratio=False), r=st.randoms(use_true_random=False))
 def test_trees_that_were_made_prove_the_bound(method: str, instance: Instance, r: Random, tmp_path: Path) -> None:
     """At its full value; changed ones prove nothing false."""
@@ -120,10 +120,10 @@ def test_trees_that_were_made_prove_the_bound(method: str, instance: Instance, r
 @pytest.fixture(scope="module")
 def made() -> Document:
     """A bound that needs some leaves and pairs, beside a poor partition."""
-    instance = Instance(regal_style("watts-strogatz", 24, seed=2), Platform(4, 1.0))
-    start = Partition(instance, np.argsort(instance.graph.topological_order) * 4 // 24)
+    instance = Instance(regal_style("watts-strogatz", 16, seed=2), Platform(4, 1.0))
+    start = Partition(instance, np.argsort(instance.graph.topological_order) * 4 // 16)
     proof = solve(instance, "priced-quick", SolveOptions(time_limit=20), start=start)
-    poor = Partition(instance, [0] * 24)
+    poor = Partition(instance, [0] * 16)
     document = certificate_document([Result("priced-quick", instance, poor, proof.bound)])
     assert len(document["bounds"][0]["parameters"]["tree"]) > 3
     return document
@@ -178,7 +178,7 @@ def test_without_a_tree_prices_are_trusted(made: Document, tmp_path: Path) -> No
         ({"tree": [0, -1]}, "parameters.tree: 1 leaves among 2 entries"),
         ({"tree": [-1, 0, -1], "multipliers": [1, 1]}, "parameters.tree: the tree ends before entry 1"),
         ({"tree": [0, 0, -1, -1, -1], "multipliers": [1, 1, 1]}, "parameters.tree: node 0 of entry 1 is decided above"),
-        ({"tree": [24, -1, -1], "multipliers": [1, 1]}, "parameters.tree: there is no node 24"),
+        ({"tree": [16, -1, -1], "multipliers": [1, 1]}, "parameters.tree: there is no node 16"),
         ({"tree": [-2, -1, -1], "multipliers": [1, 1]}, "parameters.tree: there is no node -2"),
         ({"tree": [-1] * 10**6}, "parameters.tree: it has 1000000 leaves; 50000 are the most"),
         ({"tree": [-1], "multipliers": []}, "parameters.multipliers: there are 0 for 1 leaves"),
@@ -189,7 +189,7 @@ def test_without_a_tree_prices_are_trusted(made: Document, tmp_path: Path) -> No
         ({"tree": [10**400]}, "parameters.tree[0]: the whole number is too large"),
         ({"tree": {}}, "parameters.tree: expected a list"),
         ({"apart": [[0]]}, "parameters.apart: an item has not two nodes"),
-        ({"apart": [[0, 24]]}, "parameters.apart: there is no node 24"),
+        ({"apart": [[0, 16]]}, "parameters.apart: there is no node 16"),
         ({"apart": [0]}, "parameters.apart[0]: expected a list"),
     ],
 )
@@ -220,7 +220,7 @@ def test_the_check_ends_when_its_time_is_up(made: Document) -> None:
     with pytest.raises(OutOfTimeError):
         proved(QUESTION, [1.0] * 4, PriceTree([-1], [1.0], []), 3, seconds=0.0)
     text = parse_json(json.dumps(made["bounds"][0]["parameters"]), "c.json")
-    assert len(read_tree(text, 24).multipliers) == made["bounds"][0]["parameters"]["tree"].count(-1)
+    assert len(read_tree(text, 16).multipliers) == made["bounds"][0]["parameters"]["tree"].count(-1)
 
 
 def test_a_tree_of_a_reduced_graph_is_proved_in_the_original(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_bug_devices_that_nobody_needs_were_modelled() -> None:
 
 
 def test_the_exact_model_closes_groups_of_a_family(solver: str) -> None:
-    few = 6 if solver == "gurobi" else 12  # its free licence takes small models only
+    few = 6 if solver == "gurobi" else 10  # its free licence takes small models only
     graph = group_nodes(PLACEMENT_FAMILIES["ptb"].graph(8000), few).graph
     instance = PlacementInstance(graph, 2, BANDWIDTH)
     result = bound_placement(first_placement(instance), "place-exact", SolveOptions(solver, 60.0))
