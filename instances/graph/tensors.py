@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, wraps
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ __all__ = [
     "IntArray",
     "SharedParameter",
     "Tensors",
+    "cached_array",
     "compressed_rows",
     "freeze",
     "sorted_unique",
@@ -107,6 +110,18 @@ def freeze(*arrays: FloatArray | IntArray) -> None:
     """Make arrays read-only."""
     for array in arrays:
         array.flags.writeable = False
+
+
+def cached_array(compute: Callable[[Any], FloatArray]) -> cached_property[FloatArray]:
+    """A property that is computed once, and that nobody can change: the next reader would take it for the answer."""
+
+    @wraps(compute)
+    def frozen(owner: Any) -> FloatArray:
+        values = compute(owner)
+        freeze(values)
+        return values
+
+    return cached_property(frozen)
 
 
 def sorted_unique(values: IntArray) -> IntArray:

@@ -28,7 +28,7 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.groups import parameters_by
-from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique, sums_by
+from instances.graph.tensors import FloatArray, IntArray, cached_array, freeze, sorted_unique, sums_by
 from instances.partitioning.memory import block_peaks, largest_needs, overflow_bytes
 from instances.partitioning.problem import Instance
 
@@ -94,7 +94,7 @@ class Partition(Displayed):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        freeze(self.block, self.order)  # pickling forgets it
+        freeze(*(value for value in state.values() if isinstance(value, np.ndarray)))  # pickling forgets it
 
     @cached_property
     def costs(self) -> BlockCosts:
@@ -110,14 +110,16 @@ class Partition(Displayed):
         tensor, entered = np.divmod(sorted_unique(graph.edge_tensor[crosses] * k + reader[crosses]), k)
         left = sorted_unique(tensor)
         time = self.instance.tensor_time
-        return BlockCosts(
+        costs = BlockCosts(
             receive=sums_by(entered, time[tensor], k),
             work=sums_by(self.block, graph.work, k),
             overflow=self._overflow(),
             send=sums_by(self.block[graph.tensors.producer[left]], time[left], k),
         )
+        freeze(*costs)
+        return costs
 
-    @cached_property
+    @cached_array
     def block_costs(self) -> FloatArray:
         """(k,) cost of each block, eq. (3)."""
         receive, work, overflow, send = self.costs
@@ -163,7 +165,7 @@ class Partition(Displayed):
         """Time of one inference through the pipeline, k times the bottleneck."""
         return self.instance.k * self.bottleneck
 
-    @cached_property
+    @cached_array
     def peaks(self) -> FloatArray:
         """(k,) activation memory of each block [bytes]: the platform's buffer, or the peak of the order.
 
@@ -176,12 +178,12 @@ class Partition(Displayed):
             return block_peaks(self.instance.graph, self.block, self.order, self.instance.k)
         return np.where(np.bincount(self.block, minlength=self.instance.k) > 0, buffer, 0.0)
 
-    @cached_property
+    @cached_array
     def param_bytes(self) -> FloatArray:
         """(k,) parameters of each block [bytes]; a shared one counts once in each block that uses it."""
         return parameters_by(self.instance.graph, self.block, self.instance.k)
 
-    @cached_property
+    @cached_array
     def state_bytes(self) -> FloatArray:
         """(k,) what the nodes of each block keep from run to run, such as caches of keys and values [bytes]."""
         return sums_by(self.block, self.instance.graph.state_bytes, self.instance.k)
@@ -191,7 +193,7 @@ class Partition(Displayed):
         """Whether what every block holds, and its peak, are within the memory."""
         return not self.excess.any()
 
-    @cached_property
+    @cached_array
     def excess(self) -> FloatArray:
         """(k,) bytes of parameters, states and peak beyond the memory of each block."""
         platform = self.instance.platform

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -178,3 +179,16 @@ def test_partitions_cannot_be_changed() -> None:
     assert partition.block.tolist() == [0, 0, 0, 0]
     with pytest.raises(ValueError, match="read-only"):
         partition.block[0] = 1
+
+
+def test_costs_cannot_be_changed_by_their_readers() -> None:
+    """Scaled in place for a picture they would be the costs of the next reader; nor after pickling."""
+    graph = ComputationGraph.from_edges([(0, 1)], [1.0, 2.0], [1.0, 1.0], [1.0, 1.0])
+    partition = Partition(Instance(graph, Platform(2, 1.0, 1.0)), [0, 1])
+    for known in (partition, pickle.loads(pickle.dumps(partition))):
+        for name in ("block_costs", "peaks", "param_bytes", "state_bytes", "excess"):
+            with pytest.raises(ValueError, match="read-only"):
+                getattr(known, name)[0] = 0.0
+        for part in known.costs:
+            with pytest.raises(ValueError, match="read-only"):
+                part /= 2
