@@ -60,7 +60,7 @@ class AnswerFile:
 
     @property
     def holds_graph(self) -> bool:
-        """Whether the graph is in the file."""
+        """Whether the graph is in the file, so that it is a certificate."""
         named = self.document.open_members(()).get("format")
         return named is not None and older_format(named.text()) in (CERTIFICATE_FORMAT, KINDS_CERTIFICATE)
 
@@ -89,7 +89,7 @@ class AnswerFile:
         certificate = certificate_from_document(self.document)
         stated = certificate.partition
         if stated is None:
-            self.document.fail("it holds a bound and no partition; there is nothing to explain.")
+            self.document.fail("it holds a bound and no partition; give a file with a partition.")
         try:
             partition = Partition(certificate.instance, stated.block, stated.order)
         except InputError as error:
@@ -99,7 +99,7 @@ class AnswerFile:
     def _certified_kinds(self) -> tuple[Partition, tuple[Claim, ...]]:
         found = kinds_partition(self.document)
         if found is None:
-            self.document.fail("it holds a bound and no partition; there is nothing to explain.")
+            self.document.fail("it holds a bound and no partition; give a file with a partition.")
         return found, kinds_from_document(self.document).claims
 
     def partition(

@@ -14,7 +14,13 @@ from instances.partitioning.question_file import platform_document
 from instances.partitioning.stage_records import read_crossing, read_stage
 from instances.partitioning.stages import crossings, stages
 
-__all__ = ["partition_document", "partition_from_document", "read_partition", "save_partition"]
+__all__ = [
+    "check_same_question",
+    "partition_document",
+    "partition_from_document",
+    "read_partition",
+    "save_partition",
+]
 
 _NUMBERS = ("bandwidth", "memory", "activation_buffer", "bottleneck")
 _OPTIONAL = ("graph", "graph_hash", "order", *_NUMBERS, "fit", "constraints", "stages", "costs", "crossing")
@@ -65,6 +71,17 @@ def read_partition(path: str | Path, instance: Instance) -> Partition:
     return partition_from_document(read_json(path), instance)
 
 
+def check_same_question(document: Value, graph: str, graph_hash: str, k: int, instance: Instance) -> None:
+    """Raise `InputError` if the partition of a document is of another graph or another number of blocks."""
+    if graph_hash != instance.graph.content_hash:
+        document.fail(
+            f"the partition was made for another graph ('{graph}', hash {graph_hash[:8]}), not for "
+            f"'{instance.graph.name}' ({instance.graph.content_hash[:8]}); use that one."
+        )
+    if k != instance.k:
+        document.fail(f"the partition has k = {k}, but k = {instance.k} was asked for; use the same k.")
+
+
 def partition_from_document(document: Value, instance: Instance) -> Partition:
     """The partition of a file's document.
 
@@ -87,13 +104,8 @@ def partition_from_document(document: Value, instance: Instance) -> Partition:
     for name, read in (("costs", read_stage), ("crossing", read_crossing)):
         for record in fields[name].items() if name in fields else ():
             read(record)
-    if "graph_hash" in fields and fields["graph_hash"].text() != instance.graph.content_hash:
-        document.fail(
-            f"the partition was made for another graph ('{graph}', hash {fields['graph_hash'].data[:8]}), not for "
-            f"'{instance.graph.name}' ({instance.graph.content_hash[:8]}); use that one."
-        )
-    if fields["k"].whole() != instance.k:
-        document.fail(f"the partition has k = {fields['k'].data}, but k = {instance.k} was asked for; use the same k.")
+    made_for = fields["graph_hash"].text() if "graph_hash" in fields else instance.graph.content_hash
+    check_same_question(document, graph, made_for, fields["k"].whole(), instance)
     if "constraints" in fields:
         stated_constraints(fields["constraints"], instance.graph, instance.k)
     block = fields["block"].whole_numbers()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from instances import InputError, Instance, Partition, Result
 from instances.errors import word
+from instances.json_files import read_json
 from instances.partitioning.answer_file import AnswerFile
-from instances.partitioning.partition_file import read_partition
+from instances.partitioning.partition_file import check_same_question, partition_from_document
 from mtpp.questions.partitioning import PartitioningWords, rules_of, runtime_of
 from mtpp.questions.platforms import platform_of
 from mtpp.questions.reading import ReadingWords, read_graph
@@ -33,7 +34,19 @@ def as_partition(start: Partition | Result | str | PathLike[str] | None, instanc
     InputError
         If there is none in it, or it is of another question.
     """
-    return read_partition(fspath(start), instance) if isinstance(start, str | PathLike) else given_partition(start)
+    if not isinstance(start, str | PathLike):
+        return given_partition(start)
+    document = read_json(fspath(start))
+    answer = AnswerFile(document)
+    if not answer.holds_graph:
+        return partition_from_document(document, instance)
+    known, _ = answer.certified()
+    graph = known.instance.graph
+    check_same_question(document, graph.name, graph.content_hash, known.instance.k, instance)
+    try:
+        return Partition(instance, known.block, known.order)
+    except InputError as error:
+        document.fail(str(error))
 
 
 def given_partition(start: Partition | Result | None) -> Partition | None:

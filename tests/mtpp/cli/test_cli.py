@@ -130,6 +130,14 @@ def test_bound_starts_from_a_file_and_writes(folder: Path, capsys: pytest.Captur
     assert document["provenance"]["bounds[0].solver"] == "highs"
 
 
+def test_a_certificate_is_a_start(folder: Path) -> None:
+    """Of the same graph and k, on any platform."""
+    assert mtpp("certify path.json -k 2 --bandwidth 1 --time-limit 20 --out c.json") == 0
+    assert mtpp("bound path.json -k 2 --bandwidth 2 --start c.json --model simple --out bound.json") == 0
+    known, used = (json.loads(Path(name).read_text())["partition"] for name in ("c.json", "bound.json"))
+    assert used["block"] == known["block"]
+
+
 def test_relaxation_is_below_the_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert mtpp("bound path.json -k 2 --bandwidth 1 --relaxation") == 0
     row = columns(capsys.readouterr().out)

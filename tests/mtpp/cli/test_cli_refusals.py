@@ -141,6 +141,12 @@ def test_bad_starts(
     _refused(f"{verb} path.json -k 2 --bandwidth 1 --start start.json", capsys, named)
 
 
+def test_a_certificate_of_another_question_is_no_start(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert mtpp("certify path.json -k 3 --bandwidth 1 --time-limit 20 --out c.json") == 0
+    capsys.readouterr()
+    _refused("bound path.json -k 2 --bandwidth 1 --start c.json", capsys, "k = 3")
+
+
 @pytest.mark.parametrize("verb", ["bound", "certify", "table"])
 @pytest.mark.parametrize("absent", ["cplex", "xpress"])
 def test_missing_solvers(verb: str, absent: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
