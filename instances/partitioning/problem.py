@@ -58,7 +58,8 @@ class Instance(Displayed):
     Raises
     ------
     InputError
-        If k times the cost of a block can exceed the largest number, or the constraints contradict one another.
+        If graph or platform are something else, k times the cost of a block can exceed the largest number, or the
+        constraints contradict one another.
 
     Examples
     --------
@@ -86,6 +87,11 @@ class Instance(Displayed):
         uncut: Iterable[NodeName],
         at_least: Iterable[tuple[int, Iterable[NodeName] | str]],
     ) -> None:
+        if not (isinstance(self.graph, ComputationGraph) and isinstance(self.platform, Platform)):
+            raise InputError(
+                f"An instance is made of a ComputationGraph and a Platform, not of {type(self.graph).__name__} and "
+                f"{type(self.platform).__name__}; `mtpp.load` makes a graph of what describes one."
+            )
         given: dict[str, Any] = {"together": together, "windows": windows, "uncut": uncut, "at_least": at_least}
         if not all(said is None or (isinstance(said, tuple) and not said) for said in given.values()):
             object.__setattr__(self, "constraints", self.constraints + Constraints.of(self.graph, **given))

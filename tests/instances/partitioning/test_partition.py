@@ -192,3 +192,9 @@ def test_costs_cannot_be_changed_by_their_readers() -> None:
         for part in known.costs:
             with pytest.raises(ValueError, match="read-only"):
                 part /= 2
+
+
+@pytest.mark.parametrize(("graph", "platform"), [("bert-base", Platform(2, 1.0)), ({}, 2)])
+def test_an_instance_is_made_of_a_graph_and_a_platform(graph: object, platform: object) -> None:
+    with pytest.raises(InputError, match="made of a ComputationGraph and a Platform, not of"):
+        Instance(graph, platform)  # type: ignore[arg-type]
