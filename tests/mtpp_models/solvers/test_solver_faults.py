@@ -19,6 +19,7 @@ from instances import FalseCertificateError, InputError, Instance, Partition, Pl
 from instances.certificates.claims import SOLVER_NAMES
 from instances.random_graphs import regal_style
 from instances.system.programs import run_program
+from mtpp.certifying.candidates import Candidate
 from mtpp.certifying.certify import certify
 from mtpp.runs.log import read_runs
 from mtpp_models import (
@@ -33,6 +34,7 @@ from mtpp_models import (
 )
 from mtpp_models.formulations.case import Case
 from mtpp_models.formulations.scaled_instance import ScaledInstance
+from mtpp_models.registry import find_model
 from mtpp_models.solvers.interface import Controls, SolverOutcome, Termination
 from mtpp_models.solvers.registry import Solver, find_solver
 
@@ -160,14 +162,18 @@ def test_what_a_program_prints_is_kept_as_text() -> None:
     assert (run.code, run.text, run.stopped) == (5, "a\ufffdb", False)
 
 
-def test_the_ladder_goes_on_without_the_solver(folder: Path, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_ladder_goes_on_without_the_solver(
+    folder: Path, fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Exit code 3 and one line, after what the other methods found; the certificate is written.
 
-    The exact model has the first long turn for a wide graph in two blocks, so no quick machine does without it.
+    The solver has the only long turn, so that no quick machine does without it.
     """
+    turn = Candidate("exact", 0.5, find_model("exact"))
+    monkeypatch.setattr("mtpp.certifying.certify.candidates_for", lambda _: [turn])
     save_graph(regal_style("barabasi-albert", 60, seed=0), folder / "graph.json")
     fake(FAKES["a crash"][0])
-    command = "certify graph.json -k 2 --bandwidth 1 --solver cbc --time-limit 5 --out certificate.json"
+    command = "certify graph.json -k 2 --bandwidth 1 --solver cbc --time-limit 10 --out certificate.json"
     assert mtpp(command) == 3
     captured = capsys.readouterr()
     assert float(columns(captured.out)["ratio"]) >= 1
