@@ -139,6 +139,13 @@ def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found() -> N
     assert above >= 2
 
 
+def test_degrees_that_no_group_can_have_do_not_weaken_the_bound() -> None:
+    question = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 2, 4.0, 1.0), memory=math.inf)
+    plan = min(plans_in_turns(question), key=lambda plan: plan.time)
+    bounds = [turns_bound(plan, list(settings_of(replace(question, fixed=Fixed(tp=tp))))) for tp in (None, 1)]
+    assert bounds[0] == bounds[1]
+
+
 def test_layers_move_past_the_stages_between() -> None:
     assert moves_of((0, 3, 5, 9), (0, 2)) == (0, 2, 4, 9)
     assert moves_of((0, 3, 5, 9), (2, 1)) == (0, 3, 6, 9)
