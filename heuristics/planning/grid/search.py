@@ -35,7 +35,7 @@ _STARTS, _MOVES = 4, 300
 #: How far above the best time the program looks for groups that may run stages in turns.
 _WIDER = 1.15
 #: Parts of the memory that plans in turns fill, as what they need is known only once they are built.
-_PARTS = (1.0, 0.97, 0.94, 0.9, 0.85)
+_PARTS = (1.3, 1.15, 1.07, 1.03, 1.0, 0.97, 0.94, 0.9, 0.85)
 
 
 @dataclass
@@ -67,11 +67,14 @@ class GridSearch:
         self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
     ) -> float:
         """The same with the least recomputation; infinite if it cannot be below `ceiling`, the best time by default."""
-        fitting = self.fitting(setting)
-        for part in _PARTS if len(cuts) > len(tensor) + 1 else _PARTS[:1]:
+        fitting, before = self.fitting(setting), None
+        for part in _PARTS if len(cuts) > len(tensor) + 1 else (1.0,):
             modes = fitting.modes(cuts, tensor, part)
             if modes is None:
                 break
+            if modes == before:
+                continue
+            before = modes
             least = fitting.least(cuts, tensor, modes)
             if least >= (self.ceiling if ceiling is None else ceiling):
                 break

@@ -13,7 +13,7 @@ from heuristics.planning.grid import plan_in_grid
 from heuristics.planning.grid.moves import dealt, moves_of
 from heuristics.planning.grid.uniform import built, uniform_sketches
 from instances.errors import InputError
-from instances.planning.grid import GridInstance, Servers
+from instances.planning.grid import ConfiguredChain, GridInstance, Servers
 from instances.planning.grid.problem import Fixed
 from instances.planning.grid.settings import settings_of
 from mtpp.certifying.grid import covered_grid
@@ -157,5 +157,16 @@ def test_plans_in_turns_recompute_no_more_than_they_must() -> None:
     search = plan_in_grid(replace(equal_question(12, 4, 30), fixed=Fixed(v=2)), Limits())
     assert search.best is not None
     assert search.uniform is not None
-    assert search.best.modes.count("full") == 3
-    assert (search.best.time, search.uniform.time) == (135, 150)
+    assert search.best.modes.count("full") == 2
+    assert (search.best.time, search.uniform.time) == (133.5, 150)
+
+
+def test_bug_plans_in_turns_that_fit_as_they_are_recomputed() -> None:
+    question = replace(equal_question(4, 2, 20), fixed=Fixed(pp=2, tp=1, dp=1, v=2))
+    *layers, last = question.chains[0].layers
+    ways = tuple(replace(way, stored_bytes=2 * way.stored_bytes) for way in last.configurations)
+    chain = ConfiguredChain((*layers, replace(last, kind="last", configurations=ways)))
+    search = plan_in_grid(replace(question, chains=(chain,)), Limits())
+    assert search.best is not None
+    assert search.best.memory.total.tolist() == [20, 20]
+    assert search.best.modes == ("none",) * 4
