@@ -150,9 +150,10 @@ def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Set
     if runtime is None or question.fixed.tp is not None:
         yield from settings_of(question)
         return
+    fixed, servers = question.fixed, question.servers
     for t in sorted({tp for chain in question.chains for tp, _, _ in chain.degrees}):
-        if question.servers.size % t == 0:
-            yield from settings_of(replace(question, fixed=replace(question.fixed, tp=t)))
+        if servers.size % t == 0 and t * (fixed.pp or 1) * (fixed.dp or 1) <= servers.devices:
+            yield from settings_of(replace(question, fixed=replace(fixed, tp=t)))
 
 
 def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays, deadline: Deadline) -> None:

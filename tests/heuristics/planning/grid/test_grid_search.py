@@ -115,6 +115,13 @@ def test_runtimes_get_plans_that_they_can_run() -> None:
         assert len(set(plan.tensor)) == 1
 
 
+def test_bug_degrees_too_large_beside_fixed_ones_are_left_out_for_a_runtime() -> None:
+    chain = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 4, 4.0, 1.0), memory=math.inf)
+    search = plan_in_grid(replace(chain, fixed=Fixed(pp=4)), Limits(), "megatron")
+    assert search.best is not None
+    assert search.best.tensor == (1,) * 4
+
+
 def test_a_limit_of_no_time_still_gives_a_plan() -> None:
     from instances.deadline import Deadline
 
