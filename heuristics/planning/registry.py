@@ -9,9 +9,10 @@ import numpy as np
 
 from heuristics.limits import Limits
 from heuristics.method import Method
+from heuristics.planning.fewer_servers import improved_on_servers
 from heuristics.planning.improved import improved
 from heuristics.planning.rivals import data_parallel, gpipe, hetpipe, pipedream, pipedream_hierarchical
-from heuristics.planning.shared_cards import improved_on_cards, on_cards
+from heuristics.planning.shared_cards import on_cards
 from heuristics.planning.spp import spp
 from instances.planning import Iteration, TrainingInstance
 from instances.registry import Registry
@@ -34,7 +35,7 @@ def _fixed(
 
 
 def _improved(instance: TrainingInstance, rng: np.random.Generator, limits: Limits | None = None) -> Iteration:
-    return (improved if instance.network is None else improved_on_cards)(instance, rng, limits)
+    return (improved if instance.network is None else improved_on_servers)(instance, rng, limits)
 
 
 _original, _by_stage = partial(pipedream, every_minibatch=True), partial(hetpipe, only_largest_stage=True)

@@ -13,8 +13,9 @@ from heuristics.limits import Limits
 from heuristics.planning import PLANNERS
 from heuristics.planning.device_order import recursive_device_order
 from heuristics.planning.equal_replicas import equal_replicas
+from heuristics.planning.fewer_servers import improved_on_servers
 from heuristics.planning.orders import execute_orders, portfolio
-from heuristics.planning.shared_cards import Effort, improved_on_cards
+from heuristics.planning.shared_cards import Effort
 from heuristics.planning.spp import spp_plans
 from instances import InputError, Result
 from instances.deadline import Deadline, Stopwatch
@@ -137,7 +138,7 @@ def _found(instance: TrainingInstance, rng: np.random.Generator, search: PlanSea
         Limits(Deadline.after(search.time_limit, search.interrupted)),
     )
     if search.planner == "improved" and instance.network is not None:
-        return improved_on_cards(instance, rng, limits, effort)
+        return improved_on_servers(instance, rng, limits, effort)
     if effort.orders != "auto" or effort.level != Effort().level:
         raise InputError(
             f"The planner {search.planner} has its own order and effort; choose {said('planner', 'improved')} "

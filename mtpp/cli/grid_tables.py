@@ -33,8 +33,9 @@ def grid_headlines(covered: CoveredGrid, peak_flops: float, price: float | None)
     most = float(plan.memory.total.max())
     limit = "" if math.isinf(question.memory) else f" of {question.memory / _GIB:.4g}"
     again = {mode: plan.modes.count(mode) for mode in dict.fromkeys(plan.modes) if mode != "none"}
-    recomputed = ", ".join(f"{count} layers recompute {mode}" for mode, count in again.items())
-    rows.append(("memory", f"{most / _GIB:.4g}{limit} GiB on the fullest device; {recomputed or 'nothing recomputed'}"))
+    words = ", ".join(f"{count} {mode}" for mode, count in again.items())
+    recomputed = f"layers that recompute: {words}" if words else "nothing recomputed"
+    rows.append(("memory", f"{most / _GIB:.4g}{limit} GiB on the fullest device; {recomputed}"))
     if covered.uniform is not None:
         slower = covered.uniform.time / plan.time - 1
         rows.append(("uniform", f"{covered.uniform.time:.6g} s, {slower:+.2%}: {_grid(covered.uniform)}"))

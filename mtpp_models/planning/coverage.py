@@ -32,7 +32,7 @@ CLASSES = {
 }
 
 #: States of the program that knows servers; more take too long, and it is left out.
-_MOST_STATES = 3_000_000
+_MOST_STATES = 4_500_000
 #: States that take seconds.
 _LARGE = 1_000_000
 
@@ -93,7 +93,7 @@ def port_bound(plan: Plan) -> float:
 
 
 def _least(instance: TrainingInstance, ceiling: float, *, split: bool) -> float:
-    if len(instance.cluster.servers) == 1 or _states(instance) > _MOST_STATES:
+    if _states(instance) > _MOST_STATES:
         return _without_servers(instance, ceiling, split=split)
     return min(least_z_on_servers(instance, ceiling, split=split), _at_once(instance))
 
@@ -105,7 +105,7 @@ def _without_servers(instance: TrainingInstance, ceiling: float, *, split: bool)
 
 def _states(instance: TrainingInstance) -> int:
     """Estimate the number of states of the program with servers."""
-    return int(instance.chain.n * instance.cluster.n**2 * (max(instance.cluster.servers) + 1))
+    return int(instance.chain.n * instance.cluster.n**2 * (2 * max(instance.cluster.servers) + 2))
 
 
 def _at_once(instance: TrainingInstance) -> float:

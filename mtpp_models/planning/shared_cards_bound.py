@@ -3,11 +3,18 @@ r"""Z-DP on servers with shared network cards, for all plans on all devices, one
 The value pair of `instances.planning.makespan_bound`, with what a transfer takes at least. Stages that follow each
 other on devices of one server are a run; u is the number of devices of a run from some stage on.
 
-- A transfer inside a server: all links are those of a server, and :math:`u + q` devices fit into the largest one.
+- A packed stage lies in one server, and so does its run. A spread one has two replicas or more in several servers: its
+  AllReduce passes their cards and a link between them. No run includes it. The server of the next packed stage is its
+  anchor, where y of its devices lie; it has none if no packed stage follows.
+- A transfer inside a run: all links are those of a server, and :math:`u + q` devices fit into the largest one, g.
 - Any other transfer from q to r replicas: some link joins two servers; and if server h holds :math:`x_h` of the senders
   and :math:`y_h` of the receivers, a share of :math:`x_h (r - y_h) / (q r)` of the bytes leaves through its card, and
   :math:`y_h (q - x_h) / (q r)` comes in. `least_loads` takes the best of all such numbers. No share is 0, as only all
-  devices in one server load no card.
+  devices in one server load no card. `_crossing_part` says more where a stage is packed or has an anchor.
+- With room for k microbatches in a stage, :math:`⌈M / k⌉` of them stay there one after the other, each for :math:`ρ = t
+  + c + ρ'`, ρ' the least of any stages that may follow: :math:`Z^1 ≥ ⌈M / k⌉ ρ` and :math:`Z^2 ≥ ⌈M / k⌉ ρ + A`.
+- All transfers to the next stage lie between the first forward and the last backward pass, so that also
+  :math:`Z^2 ≥ t + M c + A`, at the least c of any next stage.
 
 Every plan along with its mapping takes one of both at each transfer, so that the least value of all ways to choose is
 no more than that of the plan. Sharing makes no transfer shorter.
@@ -33,11 +40,14 @@ __all__ = ["ServerSpeeds", "least_loads", "least_z_on_servers"]
 class ServerSpeeds(NamedTuple):
     """Speeds that no choice of devices exceeds; sizes are numbers of devices [bytes/s]."""
 
-    clique: FloatArray  # (V + 1,): slowest link within a group that adds up gradients, or what its cards let through
+    packed: FloatArray  # (V + 1,): slowest link within a group of one server that adds up gradients
+    spread: FloatArray  # (V + 1,): the same of several servers, or what their cards let through
     inside: FloatArray  # (V + 1,): slowest link between groups of one server, by both sizes together
     outside: FloatArray  # (V + 1,): the same between other groups
     load: FloatArray  # (V + 1, V + 1): least seconds a byte that a transfer to other servers loads a card [s/byte]
     largest: int  # devices of the largest server
+    card: float  # fastest card
+    half: bool  # whether a card shares its rate between both directions
 
     @classmethod
     def of(cls, instance: TrainingInstance) -> ServerSpeeds:
@@ -47,24 +57,30 @@ class ServerSpeeds(NamedTuple):
         largest = max(cluster.servers)
         same = cluster.server[:, None] == cluster.server
         either = np.maximum(cluster.bandwidth, cluster.bandwidth.T)
-        clique = fastest_groups(cluster.symmetric_bandwidth, core=True)
-        clique[largest + 1 :] = np.minimum(clique[largest + 1 :], ports.rate.max() / (1 if ports.entering else 2))
+        card, symmetric = float(ports.rate.max()), cluster.symmetric_bandwidth
+        across = min(card / (1 if ports.entering else 2), np.where(same, 0.0, symmetric).max())
         return cls(
-            clique=clique,
+            packed=fastest_groups(np.where(same, symmetric, 0.0), core=True),
+            spread=np.minimum(fastest_groups(symmetric, core=True), across),
             inside=fastest_groups(np.where(same, either, 0.0), core=False),
             outside=np.minimum(fastest_groups(either, core=False), np.where(same, 0.0, either).max()),
             load=least_loads(np.array(cluster.servers), ports),
             largest=largest,
+            card=card,
+            half=ports.entering == 0,
         )
 
 
 def least_z_on_servers(instance: TrainingInstance, ceiling: float, *, split: bool) -> float:
-    """Least value pair over all plans on all devices of several servers, or `ceiling` if that is less [s].
+    """Least value pair over all plans on all devices of the servers, or `ceiling` if that is less [s].
 
     Stages fit into memory with one microbatch in flight. With `split`, the gradients of weights may come later.
     """
     first = instance.input_sums if split else instance.arrays.backward
-    return _least(instance.arrays, first, ServerSpeeds.of(instance), ceiling)
+    arrays = instance.arrays
+    if instance.recomputation:  # such stages keep less, so that any number of microbatches may stay in them
+        return _least(arrays, first, ServerSpeeds.of(instance), ceiling, arrays.microbatches)
+    return _least(arrays, first, ServerSpeeds.of(instance), ceiling, 1)
 
 
 @compiled
@@ -101,42 +117,60 @@ def least_loads(servers: IntArray, ports: Ports) -> FloatArray:
 
 
 @compiled
-def _least(arrays: TrainingArrays, first_part: FloatArray, speeds: ServerSpeeds, ceiling: float) -> float:
+def _least(
+    arrays: TrainingArrays, first_part: FloatArray, speeds: ServerSpeeds, ceiling: float, fewest_kept: int
+) -> float:
     """The program from the last layer on; a state is a layer, devices left, and replicas and run of the first stage."""
     forward, backward, M = arrays.forward, arrays.backward, arrays.microbatches
-    L, V, U = forward.shape[1] - 1, len(speeds.clique) - 1, speeds.largest + 1
+    L, V, g = forward.shape[1] - 1, len(speeds.packed) - 1, speeds.largest
+    U = 2 * g + 1
     # Fronts of what begins at layer l with `left` devices, r of them in the first stage, in a run of u; and of what
-    # follows a stage of r devices, which makes the run one of u. Runs of more than a server are all U.
+    # follows a stage of r devices, which makes the run one of u. Of a spread stage u is g + 1 + y, or U without anchor.
     z1, z2 = np.empty((V + 1, V + 1, U + 1, FRONT)), np.empty((V + 1, V + 1, U + 1, FRONT))
-    count = np.zeros((V + 1, V + 1, U + 1), dtype=np.int64)
+    count, stay = np.zeros((V + 1, V + 1, U + 1), dtype=np.int64), np.empty((V + 1, V + 1, U + 1))
     next1, next2 = np.empty((L + 1, V + 1, V + 1, U + 1, FRONT)), np.empty((L + 1, V + 1, V + 1, U + 1, FRONT))
     next_count = np.zeros((L + 1, V + 1, V + 1, U + 1), dtype=np.int64)
+    # Of all that may follow a stage, the least time until a microbatch is back, and that its transfers take.
+    next_least = np.zeros((L + 1, V + 1, V + 1, U + 1, 2))
     front1, front2, link = np.empty(FRONT + 1), np.empty(FRONT + 1), np.empty(FRONT + 1, dtype=np.int64)
     best = ceiling
     for l in range(L - 1, -1, -1):  # noqa: E741 (the paper's letter)
-        count[:] = 0
+        count[:], stay[:] = 0, np.inf
         for left in range(1, V + 1):
             for r in range(1, left + 1):
-                for u in range(min(r, U), U + 1):
+                for u in range(min(r, g + 1), U + 1):
+                    if u > g and (r == 1 or r + g < u < U):
+                        continue
                     n = 0
                     for e in range(l + 1, L + 1):
-                        params = arrays.params[e] - arrays.params[l]
+                        params, stored = arrays.params[e] - arrays.params[l], (arrays.stored[e] - arrays.stored[l]) / r
                         f = (forward[r - 1, e] - forward[r - 1, l]) / r
                         t = f + (first_part[r - 1, e] - first_part[r - 1, l]) / r
-                        done = M * (f + (backward[r - 1, e] - backward[r - 1, l]) / r)
+                        after = 0.0
                         if r > 1:
-                            done += transfer_time(2 * (r - 1) * params, r * speeds.clique[r])
-                        needed = arrays.copies * params + (arrays.stored[e] - arrays.stored[l]) / r
-                        if done >= best or needed > arrays.memory:
+                            rate = speeds.spread[r] if u > g else speeds.packed[r]
+                            after = transfer_time(2 * (r - 1) * params, r * rate)
+                        done = M * (f + (backward[r - 1, e] - backward[r - 1, l]) / r) + after
+                        room = arrays.memory - arrays.copies * params
+                        if done >= best or stored > room:
                             break
+                        rho, channel = t, 0.0
+                        if e < L:
+                            rho += next_least[e, left - r, r, u, 0]
+                            channel = t + next_least[e, left - r, r, u, 1] + after
+                        kept = room * (1 + 1e-9) / stored if stored > 0 else np.inf
+                        rounds = np.ceil(M / max(fewest_kept, np.floor(kept))) if kept < M else 1.0
+                        low, done = max(M * t, rounds * rho), max(done, channel, rounds * rho + after)
                         if e == L:
-                            if u == min(r, U):
-                                n = insert_pair(front1, front2, link, n, M * t, done, 0)
+                            if (u == U or u == r <= g) and low < best and done < best:
+                                stay[left, r, u] = min(stay[left, r, u], rho)
+                                n = insert_pair(front1, front2, link, n, low, done, 0)
                             continue
                         for p in range(next_count[e, left - r, r, u]):
-                            a = max(M * t, t + next1[e, left - r, r, u, p])
+                            a = max(low, t + next1[e, left - r, r, u, p])
                             b = max(done, f + next2[e, left - r, r, u, p])
                             if a < best and b < best:
+                                stay[left, r, u] = min(stay[left, r, u], rho)
                                 n = insert_pair(front1, front2, link, n, a, b, 0)
                     count[left, r, u] = n
                     z1[left, r, u, :n], z2[left, r, u, :n] = front1[:n], front2[:n]
@@ -144,7 +178,8 @@ def _least(arrays: TrainingArrays, first_part: FloatArray, speeds: ServerSpeeds,
                         for p in range(n):
                             best = min(best, max(front1[p], front2[p]))
         if l > 0:
-            _follow(arrays, speeds, l, best, (z1, z2, count), (next1[l], next2[l], next_count[l]))
+            follows = next1[l], next2[l], next_count[l], next_least[l]
+            _follow(arrays, speeds, l, best, (z1, z2, count, stay), follows)
     return best
 
 
@@ -154,34 +189,65 @@ def _follow(
     speeds: ServerSpeeds,
     layer: int,
     best: float,
-    begins: tuple[FloatArray, FloatArray, IntArray],
-    follows: tuple[FloatArray, FloatArray, IntArray],
+    begins: tuple[FloatArray, FloatArray, IntArray, FloatArray],
+    follows: tuple[FloatArray, FloatArray, IntArray, FloatArray],
 ) -> None:
     """Put the transfer from a stage of q devices before what begins with the layer."""
-    z1, z2, count = begins
-    next1, next2, next_count = follows
-    V, U, M = len(speeds.clique) - 1, speeds.largest + 1, arrays.microbatches
+    z1, z2, count, stay = begins
+    next1, next2, next_count, next_least = follows
+    V, g, M = len(speeds.packed) - 1, speeds.largest, arrays.microbatches
+    U = 2 * g + 1
     front1, front2, link = np.empty(FRONT + 1), np.empty(FRONT + 1), np.empty(FRONT + 1, dtype=np.int64)
     sizes = arrays.forward_bytes[layer], arrays.backward_bytes[layer]
     for left in range(1, V):
         for q in range(1, V - left + 1):
-            for u in range(min(q, U), U + 1):
-                n = 0
-                crossing = u == min(q, U)
-                for r in range(1, left + 1):
-                    for v in range(min(r, U), U + 1) if crossing else range(u - q, min(u - q, U) + 1):
-                        if not crossing and (u > speeds.largest or r > v):
+            for u in range(min(q, g + 1), U + 1):
+                n, least_back, least_busy = 0, np.inf, np.inf
+                crossing = u == q or u > g
+                for r in range(1, left + 1 if crossing else min(left, u - q) + 1):
+                    for v in range(min(r, g + 1), U + 1) if crossing else range(u - q, u - q + 1):
+                        if count[left, r, v] == 0:
+                            continue
+                        part = _crossing_part(q, u, r, v, g, speeds.half) if crossing else 0.0
+                        if part == np.inf:
                             continue
                         rate = q * r * (speeds.outside[q + r] if crossing else speeds.inside[q + r])
                         cf, cb = transfer_time(sizes[0], rate), transfer_time(sizes[1], rate)
                         if crossing:
-                            cf, cb = max(cf, sizes[0] * speeds.load[q, r]), max(cb, sizes[1] * speeds.load[r, q])
+                            cf = max(cf, sizes[0] * speeds.load[q, r], transfer_time(part * sizes[0], speeds.card))
+                            cb = max(cb, sizes[1] * speeds.load[r, q], transfer_time(part * sizes[1], speeds.card))
                         busy = M * (max(cf, cb) if arrays.full_duplex else cf + cb)
                         if busy >= best:
                             continue
+                        least_back = min(least_back, cf + cb + stay[left, r, v])
+                        least_busy = min(least_busy, busy)
                         for p in range(count[left, r, v]):
                             a, b = max(busy, cf + cb + z1[left, r, v, p]), cf + z2[left, r, v, p]
                             if a < best and b < best:
                                 n = insert_pair(front1, front2, link, n, a, b, 0)
                 next_count[left, q, u] = n
                 next1[left, q, u, :n], next2[left, q, u, :n] = front1[:n], front2[:n]
+                next_least[left, q, u, 0], next_least[left, q, u, 1] = least_back, least_busy
+
+
+@compiled
+def _crossing_part(q: int, u: int, r: int, v: int, g: int, half: bool) -> float:
+    """Least part of the bytes between q and r replicas, not all in one server, that pass some card; infinite if none.
+
+    Runs are numbered as in `_least`, g being the devices of the largest server.
+    """
+    x, y, none = u - g - 1, v - g - 1, g
+    if x < 0 and y < 0:
+        return 1.0
+    if x < 0:
+        near = min(r - 1, g - q)  # of the receivers, in the server of the senders
+        if y == none:
+            return (r - near) / r
+        elsewhere = max(y, r - min(near, r - y)) / r
+        return min(elsewhere, (r - y) / r) if y + q <= g else elsewhere
+    if x == none or y == none:
+        return 0.0 if x == y else np.inf
+    if y < 0:
+        return (q - x) / q if x + v <= g else np.inf
+    out, home = x * (r - y) / (q * r), y * (q - x) / (q * r)
+    return np.inf if x + y > g else out + home if half else max(out, home)

@@ -24,7 +24,7 @@ from instances import InputError
 from instances.devices.network import Network
 from instances.json_files import Value
 from instances.planning import Cluster, LayerChain, Plan, Timeline, TrainingInstance
-from instances.planning.operation_arrays import Flows
+from instances.planning.operation_arrays import BACKWARD, FORWARD, WEIGHTS, Flows
 from instances.planning.simulation import simulate
 from mtpp.certificates.writing import plan_certificate
 from mtpp.certifying.planning import PlanResult, recovered
@@ -127,7 +127,8 @@ def check_bounds(instance: TrainingInstance) -> int:
         unsplit = [warmed_up(steady(S, M, distance), M) for distance in (1, M)]
         split = [zero_bubble(plan, distance, M)[0] for distance in (1, M)]
         for name, orders in (("fixed", unsplit), ("split", split)):
-            least = min(_time_of(flows, one, M) for one in orders) * _CLOSE
+            orders = [one for one in orders if _fits(plan, one)]
+            least = min((_time_of(flows, one, M) for one in orders), default=math.inf) * _CLOSE
             covering = list(CLASSES)[list(CLASSES).index(name) :]
             most = max(bounds[wider].value for wider in covering)
             assert most <= least, f"a bound of {name} plans, {most}, exceeds {least}"
@@ -165,6 +166,14 @@ def check_shared(name: str, case: SharedCase) -> float:
     assert not verdict.faults, f"its file is refused: {verdict.faults[0]}"
     assert covered.result.bound is not None
     return covered.result.bound.value / found.time - 1 if found.time > 0 else 0.0
+
+
+def _fits(plan: Plan, orders: PassLists) -> bool:
+    """Whether each stage has room for what it holds between forward passes and backward passes, or their last parts."""
+    held = [
+        max(np.cumsum([(kind == FORWARD) - (kind in (BACKWARD, WEIGHTS)) for kind, _, _ in order])) for order in orders
+    ]
+    return bool((plan.memory_needed(held) <= plan.instance.memory).all())
 
 
 def _time_of(flows: Flows, orders: PassLists, microbatches: int) -> float:

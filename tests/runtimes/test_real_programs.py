@@ -6,6 +6,7 @@ import ast
 import copy
 import json
 import os
+import tomllib
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from installed_programs import function_of, needs
 
 import mtpp
 from instances import ComputationGraph, InputError, Instance, Partition, Platform
+from instances.planning.grid import GridPlan
 from instances.runtimes import RUNTIMES
+from instances.runtimes.grid_settings import grid_settings
 from instances.runtimes.layer_stack import LayerStack
 
 FRONT, BACK = ("model.embed_tokens.gather",), ("model.norm.mul", "lm_head.mm")
@@ -106,6 +109,38 @@ def test_torchtitan_splits_a_model() -> None:
     parts = [split(model, names) for names in fields["module_fqns_per_model_part"]]
     kept = [name for part in parts for name, _ in part.named_parameters()]
     assert sorted(kept) == sorted(name for name, _ in model.named_parameters())
+
+
+def test_megatron_takes_the_layout_of_a_plan_in_turns() -> None:
+    module = needs("megatron-core", "megatron.core.transformer.pipeline_parallel_layer_layout")
+    plan = training_plan("megatron")
+    words = dict(line.partition(" ")[::2] for line in grid_settings(plan, "megatron").splitlines())
+    assert int(words["--pipeline-model-parallel-size"]) == plan.groups == 2
+    layout = module.PipelineParallelLayerLayout(words["--pipeline-model-parallel-layout"].strip('"'), plan.groups)
+    layout.validate_layer_layout(plan.instance.layers - 2, None)
+    counted = [len(layout.layout[g][v]) for v in range(plan.turns) for g in range(plan.groups)]
+    assert counted == np.diff(plan.cuts).tolist()
+
+
+def test_torchtitan_knows_every_word_of_a_plan() -> None:
+    """Members and values are those of its own records."""
+    configs = needs("torchtitan", "torchtitan.config.configs")
+    plan = training_plan("torchtitan")
+    tables = tomllib.loads(grid_settings(plan, "torchtitan"))
+    training = configs.TrainingConfig(**tables["training"])
+    parallel = configs.ParallelismConfig(**tables["parallelism"])
+    devices = parallel.data_parallel_replicate_degree * parallel.data_parallel_shard_degree
+    assert devices * parallel.tensor_parallel_degree * parallel.pipeline_parallel_degree == plan.devices
+    assert training.local_batch_size * devices == training.global_batch_size == 8
+    assert len(parallel.module_fqns_per_model_part) == plan.stages
+
+
+def training_plan(runtime: str) -> GridPlan:
+    found = mtpp.plan(
+        "gpt2", "1x4", global_batch=8, bandwidth="100GB/s", device="A100-40", fix="pp=2,v=2", runtime=runtime
+    )
+    assert isinstance(found.answer, GridPlan)
+    return found.answer
 
 
 def test_deepspeed_takes_the_parts() -> None:

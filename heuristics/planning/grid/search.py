@@ -35,7 +35,7 @@ _STARTS, _MOVES = 4, 300
 #: How far above the best time the program looks for groups that may run stages in turns.
 _WIDER = 1.15
 #: Parts of the memory that plans in turns fill, as what they need is known only once they are built.
-_PARTS = (1.0, 0.97, 0.94, 0.9, 0.85)
+_PARTS = (1.3, 1.15, 1.07, 1.03, 1.0, 0.97, 0.94, 0.9, 0.85)
 
 
 @dataclass
@@ -67,11 +67,14 @@ class GridSearch:
         self, setting: Setting, cuts: tuple[int, ...], tensor: tuple[int, ...], ceiling: float | None = None
     ) -> float:
         """The same with the least recomputation; infinite if it cannot be below `ceiling`, the best time by default."""
-        fitting = self.fitting(setting)
-        for part in _PARTS if len(cuts) > len(tensor) + 1 else _PARTS[:1]:
+        fitting, before = self.fitting(setting), None
+        for part in _PARTS if len(cuts) > len(tensor) + 1 else (1.0,):
             modes = fitting.modes(cuts, tensor, part)
             if modes is None:
                 break
+            if modes == before:
+                continue
+            before = modes
             least = fitting.least(cuts, tensor, modes)
             if least >= (self.ceiling if ceiling is None else ceiling):
                 break
@@ -133,7 +136,7 @@ def plan_in_grid(
         if even_work(question, setting, arrays) >= search.ceiling:
             break
         _plan_setting(search, setting, arrays, limits.deadline)
-        search.say(f"{setting.pipelines} pipelines")
+        search.say(f"dp {setting.pipelines}")
     if search.best is None:
         raise _no_plan(search, settings)
     for time, sketch in sorted(search.met.values(), key=lambda one: one[0])[:_STARTS]:
@@ -147,9 +150,10 @@ def _settings(question: GridInstance, runtime: str | None) -> Iterator[tuple[Set
     if runtime is None or question.fixed.tp is not None:
         yield from settings_of(question)
         return
+    fixed, servers = question.fixed, question.servers
     for t in sorted({tp for chain in question.chains for tp, _, _ in chain.degrees}):
-        if question.servers.size % t == 0:
-            yield from settings_of(replace(question, fixed=replace(question.fixed, tp=t)))
+        if servers.size % t == 0 and t * (fixed.pp or 1) * (fixed.dp or 1) <= servers.devices:
+            yield from settings_of(replace(question, fixed=replace(fixed, tp=t)))
 
 
 def _plan_setting(search: GridSearch, setting: Setting, arrays: GridArrays, deadline: Deadline) -> None:
@@ -195,20 +199,23 @@ def _change(search: GridSearch, time: float, sketch: Sketch, deadline: Deadline)
 
 def _no_plan(search: GridSearch, settings: list[tuple[Setting, GridArrays]]) -> InputError:
     """Error that says what the smallest configuration needs."""
-    question, least = search.question, dict[str, float]()
+    question, least, share = search.question, dict[str, float](), np.inf
     for setting, arrays in settings:
-        fitting = search.fitting(setting)
+        fitting, used = search.fitting(setting), setting.pipelines * setting.context
+        even = np.full(question.layers, np.inf)  # bytes of each layer on all its devices
         for t in arrays.degrees.tolist():
-            for layer, ways in zip(question.chains[0].layers, fitting.menus(t), strict=True):
-                needed = fitting.kept([ways[0]], whole=False)
-                needed += min(way.stored_bytes + way.working_bytes for way in ways)
-                least[layer.name] = min(needed, least.get(layer.name, np.inf))
+            for place, ways in enumerate(fitting.menus(t)):
+                name, state = question.chains[0].layers[place].name, fitting.kept([ways[0]], whole=False)
+                needed = state + min(way.stored_bytes + way.working_bytes for way in ways)
+                least[name] = min(needed, least.get(name, np.inf))
+                even[place] = min(even[place], t * (state + min(way.stored_bytes for way in ways)))
+        share = min(share, even.sum() / (question.servers.devices // used))
     if not least:
         return InputError(f"{question.label}: no degrees that the question allows fit into a server; allow others.")
     name = max(least, key=lambda name: least[name])
     why = f"layer {name} alone needs {least[name]:.4g} bytes on a device in its smallest configuration"
     if least[name] <= question.memory:
-        why = "each layer fits alone, but not all of them on so many devices"
+        why = f"each layer fits alone, but all of them, divided evenly, need {share:.4g} bytes a device"
     return InputError(
         f"{question.label}: nothing fits into {question.memory:.4g} bytes a device: {why}; give more memory, devices, "
         "a higher stage of ZeRO or tensor degree, or smaller microbatches."

@@ -14,8 +14,8 @@ the last backward pass of the first layer:
 - τ includes the least recomputation with which r microbatches of its layers fit, and S of those of other turns.
 
 A time is impossible if, for all degrees and S, groups that stay below it cannot hold all layers: the most layers of
-each group and degree are added up by a program over devices, for each largest degree. The bound is the largest such
-time, by bisection.
+each group and degree are added up by a program over devices, for each largest degree, which some group must have. The
+bound is the largest such time, by bisection.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Tables(NamedTuple):
     plain: FloatArray  # (T, L): both passes of each layer, without recomputation
     there: FloatArray  # (T, L): forward pass of each layer
     after: FloatArray  # (T,): what follows the passes of the first layer
-    transfer: float  # least time between two stages
+    transfer: FloatArray  # (T,): least time between two stages of groups up to a degree
 
 
 class _Room:
@@ -96,7 +96,7 @@ class _Room:
             plain=np.diff(arrays.forward + arrays.backward, axis=1),
             there=np.diff(arrays.forward, axis=1),
             after=np.ascontiguousarray(costs.after[:, 0, 1]),
-            transfer=float(costs.transfer[:, :-1].min()),
+            transfer=np.minimum.accumulate(costs.transfer[:, :-1].min(axis=1)),
         )
 
     def holds(self, ceiling: float) -> bool:
@@ -110,18 +110,20 @@ def _holds(tables: _Tables, S: int, M: int, K: int, ceiling: float) -> bool:
     T = len(tables.degrees)
     equal = tables.plain.shape[1] - 2
     for top in range(T):
-        covered = np.full(K + 1, -1)
-        covered[0] = 0
+        covered = np.full((2, K + 1), -1)  # most layers without a group of the largest degree, and with one
+        covered[0, 0] = 0
         for g in range(S - 1, -1, -1):
-            more = np.full(K + 1, -1)
+            more = np.full((2, K + 1), -1)
             for t in range(top + 1):
                 number = _most_layers(tables, S, M, g, t, top, ceiling)
                 degree = tables.degrees[t]
-                for k in range(degree, K + 1):
-                    if number > 0 and covered[k - degree] >= 0:
-                        more[k] = max(more[k], covered[k - degree] + number)
+                for before in range(2 if number > 0 else 0):
+                    now = 1 if t == top else before
+                    for k in range(degree, K + 1):
+                        if covered[before, k - degree] >= 0:
+                            more[now, k] = max(more[now, k], covered[before, k - degree] + number)
             covered = more
-        if covered.max() >= equal:
+        if covered[1].max() >= equal:
             return True
     return False
 
@@ -130,7 +132,7 @@ def _holds(tables: _Tables, S: int, M: int, K: int, ceiling: float) -> bool:
 def _most_layers(tables: _Tables, S: int, M: int, g: int, t: int, top: int, ceiling: float) -> int:
     """Most equal layers of group g with a degree, all groups at most that of place `top`; 0 if none is below a time."""
     plain, there = tables.plain[: top + 1], tables.there[: top + 1]
-    back, c, L = plain - there, tables.transfer, plain.shape[1]
+    back, c, L = plain - there, tables.transfer[top], plain.shape[1]
     kind, r = 0 if g == 0 else 2 if g == S - 1 else 1, min(S, 2 * (S - g) - 1)
     around = filled = tables.after[: top + 1].min()
     if g > 0:

@@ -12,7 +12,8 @@ all its layers but those of its last turn, and h = min(S, 2 (S - g) - 1) of thes
 Other groups have a layer or more in each turn, group 0 what comes before the equal layers in the first turn, the last
 group what comes after them in the last turn. The second fact says how many layers the last turn can have at most, the
 others then keep S microbatches. For each S, each largest degree and each degree the most equal layers of a group below
-the time are counted, and the counts of groups are added up over the devices of a pipeline.
+the time are counted, and the counts of groups, one of which has the largest degree, are added up over the devices of a
+pipeline.
 """
 
 from __future__ import annotations
@@ -62,23 +63,24 @@ class _Others:
             first, inner, last = (min(sum(setting.layer(t, i)[p] for p in parts) for t in tensor) for i in places)
             return first, inner, last
 
-        moved = [setting.sent(t, i) for t in setting.tensor for i in range(setting.chain.n - 1)]
+        moved = [setting.sent(t, i) for t in tensor for i in range(setting.chain.n - 1)]
         return cls(tensor, least(0), least(1), least(0, 1), min(moved), min(setting.after(t, 0, 1) for t in tensor))
 
 
 def _groups_hold(setting: Setting, others: _Others, S: int, ceiling: float, clock: Clock) -> bool:
     """Whether S groups could hold all layers below a time."""
-    most: dict[int, int] = {0: 0}  # layers by devices
+    largest, most = max(others.tensor), {(0, False): 0}  # layers by devices, and whether a group has the largest degree
     for g in range(S - 1, -1, -1):
         clock.raise_if_late()
         counts = {t: _layers(setting, others, t, g, S, ceiling) for t in others.tensor}
-        after: dict[int, int] = {}
-        for used, layers in most.items():
+        after: dict[tuple[int, bool], int] = {}
+        for (used, met), layers in most.items():
             for t, count in counts.items():
-                if count and used + t <= setting.K:
-                    after[used + t] = max(after.get(used + t, 0), layers + count)
+                key = used + t, met or t == largest
+                if count and key[0] <= setting.K:
+                    after[key] = max(after.get(key, 0), layers + count)
         most = after
-    return max(most.values(), default=-math.inf) >= setting.chain.n - 2
+    return max((layers for (_, met), layers in most.items() if met), default=-math.inf) >= setting.chain.n - 2
 
 
 def _layers(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: float) -> int:

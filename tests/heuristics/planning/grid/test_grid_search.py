@@ -13,7 +13,7 @@ from heuristics.planning.grid import plan_in_grid
 from heuristics.planning.grid.moves import dealt, moves_of
 from heuristics.planning.grid.uniform import built, uniform_sketches
 from instances.errors import InputError
-from instances.planning.grid import GridInstance, Servers
+from instances.planning.grid import ConfiguredChain, GridInstance, Servers
 from instances.planning.grid.problem import Fixed
 from instances.planning.grid.settings import settings_of
 from mtpp.certifying.grid import covered_grid
@@ -42,7 +42,7 @@ def test_golden_plans(layers: int, batch: int, memory: float, zero: int, best: f
 
 
 def test_nothing_fits_in_one_line() -> None:
-    with pytest.raises(InputError, match="nothing fits into 6 bytes a device: each layer fits alone, but not all"):
+    with pytest.raises(InputError, match=r"nothing fits into 6 bytes a device: each .* divided evenly, need 5 bytes"):
         plan_in_grid(equal_question(4, 4, 6), Limits())
     with pytest.raises(InputError, match=r"layer layer\.0 alone needs 3\.5 bytes on a device in its smallest"):
         plan_in_grid(equal_question(4, 4, 2), Limits())
@@ -115,6 +115,13 @@ def test_runtimes_get_plans_that_they_can_run() -> None:
         assert len(set(plan.tensor)) == 1
 
 
+def test_bug_degrees_too_large_beside_fixed_ones_are_left_out_for_a_runtime() -> None:
+    chain = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 4, 4.0, 1.0), memory=math.inf)
+    search = plan_in_grid(replace(chain, fixed=Fixed(pp=4)), Limits(), "megatron")
+    assert search.best is not None
+    assert search.best.tensor == (1,) * 4
+
+
 def test_a_limit_of_no_time_still_gives_a_plan() -> None:
     from instances.deadline import Deadline
 
@@ -139,6 +146,13 @@ def test_no_plan_in_turns_is_below_its_bound_or_faster_than_the_one_found() -> N
     assert above >= 2
 
 
+def test_degrees_that_no_group_can_have_do_not_weaken_the_bound() -> None:
+    question = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 2, 4.0, 1.0), memory=math.inf)
+    plan = min(plans_in_turns(question), key=lambda plan: plan.time)
+    bounds = [turns_bound(plan, list(settings_of(replace(question, fixed=Fixed(tp=tp))))) for tp in (None, 1)]
+    assert bounds[0] == bounds[1]
+
+
 def test_layers_move_past_the_stages_between() -> None:
     assert moves_of((0, 3, 5, 9), (0, 2)) == (0, 2, 4, 9)
     assert moves_of((0, 3, 5, 9), (2, 1)) == (0, 3, 6, 9)
@@ -150,5 +164,16 @@ def test_plans_in_turns_recompute_no_more_than_they_must() -> None:
     search = plan_in_grid(replace(equal_question(12, 4, 30), fixed=Fixed(v=2)), Limits())
     assert search.best is not None
     assert search.uniform is not None
-    assert search.best.modes.count("full") == 3
-    assert (search.best.time, search.uniform.time) == (135, 150)
+    assert search.best.modes.count("full") == 2
+    assert (search.best.time, search.uniform.time) == (133.5, 150)
+
+
+def test_bug_plans_in_turns_that_fit_as_they_are_recomputed() -> None:
+    question = replace(equal_question(4, 2, 20), fixed=Fixed(pp=2, tp=1, dp=1, v=2))
+    *layers, last = question.chains[0].layers
+    ways = tuple(replace(way, stored_bytes=2 * way.stored_bytes) for way in last.configurations)
+    chain = ConfiguredChain((*layers, replace(last, kind="last", configurations=ways)))
+    search = plan_in_grid(replace(question, chains=(chain,)), Limits())
+    assert search.best is not None
+    assert search.best.memory.total.tolist() == [20, 20]
+    assert search.best.modes == ("none",) * 4
