@@ -100,7 +100,7 @@ def _works(graph: GraphLike, loaded: ComputationGraph, devices: Devices, t: int,
             f"kind {printable(kind.name)}: only what has no times of its own is priced by peak_flops and "
             "memory_bandwidth; give its speed, 1 for the device on which the works of the graph were measured."
         )
-    for name in ("peak_flops", "memory_bandwidth"):
+    for name in ("peak_flops", "memory_bandwidth", "cost"):
         if reading.get(name) is not None:
             raise InputError(f"{said(name, reading[name])}: kind {printable(kind.name)} has its own; leave it out.")
     roofs = {"peak_flops": kind.roofline.peak_flops, "memory_bandwidth": kind.roofline.memory_bandwidth}
