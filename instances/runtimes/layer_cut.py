@@ -14,7 +14,7 @@ from instances.planning.plan import Plan
 from instances.runtimes.layer_stack import LayerStack, numbered
 from instances.runtimes.module_names import Naming
 
-__all__ = ["LayerCut"]
+__all__ = ["LayerCut", "layers_in_words"]
 
 _RANGE = " … "
 _REMEDY_OF_PLANS = "plan a graph of whole layers, such as one of the level layer."
@@ -75,6 +75,15 @@ class LayerCut:
             If a layer is cut, or there are no layers in a row; the message names it.
         """
         return _of_partition(answer) if isinstance(answer, Partition) else _of_plan(answer)
+
+
+def layers_in_words(partition: Partition) -> str:
+    """Numbers of layers, such as ``8,9``, with the kinds of devices where there are several: ``A100:8,L4:9``."""
+    counts = LayerCut.of(partition).counts
+    if not isinstance(partition, UnlikePartition):
+        return ",".join(map(str, counts))
+    used = [name for name in partition.kinds_by_name if name is not None]
+    return ",".join(f"{name}:{count}" for name, count in zip(used, counts, strict=True))
 
 
 def _of_partition(partition: Partition) -> LayerCut:
