@@ -84,11 +84,17 @@ class LeastK:
             self.refused[k] = str(error)
             return None
 
+    @property
+    def goal(self) -> str:
+        """What is good enough, in words."""
+        if math.isinf(self.good_enough):
+            return "on which it fits"
+        unit = self.question.time_unit
+        return f"with a bottleneck of {self.good_enough:.6g} {unit} or less ({1 / self.good_enough:.6g} per {unit})"
+
     def sentence(self) -> str:
         """State the least k, and why no smaller one will do."""
-        unit = self.question.time_unit
-        reached = f"with a bottleneck of {self.good_enough:.6g} {unit} or less ({1 / self.good_enough:.6g} per {unit})"
-        goal = "that fits" if math.isinf(self.good_enough) else reached
+        goal = "that fits" if math.isinf(self.good_enough) else self.goal
         if self.k is None:
             found = f"none {goal} is known" if self.open else f"there is none {goal}"
             return f"Of all numbers of blocks up to {self.most} {found}." + self._why(self.most)
@@ -133,7 +139,8 @@ def find_least_k(
     Parameters
     ----------
     question : Instance
-        Its k does not matter, beyond what its constraints ask for.
+        Its k does not matter, beyond what its constraints ask for. If devices of several kinds have prices, the
+        cheapest ones are looked for.
     good_enough : float
         The bottleneck to reach; infinite where the memory is a hard limit and any answer will do.
     options : SolveOptions
@@ -145,6 +152,10 @@ def find_least_k(
     on_progress, on_fault : callable, optional
         As of `certify`.
     """
+    if isinstance(question, UnlikeInstance) and question.devices.price is not None:
+        from mtpp.certifying.cheapest import find_cheapest
+
+        return find_cheapest(question, good_enough, options, on_progress, on_fault)
     least = LeastK(question, good_enough)
     with catch_interrupt() as interrupted:
         if _starts(least, interrupted):
