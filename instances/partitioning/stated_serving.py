@@ -100,9 +100,11 @@ def serving_from_document(document: Value) -> StatedServing:
         rules = stated_constraints(question["constraints"], graph, platform.k)
     more: dict[str, Any] = {"need": rows["need"], "by_need": True}
     kind_of = Instance
+    if not ("kinds" in question) == ("order" in question) >= ("works" in question):
+        fields["instance"].fail("'kinds', 'order' and, with operators, 'works' belong together.")
     if "kinds" in question:
-        if rules or "order" not in question:
-            fields["instance"].fail("with kinds, it has an order of devices and no constraints.")
+        if rules:
+            question["constraints"].fail("there are none beside several kinds of devices.")
         devices, works = devices_of_members(question["kinds"], question["order"], graph.n)
         kind_of, more = UnlikeInstance, more | {"devices": devices, "works": works}
     with refused_at(fields["instance"]):

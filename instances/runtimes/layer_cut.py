@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
@@ -78,12 +79,13 @@ class LayerCut:
 
 
 def layers_in_words(partition: Partition) -> str:
-    """Numbers of layers, such as ``8,9``, with the kinds of devices where there are several: ``A100:8,L4:9``."""
+    """Numbers of layers, such as ``8,9``; with the kinds of devices where there are several: ``A100:8,L4:3*2``."""
     counts = LayerCut.of(partition).counts
     if not isinstance(partition, UnlikePartition):
         return ",".join(map(str, counts))
     used = [name for name in partition.kinds_by_name if name is not None]
-    return ",".join(f"{name}:{count}" for name, count in zip(used, counts, strict=True))
+    stages = [(f"{name}:{count}", len(list(same))) for (name, count), same in groupby(zip(used, counts, strict=True))]
+    return ",".join(f"{stage}*{times}" if times > 1 else stage for stage, times in stages)
 
 
 def _of_partition(partition: Partition) -> LayerCut:
