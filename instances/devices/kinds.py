@@ -32,6 +32,8 @@ class DeviceKind:
         Memory of a device [bytes], positive; infinite where there is no limit.
     bandwidth : float, optional
         Bytes per unit of work time in and out of a device, positive; None: that of the question.
+    price : float, optional
+        Of a device, such as dollars an hour, 0 or more; no cost of a partition depends on it.
 
     Raises
     ------
@@ -45,6 +47,7 @@ class DeviceKind:
     roofline: Device | None = None
     memory: float = math.inf
     bandwidth: float | None = None
+    price: float | None = None
 
     def __post_init__(self) -> None:
         if not self.name.strip():
@@ -60,11 +63,13 @@ class DeviceKind:
             raise InputError(f"{where}: memory is {self.memory}; it must be positive.")
         if self.bandwidth is not None and not self.bandwidth > 0:
             raise InputError(f"{where}: bandwidth is {self.bandwidth}; it must be positive.")
+        if self.price is not None and not 0 <= self.price < math.inf:
+            raise InputError(f"{where}: price is {self.price}; it must be finite, 0 or more.")
 
     @property
-    def traits(self) -> tuple[float | None, Device | None, float, float | None]:
-        """All that costs depend on: speed, roofline, memory and bandwidth."""
-        return self.speed, self.roofline, self.memory, self.bandwidth
+    def traits(self) -> tuple[float | Device | None, ...]:
+        """All but name and count."""
+        return self.speed, self.roofline, self.memory, self.bandwidth, self.price
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,9 @@ class Devices:
             if any(other.traits != kind.traits for other in named):
                 raise InputError(f"Two kinds of devices are called {printable(kind.name)}; give each its own name.")
             merged.append(kind)
+        unpriced = [kind.name for kind in merged if kind.price is None]
+        if 0 < len(unpriced) < len(merged):
+            raise InputError(f"kind {printable(unpriced[0])} has no price, and others have; give all of them one.")
         if sum(kind.count for kind in merged) > _MOST_DEVICES:
             raise InputError(f"There are more than {_MOST_DEVICES} devices; give fewer.")
         object.__setattr__(self, "kinds", tuple(merged))
@@ -117,6 +125,17 @@ class Devices:
     def total(self) -> int:
         """Number of all devices."""
         return sum(self.counts)
+
+    def subset(self, counts: Sequence[int]) -> Devices:
+        """So many devices of each kind, at least one in all, without the kinds of which there are none."""
+        kept = [replace(kind, count=count) for kind, count in zip(self.kinds, counts, strict=True) if count]
+        return Devices(kept, self.order)
+
+    @property
+    def price(self) -> float | None:
+        """Of all devices; None if none has a price."""
+        prices = [kind.count * kind.price for kind in self.kinds if kind.price is not None]
+        return sum(prices) if prices else None
 
     @property
     def is_fixed(self) -> bool:

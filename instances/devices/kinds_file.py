@@ -1,8 +1,8 @@
 """Devices by kind from files ``mtpp-devices/2`` and ``/1``, and from texts such as ``4xA100,6xL4``.
 
 A file ``/2`` holds `kinds`, a list of objects with `name`, `count`, either `speed` or both `peak_flops` and
-`memory_bandwidth`, and, if wanted, `memory` and `bandwidth`, null for no limit; and perhaps `order`, free or fixed. Of
-a file ``/1`` devices with the same speed, memory and rates become one kind.
+`memory_bandwidth`, and, if wanted, `memory` and `bandwidth`, null for no limit, and `price`; and perhaps `order`, free
+or fixed. Of a file ``/1`` devices with the same speed, memory and rates become one kind.
 """
 
 from __future__ import annotations
@@ -101,11 +101,12 @@ def _kind_document(kind: DeviceKind) -> dict[str, object]:
         **priced,
         "memory": finite_or_none(kind.memory),
         **({} if kind.bandwidth is None else {"bandwidth": finite_or_none(kind.bandwidth)}),
+        **({} if kind.price is None else {"price": kind.price}),
     }
 
 
 def _kind(value: Value, memory: float) -> DeviceKind:
-    optional = ("count", "speed", "peak_flops", "memory_bandwidth", "memory", "bandwidth")
+    optional = ("count", "speed", "peak_flops", "memory_bandwidth", "memory", "bandwidth", "price")
     fields = value.members(("name",), optional)
     roofs = [fields[name].number() for name in ("peak_flops", "memory_bandwidth") if name in fields]
     if len(roofs) == 1:
@@ -119,6 +120,7 @@ def _kind(value: Value, memory: float) -> DeviceKind:
             roofline=Device(*roofs) if roofs else None,
             memory=(math.inf if limit is None else limit) if "memory" in fields else memory,
             bandwidth=(math.inf if rate is None else rate) if "bandwidth" in fields else None,
+            price=fields["price"].number() if "price" in fields else None,
         )
     except InputError as error:
         value.fail(str(error))

@@ -17,6 +17,8 @@ import numpy as np
 from instances.errors import InputError, word
 from instances.graph.question_lines import hash_of_question
 from instances.graph.tensors import FloatArray, sums_by
+from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.partition import Partition
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving_lines import ServedDecoder, serving_in_words, serving_lines
@@ -34,8 +36,9 @@ class ServingInstance:
     Parameters
     ----------
     instance : Instance
-        Each node but the first reads from the one before it. The times of the nodes hold at `context`; the memory
-        is finite, and a hard limit. The states of the nodes do not count: `token_bytes` do in their place.
+        Each node but the first reads from the one before it. The times of the nodes hold at `context`. The memory, that
+        of each kind if there are several, is finite and a hard limit. The states of the nodes do not count:
+        `token_bytes` do in their place.
     token_bytes : (n,) floats
         What the cache of each node takes for one more token of each sequence [bytes], all sequences together.
     window : (n,) floats
@@ -50,7 +53,7 @@ class ServingInstance:
     Raises
     ------
     InputError
-        If the nodes are no chain, the memory is infinite, or a number is out of its range.
+        If the nodes are no chain, a memory is infinite, or a number is out of its range.
     """
 
     instance: Instance
@@ -86,7 +89,8 @@ class ServingInstance:
         for v in range(1, graph.n):
             if (v - 1, v) not in links:
                 raise InputError(f"{graph.name}: node {v} does not read from node {v - 1}; give a chain of layers.")
-        if not math.isfinite(self.instance.platform.memory):
+        memories = _memories(self.instance)
+        if max(memories) == math.inf:
             raise InputError(f"{graph.name}: without a limit of memory any context fits; give {word('memory')}.")
         for name, values in (("token_bytes", self.token_bytes), ("window", self.window)):
             if np.shape(values) != (graph.n,) or not (np.asarray(values) >= 0).all():
@@ -94,7 +98,7 @@ class ServingInstance:
         if not np.isfinite(self.token_bytes).all():
             raise InputError(f"{graph.name}: token_bytes must be finite.")
         least = min((float(size) for size in self.token_bytes if size > 0), default=math.inf)
-        if least * MOST_TOKENS <= self.instance.platform.memory:
+        if least * MOST_TOKENS <= max(memories):
             raise InputError(
                 f"{graph.name}: a cache of {least:g} bytes a token has room for more than {MOST_TOKENS} tokens; give "
                 "less memory."
@@ -123,16 +127,20 @@ class ServedPartition:
 
         Infinite where the cache does not grow for ever, -1 if not even weights and activations fit.
         """
-        question, block = self.question, self.partition.block
-        graph, memory = question.instance.graph, Fraction(question.instance.platform.memory)
+        question, partition, block = self.question, self.partition, self.partition.block
+        graph, memories = question.instance.graph, [question.instance.platform.memory] * question.instance.k
+        if isinstance(partition, UnlikePartition):
+            memories = np.where(partition.kind == IDLE, 0.0, partition.memories).tolist()
         own = [Fraction(size) for size in graph.param_bytes.tolist()]
         found = []
-        for stage, activations in enumerate(self.partition.peaks.tolist()):
+        for stage, (memory, activations) in enumerate(zip(memories, partition.peaks.tolist(), strict=True)):
             nodes = set(np.flatnonzero(block == stage).tolist())
             held = sum((own[v] for v in nodes), Fraction(activations))
             held += sum(Fraction(p.bytes) for p in graph.parameters if not nodes.isdisjoint(p.users))
             inside = sorted(nodes)
-            found.append(largest_context(memory - held, question.token_bytes[inside], question.window[inside]))
+            found.append(
+                largest_context(Fraction(memory) - held, question.token_bytes[inside], question.window[inside])
+            )
         return tuple(found)
 
     @property
@@ -144,6 +152,13 @@ class ServedPartition:
         """(k,) keys and values of each stage at a context [bytes]."""
         held = self.question.token_bytes * np.minimum(context, self.question.window)
         return sums_by(self.partition.block, held, self.question.instance.k)
+
+
+def _memories(instance: Instance) -> list[float]:
+    """Memory of each kind of device [bytes]."""
+    if isinstance(instance, UnlikeInstance):
+        return [kind.memory for kind in instance.devices.kinds]
+    return [instance.platform.memory]
 
 
 def largest_context(free: Fraction, token_bytes: FloatArray, window: FloatArray) -> float:

@@ -11,6 +11,8 @@ from instances.graph.graph_file import graph_document
 from instances.graph.question_lines import graph_lines, said_number, said_text, shared_lines
 from instances.graph.tensors import FloatArray, IntArray
 from instances.json_files import finite_or_none
+from instances.partitioning.kinds.file import kinds_document
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
 from instances.partitioning.question_file import platform_document
 from instances.partitioning.question_lines import instance_lines
@@ -26,6 +28,7 @@ class ServedDecoder:
     layer: IntArray  # (operators,) node of the chain
     runtime: str
     constant: FloatArray  # (n,) bytes of the states of each node of the chain that do not grow with the context
+    works: FloatArray | None = None  # (T, operators) their work on each kind of device; None where all are alike
 
 
 class ServingQuestion(Protocol):
@@ -59,7 +62,10 @@ class ServingQuestion(Protocol):
 def serving_lines(question: ServingQuestion) -> Iterator[str]:
     """All lines of a question of serving but the first two."""
     chain = question.instance
-    yield from instance_lines(chain.graph, chain.platform, chain.constraints, chain.need, chain.by_need)
+    if isinstance(chain, UnlikeInstance):
+        yield from chain.lines()
+    else:
+        yield from instance_lines(chain.graph, chain.platform, chain.constraints, chain.need, chain.by_need)
     yield f"context {question.context}"
     yield f"batch {question.batch}"
     for token, window in zip(question.token_bytes.tolist(), question.window.tolist(), strict=True):
@@ -69,6 +75,8 @@ def serving_lines(question: ServingQuestion) -> Iterator[str]:
         yield f"runtime {said_text(source.runtime)}"
         yield " ".join(["layers", *map(str, source.layer.tolist())])
         yield " ".join(["constant", *map(said_number, source.constant.tolist())])
+        for works in () if source.works is None else source.works.tolist():
+            yield " ".join(["works", *map(said_number, works)])
         yield from graph_lines(source.operators)
         yield from shared_lines(source.operators)
 
@@ -86,6 +94,7 @@ def serving_document(question: ServingQuestion) -> dict[str, Any]:
     if source is not None:
         made_of = {"operators": graph_document(source.operators), "layer": source.layer.tolist()}
         made_of["constant"] = source.constant.tolist()
+        made_of |= {} if source.works is None else {"works": source.works.tolist()}
     return {
         "name": instance.name,
         **platform_document(instance),
@@ -96,5 +105,6 @@ def serving_document(question: ServingQuestion) -> dict[str, Any]:
         "context": question.context,
         "batch": question.batch,
         "graph": graph_document(instance.graph),
+        **(kinds_document(instance) if isinstance(instance, UnlikeInstance) else {}),
         **made_of,
     }

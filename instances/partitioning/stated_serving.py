@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from instances.graph.tensors import FloatArray
 from instances.json_files import Value
 from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.constraints_file import refused_at, stated_constraints
+from instances.partitioning.kinds.file import devices_of_members, kinds_of_blocks
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving_lines import ServedDecoder, serving_document, serving_in_words, serving_lines
 
@@ -31,6 +33,7 @@ _QUESTION = (
 )
 #: What the chain was made of.
 _SOURCE = ("operators", "layer", "constant")
+_KINDS = ("order", "kinds")
 _STAGE = ("weights", "first_token", "activations", "context")
 
 
@@ -42,6 +45,7 @@ class StatedPoint:
     bottleneck: float
     context: float  # tokens; infinite for null
     stages: tuple[tuple[float, float, float, float], ...]  # weights, cache of a token, activations [bytes], context
+    kind: tuple[str | None, ...] | None = None  # of the device of each stage, None where it is empty; None: all alike
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +88,7 @@ def serving_from_document(document: Value) -> StatedServing:
     """
     document, stated_hash = opened(document, SERVING_FORMAT)
     fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
-    question = fields["instance"].members(_QUESTION, ("constraints", *_SOURCE))
+    question = fields["instance"].members(_QUESTION, ("constraints", "works", *_KINDS, *_SOURCE))
     graph = graph_from_document(question["graph"])
     rows = {name: np.array([*map(_or_infinite, question[name].items())]) for name in ("need", "token_bytes", "window")}
     for name, row in rows.items():
@@ -94,8 +98,17 @@ def serving_from_document(document: Value) -> StatedServing:
     rules = NO_CONSTRAINTS
     if "constraints" in question:
         rules = stated_constraints(question["constraints"], graph, platform.k)
+    more: dict[str, Any] = {"need": rows["need"], "by_need": True}
+    kind_of = Instance
+    if not ("kinds" in question) == ("order" in question) >= ("works" in question):
+        fields["instance"].fail("'kinds', 'order' and, with operators, 'works' belong together.")
+    if "kinds" in question:
+        if rules:
+            question["constraints"].fail("there are none beside several kinds of devices.")
+        devices, works = devices_of_members(question["kinds"], question["order"], graph.n)
+        kind_of, more = UnlikeInstance, more | {"devices": devices, "works": works}
     with refused_at(fields["instance"]):
-        instance = Instance(graph, platform, question["name"].text(), rules, need=rows["need"], by_need=True)
+        instance = kind_of(graph, platform, question["name"].text(), rules, **more)
     stated = StatedServing(
         file=document.file,
         instance=instance,
@@ -112,7 +125,7 @@ def serving_from_document(document: Value) -> StatedServing:
         answer=fields["answer"].whole(),
         runtime=fields["runtime"].text(),
         settings=fields["words"].text(),
-        source=_source(question, fields["runtime"].text(), graph.n),
+        source=_source(question, fields["runtime"].text(), instance),
         question_hash=stated_hash,
     )
     if stated_hash is not None:
@@ -122,16 +135,22 @@ def serving_from_document(document: Value) -> StatedServing:
     return stated
 
 
-def _source(question: dict[str, Value], runtime: str, n: int) -> ServedDecoder | None:
+def _source(question: dict[str, Value], runtime: str, chain: Instance) -> ServedDecoder | None:
     if not set(_SOURCE) <= question.keys():
         return None
+    n, works = chain.graph.n, None
     operators, layer = graph_from_document(question["operators"]), question["layer"].whole_numbers()
     constant = question["constant"].numbers()
     if len(constant) != n or min(constant) < 0:
         question["constant"].fail(f"expected {n} numbers, each 0 or more.")
     if len(layer) != operators.n or min(layer) < 0 or max(layer) >= n:
         question["layer"].fail(f"expected {operators.n} numbers from 0 to {n - 1}.")
-    return ServedDecoder(operators, np.array(layer), runtime, np.array(constant))
+    if isinstance(chain, UnlikeInstance):
+        rows = [row.numbers() for row in question["works"].items()] if "works" in question else []
+        if len(rows) != chain.kinds or any(len(row) != operators.n or min(row) < 0 for row in rows):
+            question["operators"].fail(f"expected works of them on {chain.kinds} kinds, each 0 or more.")
+        works = np.array(rows)
+    return ServedDecoder(operators, np.array(layer), runtime, np.array(constant), works)
 
 
 def _platform(place: Value, question: dict[str, Value]) -> Platform:
@@ -144,7 +163,7 @@ def _platform(place: Value, question: dict[str, Value]) -> Platform:
 
 
 def _point(value: Value) -> StatedPoint:
-    fields = value.members(("block", "bottleneck", "context", "stages"))
+    fields = value.members(("block", "bottleneck", "context", "stages"), ("kind",))
     stages = []
     for stage in fields["stages"].items():
         members = stage.members(_STAGE)
@@ -155,6 +174,7 @@ def _point(value: Value) -> StatedPoint:
         bottleneck=fields["bottleneck"].number(),
         context=_or_infinite(fields["context"]),
         stages=tuple(stages),
+        kind=kinds_of_blocks(fields["kind"]) if "kind" in fields else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from instances.planning.plan import Plan
 from instances.runtimes.layer_stack import LayerStack, numbered
 from instances.runtimes.module_names import Naming
 
-__all__ = ["LayerCut"]
+__all__ = ["LayerCut", "layers_in_words"]
 
 _RANGE = " … "
 _REMEDY_OF_PLANS = "plan a graph of whole layers, such as one of the level layer."
@@ -75,6 +76,16 @@ class LayerCut:
             If a layer is cut, or there are no layers in a row; the message names it.
         """
         return _of_partition(answer) if isinstance(answer, Partition) else _of_plan(answer)
+
+
+def layers_in_words(partition: Partition) -> str:
+    """Numbers of layers, such as ``8,9``; with the kinds of devices where there are several: ``A100:8,L4:3*2``."""
+    counts = LayerCut.of(partition).counts
+    if not isinstance(partition, UnlikePartition):
+        return ",".join(map(str, counts))
+    used = [name for name in partition.kinds_by_name if name is not None]
+    stages = [(f"{name}:{count}", len(list(same))) for (name, count), same in groupby(zip(used, counts, strict=True))]
+    return ",".join(f"{stage}*{times}" if times > 1 else stage for stage, times in stages)
 
 
 def _of_partition(partition: Partition) -> LayerCut:

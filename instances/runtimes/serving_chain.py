@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 
+from instances.devices.kinds import Devices
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph import ComputationGraph
 from instances.graph.memory import touched_bytes
 from instances.graph.merging import merge_graph
+from instances.graph.tensors import FloatArray
+from instances.partitioning.kinds.problem import question_of_kinds
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 from instances.partitioning.serving_lines import ServedDecoder
 from instances.runtimes.layer_stack import LayerStack
-from instances.runtimes.runtime import Runtime
+from instances.runtimes.runtime import LayerRuntime, Runtime
 
 __all__ = ["DEFAULT_LINK", "serving_chain"]
 
@@ -23,7 +26,13 @@ __all__ = ["DEFAULT_LINK", "serving_chain"]
 DEFAULT_LINK = 64e9
 
 
-def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime) -> ServingInstance:
+def serving_chain(
+    graph: ComputationGraph,
+    platform: Platform,
+    runtime: Runtime,
+    devices: Devices | None = None,
+    works: FloatArray | None = None,
+) -> ServingInstance:
     """The serving question of a decoder in a phase.
 
     Parameters
@@ -33,6 +42,10 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
         dimensions, and grow with it.
     runtime : Runtime
         Says which cuts are legal.
+    devices : Devices, optional
+        Of several kinds; then the most that are used is k. What the runtime keeps with a layer is one node with it.
+    works : (T, operators) floats
+        Work of the operators on each kind, as the runtime sees them.
 
     Returns
     -------
@@ -53,7 +66,11 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
         )
     context, batch = int(dims["context"]), int(dims["batch"])
     stack = LayerStack.of(graph)
-    held, unit = np.unique(stack.unit, return_inverse=True)
+    unit = stack.unit
+    if devices is not None and isinstance(runtime, LayerRuntime):
+        least, most = int(runtime.front_with_first), stack.layers + 1 - int(runtime.back_with_last)
+        unit = np.clip(unit, least, most)
+    held, unit = np.unique(unit, return_inverse=True)
     merged, _ = merge_graph(graph, unit)
     names = ("before", *(f"{stack.stem}.{i}" for i in range(stack.layers)), "after")
     names = tuple(names[u] for u in held)
@@ -73,11 +90,18 @@ def serving_chain(graph: ComputationGraph, platform: Platform, runtime: Runtime)
     )
     need = np.zeros(chain.n)
     np.maximum.at(need, unit, touched_bytes(graph))
+    rules = runtime.rules(chain)
+    if devices is None or works is None:
+        instance = Instance(chain, platform, constraints=rules, need=need, by_need=True)
+    else:
+        rows = np.array([np.bincount(unit, row) for row in works])
+        unlike = question_of_kinds(chain, devices, rows, platform.k, bandwidth=platform.bandwidth, fit=platform.fit)
+        instance = replace(unlike, need=need, by_need=True)
     return ServingInstance(
-        instance=Instance(chain, platform, constraints=runtime.rules(chain), need=need, by_need=True),
+        instance=instance,
         token_bytes=token_bytes,
         window=window,
         context=context,
         batch=batch,
-        source=ServedDecoder(graph, unit, runtime.name, constant),
+        source=ServedDecoder(graph, unit, runtime.name, constant, works),
     )

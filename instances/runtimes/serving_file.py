@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from instances.json_files import finite_or_none
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.partitioning.serving_lines import serving_document as question_document
 from instances.partitioning.stated_serving import SERVING_FORMAT
@@ -33,6 +34,7 @@ def _point(point: ServedPartition) -> dict[str, Any]:
     )
     return {
         "block": partition.block.tolist(),
+        **({"kind": partition.kinds_by_name} if isinstance(partition, UnlikePartition) else {}),
         "bottleneck": point.bottleneck,
         "context": finite_or_none(point.capacity),
         "stages": [

@@ -13,6 +13,7 @@ from instances.certificates.claims import Claim
 from instances.errors import WordError, printable
 from instances.json_files import CERTIFICATE_FORMAT, PLAN_FORMAT, TIMED_PLAN_FORMAT, Value, check_writable, read_json
 from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.kinds.answer import served_cut
 from instances.partitioning.kinds.file import KINDS_CERTIFICATE
 from instances.partitioning.stated_serving import SERVING_FORMAT, serving_from_document
 from instances.planning import Iteration, Plan
@@ -199,7 +200,7 @@ def _serving(document: Value) -> tuple[Partition, str | None]:
     if not 0 <= stated.answer < len(stated.front):
         document.fail(f"there is no cut {stated.answer} among {len(stated.front)}.")
     try:
-        partition = Partition(stated.instance, stated.front[stated.answer].block)
+        partition = served_cut(stated.instance, stated.front[stated.answer])
     except InputError as error:
         document.fail(str(error))
     return partition, "no cut is faster and holds more context"

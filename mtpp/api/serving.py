@@ -12,7 +12,8 @@ from instances.certificates.provenance import with_provenance
 from instances.errors import InputError
 from instances.graph.display import Displayed, Rows, figures
 from instances.json_files import Value, check_writable, write_json
-from instances.partitioning.partition import Partition
+from instances.partitioning.kinds.answer import served_cut
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.serving import ServedPartition, ServingInstance
 from instances.partitioning.stated_serving import serving_from_document
 from mtpp.questions.serving import ORDERS, ServingWords, layer_runtime, serving_instance
@@ -42,8 +43,23 @@ class ServingResult(Displayed):
 
     @property
     def settings(self) -> str:
-        """The answer as the runtime takes it; empty without one."""
-        return "" if self.answer is None else layer_runtime(self.runtime).settings(self.answer.partition)
+        """The answer as the runtime takes it; empty without one, or where it cannot say the devices of the stages."""
+        return "" if self.answer is None or self.unsettled else self._settings()
+
+    @property
+    def unsettled(self) -> str:
+        """Why the runtime cannot be told on which devices the stages are; empty if it can."""
+        if self.answer is None or not isinstance(self.question.instance, UnlikeInstance):
+            return ""
+        try:
+            self._settings()
+        except InputError as error:
+            return str(error)
+        return ""
+
+    def _settings(self) -> str:
+        assert self.answer is not None
+        return layer_runtime(self.runtime).settings(self.answer.partition)
 
     @property
     def impossible(self) -> str | None:
@@ -72,8 +88,7 @@ class ServingResult(Displayed):
         try:
             numbers = stated.token_bytes, stated.window, stated.context, stated.batch
             question = ServingInstance(stated.instance, *numbers, stated.source)
-            cuts = [Partition(stated.instance, point.block) for point in stated.front]
-            points = tuple(ServedPartition(question, cut) for cut in cuts)
+            points = tuple(ServedPartition(question, served_cut(stated.instance, point)) for point in stated.front)
         except InputError as error:
             document.fail(str(error))
         return cls(question, ServingFront(points, points[-1].capacity), points[stated.answer], stated.runtime)
@@ -143,7 +158,9 @@ class ServingResult(Displayed):
 
 
 @takes_words(ServingWords)
-def serve(graph: GraphLike, k: int | str, memory: Quantity, **words: Unpack[ServingWords]) -> ServingResult:
+def serve(
+    graph: GraphLike, k: int | str | None = None, memory: Quantity | None = None, **words: Unpack[ServingWords]
+) -> ServingResult:
     """Find all cuts of a decoder that no other beats in both bottleneck and context, as ``mtpp serve``.
 
     Parameters
@@ -151,9 +168,11 @@ def serve(graph: GraphLike, k: int | str, memory: Quantity, **words: Unpack[Serv
     graph : str, path, ComputationGraph or networkx.DiGraph
         A decoder, as for `mtpp.load`; an architecture without a phase is priced for decoding.
     k : int
-        Number of stages.
+        Number of stages; of kinds of devices the most that are used, by default all.
     memory : float or str
-        Of a device, a hard limit [bytes].
+        Of a device, a hard limit [bytes]; kinds of devices have their own.
+    devices : Devices, str or path, optional
+        Kinds of devices, as for `partition`.
     bandwidth : float or str, optional
         Between stages; 64 GB/s by default.
     runtime : str
@@ -182,7 +201,7 @@ def serve(graph: GraphLike, k: int | str, memory: Quantity, **words: Unpack[Serv
     return served(graph, k, memory, words)
 
 
-def served(graph: GraphLike, k: int | str, memory: Quantity, words: ServingWords) -> ServingResult:
+def served(graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords) -> ServingResult:
     """As `serve`, with words that are checked."""
     question = serving_instance(graph, k, memory, words)
     front = serving_front(question)

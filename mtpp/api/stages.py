@@ -69,8 +69,8 @@ def split(
         partition file takes the words of its question; the others have theirs, also the dimensions of the model.
     bandwidth : float or str, optional
         As for `partition`, or "measured": between processes of this machine.
-    memory, activation_buffer, fit, constraints
-        As for `partition`.
+    devices, memory, activation_buffer, fit, constraints
+        As for `partition`; with kinds of devices k may be left out.
     dims, peak_flops, memory_bandwidth, cost
         As for `load`. With ``cost="measured"`` times are those of onnxruntime on this machine.
     args, kwargs : sequence, mapping

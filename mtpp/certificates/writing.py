@@ -13,7 +13,7 @@ from instances.flow.file import FLOW_CERTIFICATE, flow_question_document
 from instances.flow.problem import FlowInstance
 from instances.json_files import CERTIFICATE_FORMAT, finite_or_none
 from instances.partitioning.kinds.file import KINDS_CERTIFICATE, question_of_kinds_document
-from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import find_no_fit
 from instances.partitioning.partition_file import partition_document
@@ -118,14 +118,14 @@ def _certificate_of_kinds(answers: Sequence[Result]) -> dict[str, Any]:
 
 
 def _partition_of_kinds(partition: UnlikePartition) -> dict[str, Any]:
-    names, kinds = partition.instance.graph.names, partition.instance.devices.kinds
+    names = partition.instance.graph.names
     stages: list[list[str]] = [[] for _ in range(partition.instance.k)]
     for v in partition.order.tolist():
         stages[partition.block[v]].append(names[v])
     return {
         "block": partition.block.tolist(),
         "order": partition.order.tolist(),
-        "kind": [None if t == IDLE else kinds[t].name for t in partition.kind.tolist()],
+        "kind": partition.kinds_by_name,
         "bottleneck": partition.bottleneck,
         "stages": stages,
     }

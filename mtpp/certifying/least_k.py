@@ -84,11 +84,17 @@ class LeastK:
             self.refused[k] = str(error)
             return None
 
+    @property
+    def goal(self) -> str:
+        """What is good enough, in words."""
+        if math.isinf(self.good_enough):
+            return "on which it fits"
+        unit = self.question.time_unit
+        return f"with a bottleneck of {self.good_enough:.6g} {unit} or less ({1 / self.good_enough:.6g} per {unit})"
+
     def sentence(self) -> str:
         """State the least k, and why no smaller one will do."""
-        unit = self.question.time_unit
-        reached = f"with a bottleneck of {self.good_enough:.6g} {unit} or less ({1 / self.good_enough:.6g} per {unit})"
-        goal = "that fits" if math.isinf(self.good_enough) else reached
+        goal = "that fits" if math.isinf(self.good_enough) else self.goal
         if self.k is None:
             found = f"none {goal} is known" if self.open else f"there is none {goal}"
             return f"Of all numbers of blocks up to {self.most} {found}." + self._why(self.most)

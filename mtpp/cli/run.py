@@ -109,9 +109,12 @@ def _print(trial: Trial, printing: Printing) -> None:
     printing.rows([row])
     stages = trial.document()["stages"]
     scale = Scale.of_times([stage[name] for stage in stages for name in ("predicted", "computing")], "s")
-    header = ["stage", "block", "core", *(f"{name} [{scale.unit}]" for name in ("predicted", "computing", "processor"))]
+    kinds = ["device"] if all("device" in stage for stage in stages) else []
+    times = [f"{name} [{scale.unit}]" for name in ("predicted", "computing", "processor")]
+    header = ["stage", "block", *kinds, "core", *times]
     rows = [
-        [str(number), str(stage["block"]), "–" if stage["core"] is None else str(stage["core"])]
+        [str(number), str(stage["block"]), *(stage[name] for name in kinds)]
+        + ["–" if stage["core"] is None else str(stage["core"])]
         + [scale.cell(stage[name]) for name in ("predicted", "computing", "processor")]
         + [f"{stage['busy']:.1%}"]
         for number, stage in enumerate(stages)
@@ -143,7 +146,10 @@ def _remarks(trial: Trial) -> list[str]:
         ]
         periods = ", ".join(f"{name} {time_in_words(period, 's')}" for name, period in rows if period is not None)
         told.append(f"Time a request on {trial.others.cores} cores: {periods}.\n{trial.others.sentence(trial.period)}")
-    if trial.over_predicted is not None and not 1 / _FAR < trial.over_predicted < _FAR:
+    kinds = {stage.device for stage in trial.manifest.stages} - {None}
+    if kinds:
+        told.append("All stages ran on this machine; their times were predicted for devices of other kinds.")
+    elif trial.over_predicted is not None and not 1 / _FAR < trial.over_predicted < _FAR:
         told.append(
             "The times were predicted for another machine than this: split with --cost measured --bandwidth measured."
         )

@@ -27,8 +27,12 @@ __all__ = ["serve"]
 def serve(
     *,
     graph: options.Graph,
-    k: Annotated[str, options.of_question("-k", metavar="K", help="Number of stages.")],
-    memory: Annotated[str, options.of_question(metavar="BYTES", help="Of a device, a hard limit: 24GB, 24GiB.")],
+    k: Annotated[
+        str | None, options.of_question("-k", metavar="K", help="Number of stages.  [default: all of --devices]")
+    ] = None,
+    memory: Annotated[
+        str | None, options.of_question(metavar="BYTES", help="Of a device, a hard limit: 24GB, 24GiB.")
+    ] = None,
     words: ServingWords,
     out: Annotated[
         Path | None, options.of_files(metavar="FILE", help="Write question, front and answer as JSON.")
@@ -48,7 +52,7 @@ def serve(
 
     Files(out=out, plot=plot).check()
     with keeping_answers() as stop:
-        with printing.working(f"{graph}, k = {k}"):
+        with printing.working(f"{graph}, {words['devices'] or f'k = {k}'}"):
             found = served(graph, k, memory, words)
         if found.answer is None:
             return complain(f"{found.question.instance.label}: {found.impossible}", IMPOSSIBLE)
@@ -56,7 +60,7 @@ def serve(
             if out is not None:
                 found.save(out)
             printing.rows([_row(point) for point in found.points])
-            settings = found.settings.removesuffix("\n")
+            settings = (found.settings or found.unsettled).removesuffix("\n")
             printing.detail(_stages(found.answer), settings, question_line(found.question))
             printing.document(found.document)
         if plot is not None:
@@ -67,21 +71,16 @@ def serve(
 
 
 def _row(point: ServedPartition) -> dict[str, str]:
+    from instances.runtimes.layer_cut import layers_in_words
+
     question, unit = point.question, point.question.instance.time_unit
     return {
-        "layers": _layers(point),
+        "layers": layers_in_words(point.partition),
         f"bottleneck [{unit}]": f"{point.bottleneck:.6g}",
         f"throughput [1/{unit}]": f"{question.batch / point.bottleneck:.6g}" if point.bottleneck else "–",
         "context": _tokens(point.capacity),
         "tokens": _tokens(question.batch * point.capacity),
     }
-
-
-def _layers(point: ServedPartition) -> str:
-    """Layers of each stage; what comes before and after them is not counted."""
-    from instances.runtimes.layer_cut import LayerCut
-
-    return ",".join(map(str, LayerCut.of(point.partition).counts))
 
 
 def _tokens(count: float) -> str:
@@ -90,17 +89,22 @@ def _tokens(count: float) -> str:
 
 def _stages(point: ServedPartition) -> str:
     """Memory of each stage at the capacity, and the largest context of each."""
+    from instances.partitioning.kinds.partition import UnlikePartition
+
     partition = point.partition
     at = min(point.capacity, 1e15)
+    kinds = partition.kinds_by_name if isinstance(partition, UnlikePartition) else [""] * partition.instance.k
     rows = [
         [
             str(n),
+            *([kind] if kind else []),
             f"{cost:.6g}",
             *map(bytes_in_words, (weights, cache, peak, weights + cache + peak)),
             _tokens(capacity),
         ]
-        for n, (cost, weights, cache, peak, capacity) in enumerate(
+        for n, (kind, cost, weights, cache, peak, capacity) in enumerate(
             zip(
+                kinds,
                 partition.block_costs.tolist(),
                 partition.param_bytes.tolist(),
                 point.cache_bytes(at).tolist(),
@@ -109,6 +113,17 @@ def _stages(point: ServedPartition) -> str:
                 strict=True,
             )
         )
+        if kind is not None
     ]
-    header = ["stage", f"time [{point.question.instance.time_unit}]", "weights", "KV", "activations", "sum", "context"]
+    device = ["device"] if any(kinds) else []
+    header = [
+        "stage",
+        *device,
+        f"time [{point.question.instance.time_unit}]",
+        "weights",
+        "KV",
+        "activations",
+        "sum",
+        "context",
+    ]
     return fitted(header, rows, terminal_width())

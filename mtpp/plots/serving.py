@@ -9,7 +9,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
-from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.layer_cut import layers_in_words
 from mtpp.plots.style import axes_of, legend_beside, plain
 from mtpp_models.bounds.serving import ServingFront
 
@@ -37,7 +37,7 @@ def plot_front(
     ax.step(times, contexts, where="post", color="0.7", zorder=1)
     ax.plot(times, contexts, "o", color="#3b5b92", label="beaten by no cut (proved)", zorder=2)
     for point in points[:: max(1, len(points) // 4)]:
-        counts = ",".join(map(str, LayerCut.of(point.partition).counts))
+        counts = layers_in_words(point.partition)
         right = point.bottleneck > (times[0] + times[-1]) / 2
         ax.annotate(
             counts,

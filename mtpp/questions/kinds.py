@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import numpy as np
 
-from instances.devices.kinds import Devices
+from instances.devices.kinds import DeviceKind, Devices
 from instances.devices.kinds_file import devices_of_text, read_kinds
 from instances.errors import InputError, WordError, printable, said, word
 from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import FloatArray
 from instances.partitioning.kinds.problem import question_of_kinds
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, Word
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from instances import Instance
 
-__all__ = ["DevicesWords", "devices_of", "questions_of_kinds"]
+__all__ = ["DevicesWords", "devices_of", "questions_of_kinds", "works_of_kinds"]
 
 
 class DevicesWords(TypedDict, total=False):
@@ -81,18 +82,19 @@ def questions_of_kinds(
     """
     if fit and all(kind.memory == math.inf for kind in devices.kinds):
         raise WordError("fit", None, f"no kind of devices has a limit on its memory; give one, or {word('memory')}.")
-    works = [_works(graph, loaded, devices, t, reading) for t in range(len(devices.kinds))]
+    works = works_of_kinds(graph, loaded, devices, reading)
     return [
-        question_of_kinds(
-            loaded, devices, np.array(works), k, bandwidth=bandwidth, activation_buffer=activation_buffer, fit=fit
-        )
+        question_of_kinds(loaded, devices, works, k, bandwidth=bandwidth, activation_buffer=activation_buffer, fit=fit)
         for k in counts or [devices.total]
     ]
 
 
-def _works(graph: GraphLike, loaded: ComputationGraph, devices: Devices, t: int, reading: ReadingWords) -> np.ndarray:
-    """(n,) works of the nodes on a kind."""
-    kind = devices.kinds[t]
+def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Devices, reading: ReadingWords) -> FloatArray:
+    """(T, n) works of the nodes on each kind; an `InputError` if one cannot price the graph."""
+    return np.array([_works(graph, loaded, kind, reading) for kind in devices.kinds])
+
+
+def _works(graph: GraphLike, loaded: ComputationGraph, kind: DeviceKind, reading: ReadingWords) -> FloatArray:
     if kind.roofline is None:
         return loaded.work / (1.0 if kind.speed is None else kind.speed)
     if not isinstance(graph, str | PathLike):
@@ -100,7 +102,7 @@ def _works(graph: GraphLike, loaded: ComputationGraph, devices: Devices, t: int,
             f"kind {printable(kind.name)}: only what has no times of its own is priced by peak_flops and "
             "memory_bandwidth; give its speed, 1 for the device on which the works of the graph were measured."
         )
-    for name in ("peak_flops", "memory_bandwidth"):
+    for name in ("peak_flops", "memory_bandwidth", "cost"):
         if reading.get(name) is not None:
             raise InputError(f"{said(name, reading[name])}: kind {printable(kind.name)} has its own; leave it out.")
     roofs = {"peak_flops": kind.roofline.peak_flops, "memory_bandwidth": kind.roofline.memory_bandwidth}

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-from instances import InputError, Platform
-from instances.errors import WordError
+import numpy as np
+
+from instances import InputError, Instance, Platform
+from instances.errors import WordError, printable, word
+from instances.partitioning.kinds.problem import question_of_kinds
 from instances.registry import find
+from mtpp.questions.kinds import DevicesWords, devices_of, works_of_kinds
 from mtpp.questions.partitioning import counts_of
 from mtpp.questions.platforms import bandwidth_of, memory_limits
 from mtpp.questions.reading import DecoderWords, ReadingWords, read_graph
@@ -24,7 +30,7 @@ __all__ = ["ORDERS", "ServingWords", "decoder_of", "layer_runtime", "serving_ins
 ORDERS = {"bottleneck": 0, "capacity": -1}
 
 
-class ServingWords(DecoderWords, total=False):
+class ServingWords(DevicesWords, DecoderWords, total=False):
     """Words of `mtpp.serve`."""
 
     bandwidth: Annotated[Quantity | None, Word("Between stages.  [default: 64GB/s]", metavar="RATE")]
@@ -53,7 +59,9 @@ def layer_runtime(name: str) -> Runtime:
     return found
 
 
-def serving_instance(graph: GraphLike, k: int | str, memory: Quantity, words: ServingWords) -> ServingInstance:
+def serving_instance(
+    graph: GraphLike, k: int | str | None, memory: Quantity | None, words: ServingWords
+) -> ServingInstance:
     """The decoder as a chain of layers, and the devices.
 
     Raises
@@ -63,25 +71,44 @@ def serving_instance(graph: GraphLike, k: int | str, memory: Quantity, words: Se
     """
     from instances.runtimes.serving_chain import DEFAULT_LINK, serving_chain
 
-    count, *more = counts_of(k)
+    if k is None and words["devices"] is None:
+        raise InputError(f"{word('k')} is missing; give the number of stages.")
+    count, *more = [None] if k is None else counts_of(k)
     if more:
         raise WordError("k", k, "give one number of stages.")
     runtime = layer_runtime(words["runtime"])
     find(ORDERS, words["first"], "order")
     loaded = decoder_of(graph, pick(DecoderWords, words))
-    if memory is None:
-        raise InputError("memory is missing; give that of a device.")
     limit, _ = memory_limits(memory, None)
     rate = bandwidth_of(loaded, words["bandwidth"], DEFAULT_LINK)
-    return serving_chain(loaded, Platform(count, rate, limit, fit=True), runtime)
+    if words["devices"] is None:
+        if memory is None:
+            raise InputError(f"{word('memory')} is missing; give that of a device.")
+        return serving_chain(loaded, Platform(count or 1, rate, limit, fit=True), runtime)
+    devices = devices_of(words["devices"], rate, limit)
+    for kind in devices.kinds:
+        if kind.memory == math.inf:
+            raise WordError(
+                "memory", None, f"kind {printable(kind.name)} has no limit, and any context fits; give one."
+            )
+    works = works_of_kinds(graph, loaded, devices, _decoding(graph, pick(DecoderWords, words)))
+    asked = question_of_kinds(loaded, devices, works, count, bandwidth=rate, fit=True)
+    if type(asked) is Instance:
+        return serving_chain(asked.graph, asked.platform, runtime)
+    seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
+    return serving_chain(loaded, asked.platform, runtime, devices, seen)
 
 
 def decoder_of(graph: GraphLike, words: DecoderWords) -> ComputationGraph:
     """The operators of a decoder; an architecture without a phase is priced for decoding."""
+    return read_graph(graph, _decoding(graph, words))
+
+
+def _decoding(graph: GraphLike, words: DecoderWords) -> ReadingWords:
     from instances.readers.huggingface.files import find_architecture
 
     reading = dict(words)
     network = find_architecture(graph)
     if network is not None and network.served:
         reading["dims"] = {"phase": "decode", **(words.get("dims") or {})}
-    return read_graph(graph, checked(ReadingWords, reading))
+    return checked(ReadingWords, reading)

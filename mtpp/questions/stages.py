@@ -9,12 +9,13 @@ from typing import Annotated, Any, TypedDict
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, Result
 from instances.architectures import ARCHITECTURES
-from instances.errors import word
+from instances.errors import WordError, word
 from instances.json_files import check_readable
 from instances.partitioning.answer_file import AnswerFile
 from instances.readers.onnx import recognises_onnx
 from mtpp.questions.answers import given_partition
-from mtpp.questions.partitioning import Rules, counts_of, rules_of
+from mtpp.questions.kinds import DevicesWords
+from mtpp.questions.partitioning import PartitioningWords, Rules, instances_of, rules_of
 from mtpp.questions.platforms import MemoryWords, PlatformWords, platform_of
 from mtpp.questions.reading import ChainWords, DeviceWords, ReadingWords, read_graph
 from mtpp.questions.solving import SolvingWords
@@ -38,7 +39,7 @@ class ModelWords(DeviceWords, total=False):
     kwargs: Annotated[Mapping[str, Any] | None, words_of(ReadingWords)["kwargs"][1]]
 
 
-class StagesWords(MemoryWords, ModelWords, total=False):
+class StagesWords(DevicesWords, MemoryWords, ModelWords, total=False):
     """A question of stages, but for its model and k."""
 
     bandwidth: Annotated[
@@ -99,15 +100,14 @@ def stages_question(
     InputError
         If a word, the model or the partition is refused.
     """
-    if (partition is None) == (k is None):
+    counted = k is not None or (partition is None and words["devices"] is not None)
+    if (partition is None) != counted:
         raise InputError(f"say how many stages there are with {word('k')}, or which ones with {word('partition')}.")
     if partition is None:
-        count, *more = counts_of(0 if k is None else k)
+        asked, *more = instances_of(model, k, checked(PartitioningWords, dict(words)))
         if more:
             raise InputError(f"{word('k')}: give one number of stages.")
-        graph = _graph(model, words)
-        platform = platform_of(graph, count, pick(PlatformWords, words), {})
-        return Instance(graph, platform, constraints=rules_of(words["constraints"], graph)), None
+        return asked, None
     if not isinstance(partition, str | PathLike):
         given = given_partition(partition)
         assert given is not None
@@ -115,7 +115,11 @@ def stages_question(
     answer = AnswerFile.read(fspath(partition))
     if answer.holds_graph:
         return _of_certificate(model, answer.certified()[0], words, fspath(partition), words["dims"])
-    graph, rules = _graph(model, words), words["constraints"]
+    if words["devices"] is not None:
+        raise WordError(
+            "devices", None, f"{fspath(partition)} does not say the kind of each stage; give a certificate."
+        )
+    graph, rules = read_graph(model, checked(ReadingWords, pick(ModelWords, words))), words["constraints"]
 
     def platform_for(count: int, stated: Mapping[str, float | None]) -> Platform:
         return platform_of(graph, count, pick(PlatformWords, words), stated)
@@ -138,10 +142,6 @@ def _of_certificate(
     reading["dims"] = dims
     _check_same(read_graph(model, checked(ReadingWords, reading)), given.instance.graph, source)
     return given.instance, given
-
-
-def _graph(model: Path | ComputationGraph, words: StagesWords) -> ComputationGraph:
-    return read_graph(model, checked(ReadingWords, pick(ModelWords, words)))
 
 
 def check_model(path: Path) -> None:

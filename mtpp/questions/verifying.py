@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from instances import ComputationGraph, InputError, Instance
 from instances.certificates.claims import Envelope
 from instances.errors import word
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.question_lines import rule_lines
 from mtpp.questions.partitioning import runtime_rules
 from mtpp.questions.planning import ChainWords, PlanningWords, chain_of
@@ -80,10 +81,14 @@ class OwnGraph:
             return "the file does not hold the operators of its decoder; write it anew with mtpp serve"
         if "decoder" not in self._read:
             self._read["decoder"] = decoder_of(self._graph, self._reading())
-        if (fault := _other_graph(stated.source.operators, self._read["decoder"])) is not None:
-            return fault
         runtime = layer_runtime(stated.source.runtime)
-        same = serving_chain(self._read["decoder"], stated.instance.platform, runtime).question_hash == stated.true_hash
+        seen = runtime.seen(self._read["decoder"])
+        if (fault := _other_graph(stated.source.operators, seen)) is not None:
+            return fault
+        instance, works = stated.instance, stated.source.works
+        devices = instance.devices if isinstance(instance, UnlikeInstance) else None
+        chain = serving_chain(self._read["decoder"], instance.platform, runtime, devices, works)
+        same = chain.question_hash == stated.true_hash
         return None if same else "layers, context, batch or constraints are others"
 
     def _reading(self) -> ReadingWords:
@@ -150,8 +155,13 @@ def _fault_of_runtime(stated: Envelope) -> str | None:
         return None
     front = cast("StatedServing", stated)
     try:
-        true = list(rule_lines(runtime_rules(front.runtime, stated.instance.graph), stated.instance.k))
+        rules = runtime_rules(front.runtime, front.instance.graph)
+        true = list(rule_lines(rules, front.instance.k))
     except InputError as error:
         return f"runtime: {error}"
-    same = true == list(rule_lines(stated.instance.constraints, stated.instance.k))
+    if isinstance(front.instance, UnlikeInstance):  # idle devices aside, any cut between its nodes is legal
+        every = tuple(range(front.instance.graph.n))
+        free = not rules.together and all(set(nodes) == set(every) for _, nodes in rules.at_least)
+        return None if free else f"instance.layer: {front.runtime!r} does not cut between all of these nodes"
+    same = true == list(rule_lines(front.instance.constraints, front.instance.k))
     return None if same else f"instance.constraints: they are not those of the runtime {front.runtime!r}"

@@ -10,6 +10,7 @@ import onnx
 
 from instances import InputError, Partition, Result, combine
 from instances.json_files import finite_or_none, write_json
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.readers.onnx.external_weights import copy_weights
 from instances.readers.onnx.stages import Cut, Stage, TensorSpec, cut_model
 from mtpp.certificates.writing import certificate_document
@@ -171,6 +172,7 @@ def _stage(
         work=float(partition.costs.work[block]),
         parameter_bytes=float(partition.param_bytes[block]),
         peak_bytes=float(partition.peaks[block]),
+        device=partition.kind_names[block] if isinstance(partition, UnlikePartition) else None,
     )
 
 

@@ -134,7 +134,7 @@ def _manifest(document: Value) -> Manifest:
 
 def _stage(item: Value, given: Sequence[Mapping[str, TensorRecord]], inputs: Mapping[str, TensorRecord]) -> StageRecord:
     names = (*_FILE, "block", "weights", "nodes", "inputs", "outputs", "time", "work", "parameter_bytes", "peak_bytes")
-    fields = item.members(names)
+    fields = item.members(names, ("device",))
     received = _by_name((_received(field, given, inputs) for field in fields["inputs"].items()), fields["inputs"])
     sent = _by_name(map(_sent, fields["outputs"].items()), fields["outputs"])
     if not sent:
@@ -145,11 +145,12 @@ def _stage(item: Value, given: Sequence[Mapping[str, TensorRecord]], inputs: Map
             fields[name].fail("the number is negative.")
     return StageRecord(
         block=fields["block"].whole(),
-        file=_file(item, names),
+        file=_file(item, names, ("device",)),
         weights=None if fields["weights"].data is None else _file(fields["weights"], _FILE),
         nodes=fields["nodes"].whole(),
         inputs=tuple(received.values()),
         outputs=tuple(sent.values()),
+        device=fields["device"].text() if "device" in fields else None,
         **numbers,
     )
 
@@ -205,8 +206,8 @@ def _samples(item: Value) -> Samples:
     return Samples(_file(item, (*_FILE, "count", "seed")), count, seed)
 
 
-def _file(item: Value, known: tuple[str, ...]) -> FileRecord:
-    fields = item.members(known)
+def _file(item: Value, known: tuple[str, ...], optional: tuple[str, ...] = ()) -> FileRecord:
+    fields = item.members(known, optional)
     name = fields["file"].text()
     if not _NAME.fullmatch(name) or ".." in name:
         fields["file"].fail(f"'{name}' is no plain name of a file in this folder.")

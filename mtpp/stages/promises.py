@@ -9,10 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from instances.errors import InputError
-from instances.json_files import finite_or_none, read_json
+from instances.json_files import finite_or_none
+from instances.partitioning.answer_file import AnswerFile
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.partition import Partition
 from instances.partitioning.stages import crossings
-from instances.partitioning.stated import certificate_from_document
 from mtpp.stages.records import Manifest
 
 __all__ = ["broken_promises", "check_promises"]
@@ -39,11 +40,8 @@ def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
     InputError
         If the certificate is refused, or holds no partition that is one.
     """
-    certificate = certificate_from_document(read_json(folder / manifest.certificate.file))
-    instance, stated = certificate.instance, certificate.partition
-    if stated is None:
-        raise InputError(f"{certificate.file}: it holds no partition; split again.")
-    partition = Partition(instance, stated.block, stated.order)
+    partition, _ = AnswerFile.read(folder / manifest.certificate.file).certified()
+    instance = partition.instance
     said = {
         "k": (manifest.k, instance.k),
         "bandwidth": (manifest.bandwidth, finite_or_none(instance.platform.bandwidth)),
@@ -59,7 +57,11 @@ def broken_promises(manifest: Manifest, folder: Path) -> Iterator[str]:
         yield f"manifest.json: its stages are the blocks {blocks}, which are not those of the certificate"
         return
     yield from _unlike_nodes(manifest, folder)
+    kinds = partition.kind_names if isinstance(partition, UnlikePartition) else None
     for number, stage in enumerate(manifest.stages):
+        true_kind = None if kinds is None else kinds[stage.block]
+        if stage.device != true_kind:
+            yield f"manifest.json: stages[{number}].device is {stage.device!r}, by the certificate {true_kind!r}"
         costs = {
             "time": (stage.time, partition.block_costs[stage.block]),
             "work": (stage.work, partition.costs.work[stage.block]),

@@ -108,6 +108,7 @@ class StageRecord:
     work: float  # its work alone [s]
     parameter_bytes: float
     peak_bytes: float
+    device: str | None = None  # kind of its device; None where all are alike
 
     def document(self) -> dict[str, Any]:
         """Members in the manifest."""
@@ -122,6 +123,7 @@ class StageRecord:
             "work": self.work,
             "parameter_bytes": self.parameter_bytes,
             "peak_bytes": self.peak_bytes,
+            **({} if self.device is None else {"device": self.device}),
         }
 
 

@@ -124,7 +124,10 @@ class Trial:
             "over_predicted": self.over_predicted,
             "outputs": agreement,
             "others": None if self.others is None else self.others.document(),
-            "stages": [dict(zip(names, row, strict=True)) for row in rows],
+            "stages": [
+                dict(zip(names, row, strict=True)) | ({} if stage.device is None else {"device": stage.device})
+                for row, stage in zip(rows, self.manifest.stages, strict=True)
+            ],
         }
 
 

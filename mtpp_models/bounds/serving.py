@@ -16,15 +16,19 @@ is the best by bottleneck, then context; the last one by context, then bottlenec
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from instances.errors import InputError
 from instances.graph.tensors import FloatArray
+from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
+from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.partition import Partition
-from instances.partitioning.serving import ServedPartition, ServingInstance, largest_context
+from instances.partitioning.serving import MOST_TOKENS, ServedPartition, ServingInstance, largest_context
 
 __all__ = ["ServingFront", "serving_front"]
 
@@ -58,7 +62,7 @@ def serving_front(question: ServingInstance) -> ServingFront:
     InputError
         If the constraints of the question leave no cut at all.
     """
-    stages = _Stages(question)
+    stages = _StagesOfKinds(question) if isinstance(question.instance, UnlikeInstance) else _Stages(question)
     largest = stages.most_context(math.inf)
     points = list[ServedPartition]()
     context = float(question.context)
@@ -114,6 +118,54 @@ class _Stages:
             allowed = np.where(self.legal[stage], value, math.inf)
             found[stage + 1] = np.maximum(found[stage][:, None], allowed).min(axis=0)
         return found
+
+
+class _StagesOfKinds:
+    """The same over kinds of devices: paths of stages, the devices of each kind counted, or in their fixed order."""
+
+    def __init__(self, question: ServingInstance) -> None:
+        instance = question.instance
+        assert isinstance(instance, UnlikeInstance)
+        self.instance, self.devices, n = instance, instance.devices, instance.graph.n
+        if not (self.devices.is_fixed or is_countable(self.devices.counts, n)):
+            raise InputError(
+                f"{instance.name}: the numbers of devices of {instance.kinds} kinds multiply to too many; give fewer, "
+                "or their order in a file (mtpp-devices/2)."
+            )
+        alone = [replace(question, instance=instance.of_kind(t)) for t in range(instance.kinds)]
+        # From the node where a stage begins, and the one where it ends.
+        self.cost = np.array([_costs(one)[:n, 1:] for one in alone])
+        room = np.array([_contexts(one)[:n, 1:] for one in alone])
+        # Tokens that are lacking: 0 where any number fits, infinite where nothing does.
+        self.lacking = np.where(room < 0, math.inf, np.maximum(0.0, MOST_TOKENS - room))
+
+    def least_bottleneck(self, context: float) -> float:
+        """Least bottleneck of cuts with so much context; infinite if there is none."""
+        return self._path(np.where(self.lacking <= MOST_TOKENS - context, self.cost, math.inf)).bottleneck
+
+    def most_context(self, bottleneck: float) -> float:
+        """Largest context of cuts with at most this bottleneck."""
+        lacking = self._holding(bottleneck).bottleneck
+        return math.inf if lacking == 0 else max(-1.0, MOST_TOKENS - lacking)
+
+    def best(self, context: float, bottleneck: float) -> UnlikePartition:
+        """A cut as fast as that which holds most, which is at least `context`."""
+        path = self._holding(bottleneck)
+        block, kind = np.zeros(self.instance.graph.n, dtype=np.int64), np.full(self.instance.k, IDLE)
+        for b, start in enumerate(path.starts.tolist()):
+            block[start:] = b
+            kind[b] = path.kinds[b]
+        return UnlikePartition(self.instance, block, kind)
+
+    def _holding(self, bottleneck: float) -> CountedPath:
+        return self._path(np.where(self.cost <= bottleneck, self.lacking, math.inf))
+
+    def _path(self, costs: FloatArray) -> CountedPath:
+        if self.devices.is_fixed:
+            sequence = np.array(self.devices.sequence)
+            return CountedPath(*best_sequence(costs, sequence), sequence)
+        none = np.zeros(0, dtype=np.int64)
+        return best_path(costs, self.devices.counts, self.instance.k) or CountedPath(math.inf, none, none)
 
 
 def _costs(question: ServingInstance) -> FloatArray:

@@ -22,7 +22,12 @@ def cuts(n: int, k: int) -> Iterator[list[int]]:
 
 
 def bottleneck(question: ServingInstance, block: list[int]) -> Fraction:
-    """Cost of the slowest block: what it receives once, works and sends once."""
+    """Cost of the slowest block."""
+    return max(stage_costs(question, block))
+
+
+def stage_costs(question: ServingInstance, block: list[int]) -> list[Fraction]:
+    """Cost of each block: what it receives once, works and sends once."""
     graph, platform = question.instance.graph, question.instance.platform
     rate = Fraction(platform.bandwidth)
     costs = [Fraction(0)] * platform.k
@@ -36,25 +41,27 @@ def bottleneck(question: ServingInstance, block: list[int]) -> Fraction:
             costs[b] += Fraction(float(tensors.bytes[t])) / rate
         if others:
             costs[block[producer]] += Fraction(float(tensors.bytes[t])) / rate
-    return max(costs)
+    return costs
 
 
 def holds(question: ServingInstance, block: list[int], context: int) -> bool:
     """Whether all stages have room for so much context; more context never takes less room."""
+    return all(stage_holds(question, block, b, context) for b in range(question.instance.k))
+
+
+def stage_holds(question: ServingInstance, block: list[int], b: int, context: int) -> bool:
+    """Whether stage b has room for so much context."""
     graph, platform = question.instance.graph, question.instance.platform
-    for b in range(platform.k):
-        nodes = [v for v in range(graph.n) if block[v] == b]
-        held = sum(Fraction(float(graph.param_bytes[v])) for v in nodes)
-        held += sum(Fraction(p.bytes) for p in graph.parameters if set(p.users) & set(nodes))
-        held += max((Fraction(float(question.instance.needs[v])) for v in nodes), default=Fraction(0))
-        for v in nodes:
-            limit = question.window[v]
-            held += Fraction(float(question.token_bytes[v])) * (
-                context if limit == math.inf else min(Fraction(context), Fraction(float(limit)))
-            )
-        if held > Fraction(platform.memory):
-            return False
-    return True
+    nodes = [v for v in range(graph.n) if block[v] == b]
+    held = sum(Fraction(float(graph.param_bytes[v])) for v in nodes)
+    held += sum(Fraction(p.bytes) for p in graph.parameters if set(p.users) & set(nodes))
+    held += max((Fraction(float(question.instance.needs[v])) for v in nodes), default=Fraction(0))
+    for v in nodes:
+        limit = question.window[v]
+        held += Fraction(float(question.token_bytes[v])) * (
+            context if limit == math.inf else min(Fraction(context), Fraction(float(limit)))
+        )
+    return held <= Fraction(platform.memory)
 
 
 def legal(question: ServingInstance, block: list[int]) -> bool:

@@ -1,13 +1,19 @@
-"""The partition of a file over kinds of devices, with its cost computed anew."""
+"""Partitions of files over kinds of devices, with their costs computed anew."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from instances.errors import InputError
 from instances.json_files import Value
 from instances.partitioning.kinds.file import kinds_from_document
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.partition import Partition
+from instances.partitioning.problem import Instance
+from instances.partitioning.stated_serving import StatedPoint
 
-__all__ = ["kinds_partition"]
+__all__ = ["kinds_partition", "served_cut"]
 
 
 def kinds_partition(document: Value) -> UnlikePartition | None:
@@ -22,12 +28,23 @@ def kinds_partition(document: Value) -> UnlikePartition | None:
     stated, instance = certificate.partition, certificate.instance
     if stated is None:
         return None
-    numbers = {kind.name: t for t, kind in enumerate(instance.devices.kinds)}
-    for name in stated.kind:
-        if name is not None and name not in numbers:
-            document.fail(f"there is no kind {name!r} among its devices; there are {', '.join(numbers)}.")
     try:
-        kind = [IDLE if name is None else numbers[name] for name in stated.kind]
-        return UnlikePartition(instance, stated.block, kind, stated.order)
+        return UnlikePartition(instance, stated.block, _kind_numbers(instance, stated.kind), stated.order)
     except InputError as error:
         document.fail(str(error))
+
+
+def served_cut(instance: Instance, point: StatedPoint) -> Partition:
+    """The cut of a point of a serving front, with its costs computed anew; `InputError` if it is none."""
+    if isinstance(instance, UnlikeInstance):
+        return UnlikePartition(instance, point.block, _kind_numbers(instance, point.kind or ()))
+    return Partition(instance, point.block)
+
+
+def _kind_numbers(instance: UnlikeInstance, names: Sequence[str | None]) -> list[int]:
+    """Kinds by their names, `IDLE` for None; `InputError` if there is no such kind."""
+    numbers = {kind.name: t for t, kind in enumerate(instance.devices.kinds)}
+    for name in names:
+        if name is not None and name not in numbers:
+            raise InputError(f"there is no kind {name!r} among its devices; there are {', '.join(numbers)}.")
+    return [IDLE if name is None else numbers[name] for name in names]

@@ -14,10 +14,21 @@ from instances.devices.kinds import DeviceKind, Devices
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph_file import graph_document, graph_from_document
+from instances.graph.tensors import FloatArray
 from instances.json_files import Value, finite_or_none
+from instances.partitioning.constraints_file import refused_at
 from instances.partitioning.kinds.problem import UnlikeInstance
 
-__all__ = ["KINDS_CERTIFICATE", "KindsCertificate", "StatedKinds", "kinds_from_document", "question_of_kinds_document"]
+__all__ = [
+    "KINDS_CERTIFICATE",
+    "KindsCertificate",
+    "StatedKinds",
+    "devices_of_members",
+    "kinds_document",
+    "kinds_from_document",
+    "kinds_of_blocks",
+    "question_of_kinds_document",
+]
 
 KINDS_CERTIFICATE = "mtpp-kinds/1"
 
@@ -52,13 +63,23 @@ class KindsCertificate(Envelope):
 
 def question_of_kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
     """The question as the member `instance` of a file; infinite numbers are null."""
-    platform, devices = instance.platform, instance.devices
+    platform = instance.platform
     return {
         "name": instance.name,
         "k": platform.k,
         "bandwidth": finite_or_none(platform.bandwidth),
         "activation_buffer": platform.activation_buffer,
         "fit": platform.fit,
+        **kinds_document(instance),
+        "graph_hash": instance.graph.content_hash,
+        "graph": graph_document(instance.graph),
+    }
+
+
+def kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
+    """Members `order` and `kinds` of a question."""
+    devices = instance.devices
+    return {
         "order": devices.order,
         "kinds": [
             {
@@ -70,8 +91,6 @@ def question_of_kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
             }
             for kind, rate, works in zip(devices.kinds, instance.bandwidths, instance.works, strict=True)
         ],
-        "graph_hash": instance.graph.content_hash,
-        "graph": graph_document(instance.graph),
     }
 
 
@@ -103,29 +122,33 @@ def kinds_from_document(document: Value) -> KindsCertificate:
 def _question(value: Value) -> UnlikeInstance:
     fields = value.members(_QUESTION)
     graph = graph_from_document(fields["graph"])
+    devices, works = devices_of_members(fields["kinds"], fields["order"], graph.n)
+    try:
+        limits, fit = [kind.memory for kind in devices.kinds if math.isfinite(kind.memory)], fields["fit"].truth()
+        memory = max(limits) if limits and (fit or len(limits) == len(devices.kinds)) else math.inf
+        buffer = fields["activation_buffer"].optional_number()
+        platform = Platform(fields["k"].whole(), _or_infinite(fields["bandwidth"]), memory, buffer, fit)
+        return UnlikeInstance(graph, platform, fields["name"].text(), devices=devices, works=works)
+    except InputError as error:
+        value.fail(str(error))
+
+
+def devices_of_members(items: Value, order: Value, n: int) -> tuple[Devices, FloatArray]:
+    """Devices and (T, n) works of the members `kinds` and `order` of a question; `InputError` if they are none."""
     kinds, works = [], []
-    for item in fields["kinds"].items():
+    for t, item in enumerate(items.items()):
         kind = item.members(_KIND)
         memory, rate = (_or_infinite(kind[name]) for name in ("memory", "bandwidth"))
         row = kind["works"].numbers()
-        if len(row) != graph.n or min(row) < 0:
-            kind["works"].fail(f"expected {graph.n} numbers, each 0 or more.")
+        if len(row) != n or min(row) < 0:
+            kind["works"].fail(f"expected {n} numbers, each 0 or more.")
         works.append(row)
-        try:
-            kinds.append(DeviceKind(kind["name"].text(), kind["count"].whole(), memory=memory, bandwidth=rate))
-        except InputError as error:
-            item.fail(str(error))
-    try:
-        # Speeds, which are in the works, tell kinds apart whose memory and bandwidth are the same.
-        named = [DeviceKind(x.name, x.count, t + 1.0, None, x.memory, x.bandwidth) for t, x in enumerate(kinds)]
-        devices = Devices(named, fields["order"].text())
-        limits, fit = [kind.memory for kind in kinds if math.isfinite(kind.memory)], fields["fit"].truth()
-        memory = max(limits) if limits and (fit or len(limits) == len(kinds)) else math.inf
-        buffer = fields["activation_buffer"].optional_number()
-        platform = Platform(fields["k"].whole(), _or_infinite(fields["bandwidth"]), memory, buffer, fit)
-        return UnlikeInstance(graph, platform, fields["name"].text(), devices=devices, works=np.array(works))
-    except InputError as error:
-        value.fail(str(error))
+        with refused_at(item):
+            # Speeds, which are in the works, tell kinds apart whose memory and bandwidth are the same.
+            named = kind["name"].text(), kind["count"].whole()
+            kinds.append(DeviceKind(*named, speed=t + 1.0, memory=memory, bandwidth=rate))
+    with refused_at(items):
+        return Devices(kinds, order.text()), np.array(works)
 
 
 def _stated(value: Value) -> StatedKinds:
@@ -133,10 +156,15 @@ def _stated(value: Value) -> StatedKinds:
     return StatedKinds(
         block=tuple(fields["block"].whole_numbers()),
         order=tuple(fields["order"].whole_numbers()),
-        kind=tuple(None if kind.data is None else kind.text() for kind in fields["kind"].items()),
+        kind=kinds_of_blocks(fields["kind"]),
         bottleneck=fields["bottleneck"].number(),
         stages=tuple(tuple(stage.texts()) for stage in fields["stages"].items()),
     )
+
+
+def kinds_of_blocks(value: Value) -> tuple[str | None, ...]:
+    """Name of the kind of each block, None where it is empty."""
+    return tuple(None if kind.data is None else kind.text() for kind in value.items())
 
 
 def _reason(value: Value) -> str:

@@ -67,9 +67,14 @@ class UnlikePartition(Partition):
         object.__setattr__(self, "kind", kinds)
 
     @property
+    def kinds_by_name(self) -> list[str | None]:
+        """Name of the kind of each block, None where it is empty."""
+        return [None if t == IDLE else self.instance.devices.kinds[t].name for t in self.kind.tolist()]
+
+    @property
     def kind_names(self) -> Sequence[str]:
         """Name of the kind of each block, "–" where it is empty."""
-        return ["–" if t == IDLE else self.instance.devices.kinds[t].name for t in self.kind.tolist()]
+        return [name or "–" for name in self.kinds_by_name]
 
     @property
     def device(self) -> IntArray:

@@ -69,7 +69,7 @@ class UnlikeInstance(Instance):
     @cached_property
     def question_hash(self) -> str:
         """SHA-256 of the whole question, names of nodes included, the same in all versions (``mtpp-question/1``)."""
-        return hash_of_question("partitioning over kinds", self._lines())
+        return hash_of_question("partitioning over kinds", self.lines())
 
     @property
     def question_words(self) -> str:
@@ -84,7 +84,8 @@ class UnlikeInstance(Instance):
     def _rate_unit(self) -> str:
         return f"bytes/{self.time_unit}"
 
-    def _lines(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
+        """All lines of the question but the first two."""
         yield from instance_lines(self.graph, self.platform, self.constraints, self.need, self.by_need)
         yield f"order {self.devices.order}"
         for kind, rate, works in zip(self.devices.kinds, self.bandwidths, self.works.tolist(), strict=True):

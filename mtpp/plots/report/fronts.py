@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.serving import ServedPartition
-from instances.runtimes.layer_cut import LayerCut
+from instances.runtimes.layer_cut import layers_in_words
 from mtpp.plots.report.drawing import svg
 from mtpp.plots.report.markup import paragraph, section, table, text
 from mtpp.plots.report.partitions import memory_section, partition_question
@@ -31,7 +32,7 @@ def front_sections(points: Sequence[ServedPartition], answer: ServedPartition) -
     unit = answer.question.instance.time_unit
     rows = [
         [
-            ",".join(map(str, LayerCut.of(point.partition).counts)) + (" (the answer)" if point is answer else ""),
+            layers_in_words(point.partition) + (" (the answer)" if point is answer else ""),
             time_in_words(point.bottleneck, unit),
             _tokens(point.capacity),
             _tokens(point.capacity * answer.question.batch),
@@ -49,7 +50,10 @@ def front_sections(points: Sequence[ServedPartition], answer: ServedPartition) -
         "activations": partition.peaks.tolist(),
     }
     labels = [str(n) for n in range(partition.instance.k)]
-    yield memory_section(labels, sizes, partition.instance.platform.memory, "stage")
+    if isinstance(partition, UnlikePartition):
+        labels = [f"{label} ({name})" for label, name in zip(labels, partition.kind_names, strict=True)]
+    alike = not isinstance(partition, UnlikePartition)
+    yield memory_section(labels, sizes, partition.instance.platform.memory if alike else math.inf, "stage")
     yield paragraph(f"The states are keys and values at a context of {_tokens(answer.capacity)} tokens.", "soft")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -18,7 +18,7 @@ from mtpp.verification.partitioning.costs import block_terms, find_fault, held
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.verdict import Check, NoAnswer, Verdict, by_solver, check_claims, compare
 
-__all__ = ["verify_kinds"]
+__all__ = ["fault_of_devices", "verify_kinds"]
 
 
 def verify_kinds(document: Value, limits: Limits) -> Verdict:
@@ -56,29 +56,42 @@ def verify_kinds(document: Value, limits: Limits) -> Verdict:
 
 def _fault_of_kinds(instance: UnlikeInstance, exact: list[ExactInstance], stated: StatedKinds) -> str | None:
     """The first reason why the kinds of the blocks are none; None if they are."""
-    devices, names = instance.devices, [kind.name for kind in instance.devices.kinds]
-    if len(stated.kind) != instance.k:
-        return f"there are {len(stated.kind)} kinds for {instance.k} blocks"
-    used = [0] * len(names)
-    for b in range(instance.k):
-        if (b in stated.block) != (stated.kind[b] is not None):
-            return f"block {b} is {'not ' if b in stated.block else ''}empty, and its kind is {stated.kind[b]!r}"
-        if stated.kind[b] is None:
+    fault = fault_of_devices(instance, stated.block, stated.kind)
+    if fault is not None:
+        return fault
+    names = [kind.name for kind in instance.devices.kinds]
+    for b, name in enumerate(stated.kind):
+        if name is None:
             continue
-        if stated.kind[b] not in names:
-            return f"block {b} is on {stated.kind[b]!r}, which there is not"
-        t = names.index(stated.kind[b] or "")
-        used[t] += 1
-        if devices.is_fixed and devices.sequence[b] != t:
-            return f"block {b} is on {names[t]}, and device {b} is a {names[devices.sequence[b]]}"
+        t = names.index(name)
         limit = exact[t].memory
         if exact[t].fit and limit is not None:
             params, peaks = held(exact[t], stated.block, stated.order)
             if params[b] + peaks[b] > limit:
-                return f"block {b} does not fit on {names[t]}"
-    for t, kind in enumerate(devices.kinds):
-        if used[t] > kind.count:
-            return f"{used[t]} blocks are on {kind.name}, of which there are {kind.count}"
+                return f"block {b} does not fit on {name}"
+    return None
+
+
+def fault_of_devices(instance: UnlikeInstance, block: Sequence[int], kind: Sequence[str | None]) -> str | None:
+    """The first reason why there are no such devices for the blocks; None if there are."""
+    devices, names = instance.devices, [own.name for own in instance.devices.kinds]
+    if len(kind) != instance.k:
+        return f"there are {len(kind)} kinds for {instance.k} blocks"
+    used = [0] * len(names)
+    for b, name in enumerate(kind):
+        if (b in block) != (name is not None):
+            return f"block {b} is {'not ' if b in block else ''}empty, and its kind is {name!r}"
+        if name is None:
+            continue
+        if name not in names:
+            return f"block {b} is on {name!r}, which there is not"
+        t = names.index(name)
+        used[t] += 1
+        if devices.is_fixed and devices.sequence[b] != t:
+            return f"block {b} is on {names[t]}, and device {b} is a {names[devices.sequence[b]]}"
+    for t, own in enumerate(devices.kinds):
+        if used[t] > own.count:
+            return f"{used[t]} blocks are on {own.name}, of which there are {own.count}"
     return None
 
 

@@ -17,7 +17,7 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 
-__all__ = ["TooManyIdealsError", "some_path_is_below"]
+__all__ = ["TooManyIdealsError", "blocks_lead_through", "some_path_is_below"]
 
 # Ideals, blocks that are looked at, and numbers in all tables of truths.
 _MOST_IDEALS, _MOST_BLOCKS, _MOST_TRUTHS = 20_000, 10_000_000, 2**29
@@ -50,6 +50,21 @@ def some_path_is_below(instance: UnlikeInstance, exact: Sequence[ExactInstance],
         count += sum(map(len, found))
         if count > _MOST_BLOCKS:
             raise TooManyIdealsError("there are too many blocks to look at")
+    return blocks_lead_through(instance, blocks, clock)
+
+
+def blocks_lead_through(instance: UnlikeInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock) -> bool:
+    """Whether blocks lead from the first place to the last on the devices, some of which may idle.
+
+    Parameters
+    ----------
+    blocks : sequence of lists
+        For each place but the last and each kind, the later places where a block may end.
+
+    Raises
+    ------
+    TooManyIdealsError, OutOfTimeError
+    """
     if instance.devices.is_fixed:
         return _leads_in_sequence(instance.devices.sequence, blocks)
     return _leads(instance, blocks, clock)

@@ -10,29 +10,28 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from instances.errors import printable
 from instances.json_files import Value
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.stated_serving import StatedPoint, StatedServing, serving_from_document
 from mtpp.verification.clock import Clock, Limits
 from mtpp.verification.faults import ROUNDING, is_near, unequal
 from mtpp.verification.fractions import as_float
+from mtpp.verification.kinds.certificate import fault_of_devices
+from mtpp.verification.kinds.paths import TooManyIdealsError, blocks_lead_through
 from mtpp.verification.serving.operators import faults_of_chain
-from mtpp.verification.serving.runtime_settings import stages_of_layers
+from mtpp.verification.serving.runtime_settings import faults_of_words
 from mtpp.verification.verdict import Verdict
 
 __all__ = ["verify_serving"]
 
 # More tokens than this are not counted one by one by floats, in which contexts are stated.
 _MOST_TOKENS = 2**53
-# Nodes that are no layers.
-_ENDS = ("before", "after")
-# Runtimes whose words leave empty stages out.
-_DENSE = ("accelerate", "llama-cpp")
 
 
 class _Stage(NamedTuple):
@@ -90,7 +89,10 @@ def verify_serving(document: Value, limits: Limits) -> Verdict:
         If the time ends before all is checked.
     """
     stated = serving_from_document(document)
-    faults = [*faults_of_chain(stated), *_faults(stated, Clock(limits.seconds))]
+    try:
+        faults = [*faults_of_chain(stated), *_faults(stated, Clock(limits.seconds))]
+    except TooManyIdealsError as error:
+        document.fail(f"it cannot be checked: {error}.")
     count = len(stated.front)
     return _FrontVerdict(stated, None, (), tuple(faults), f"{count} cut{'s' if count > 1 else ''}")
 
@@ -101,8 +103,11 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     if any((v - 1, v) not in links for v in range(1, graph.n)):
         yield "instance.graph: a node does not read from the one before it, so that not all cuts are intervals"
         return
-    memory = Fraction(stated.instance.platform.memory)
-    if any(size > 0 and Fraction(size) * _MOST_TOKENS <= memory for size in stated.token_bytes.tolist()):
+    alone = _of_kinds(stated)
+    most = max(one.instance.platform.memory for one in alone)
+    if most == math.inf or any(
+        size > 0 and Fraction(size) * _MOST_TOKENS <= Fraction(most) for size in stated.token_bytes.tolist()
+    ):
         yield f"instance.token_bytes: there is room for more than {_MOST_TOKENS} tokens, which cannot be stated exactly"
         return
     if not stated.front:
@@ -114,18 +119,20 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
     if shapes:
         yield from shapes
         return
-    yield from _faults_of_words(stated)
-    stages = list(_stages(stated, clock))
-    by_place = {(stage.first, stage.end): stage for stage in stages}
+    yield from faults_of_words(stated)
+    stages = [list(_stages(one, clock)) for one in alone]
+    by_place = [{(stage.first, stage.end): stage for stage in own} for own in stages]
     truths = []
     for i, point in enumerate(stated.front):
-        found = [by_place.get(place) for place in _intervals(stated, point)]
+        kinds = _kinds(stated, point)
+        found = [by_place[t].get(place) for t, place in zip(kinds, _intervals(stated, point), strict=True)]
         held = [stage for stage in found if stage is not None]
         if len(held) < len(found) or not all(_allowed(stated, s, stage) for s, stage in enumerate(held)):
             yield f"front[{i}]: a stage does not fit into the memory, or breaks a constraint"
             return
-        yield from _faults_of_point(stated, point, held, f"front[{i}]")
-        truths.append((max(stage.cost for stage in held), min(_context(stated, stage) for stage in held)))
+        contexts = [_context(alone[t], stage) for t, stage in zip(kinds, held, strict=True)]
+        yield from _faults_of_point(stated, point, held, contexts, f"front[{i}]")
+        truths.append((max(stage.cost for stage in held), min(contexts)))
     for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
         if not (cost < more and context < larger):
             yield f"front[{i + 1}]: bottleneck and context do not both rise"
@@ -140,34 +147,6 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         yield f"front: another cut holds {least:.0f} tokens or more"
 
 
-def _faults_of_words(stated: StatedServing) -> Iterator[str]:
-    """Dimensions that the graph contradicts, and settings for another cut than the answer."""
-    dims = stated.instance.graph.attributes.get("dims", {})
-    dims = dims if isinstance(dims, dict) and stated.source is None else {}
-    for name, number in (("batch", stated.batch), ("context", stated.context)):
-        if number < 1 or dims.get(name, number) != number:
-            yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
-    if (not stated.settings and stated.question_hash is None) or not 0 <= stated.answer < len(stated.front):
-        return
-    block = stated.front[stated.answer].block
-    layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]
-    try:
-        told = stages_of_layers(stated.runtime, stated.settings, len(layers))
-    except ValueError as error:
-        yield f"words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
-        return
-    if stated.runtime in _DENSE:  # empty stages take no device
-        told, layers = _ranks(told), _ranks(layers)
-    if told != layers:
-        yield f"words: they have the layers in stages {told}, and the answer in {layers}"
-
-
-def _ranks(stages: list[int]) -> list[int]:
-    """The same with numbers from 0 without holes."""
-    rank = {stage: number for number, stage in enumerate(sorted(set(stages)))}
-    return [rank[stage] for stage in stages]
-
-
 def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | None:
     n, k = stated.instance.graph.n, stated.instance.k
     rises = all(a <= b for a, b in pairwise(point.block))
@@ -175,27 +154,48 @@ def _misshapen(stated: StatedServing, point: StatedPoint, place: str) -> str | N
         return f"{place}.block: it is no list of {n} blocks from 0 to {k - 1} that never fall"
     if len(point.stages) != k:
         return f"{place}.stages: there are {len(point.stages)} of {k}"
-    return None
+    if not isinstance(stated.instance, UnlikeInstance):
+        return None if point.kind is None else f"{place}.kind: all devices are alike"
+    fault = fault_of_devices(stated.instance, point.block, point.kind or ())
+    return None if fault is None else f"{place}: {fault}"
+
+
+def _of_kinds(stated: StatedServing) -> list[StatedServing]:
+    """The question for devices of each kind alone; one if all are alike."""
+    instance = stated.instance
+    if not isinstance(instance, UnlikeInstance):
+        return [stated]
+    return [replace(stated, instance=instance.of_kind(t)) for t in range(instance.kinds)]
+
+
+def _kinds(stated: StatedServing, point: StatedPoint) -> list[int]:
+    """Number of the kind of each stage; 0 where it is empty."""
+    if not isinstance(stated.instance, UnlikeInstance):
+        return [0] * stated.instance.k
+    names = [kind.name for kind in stated.instance.devices.kinds]
+    return [0 if name is None else names.index(name) for name in point.kind or ()]
 
 
 def _intervals(stated: StatedServing, point: StatedPoint) -> list[tuple[int, int]]:
     return list(pairwise(bisect_left(point.block, stage) for stage in range(stated.instance.k + 1)))
 
 
-def _faults_of_point(stated: StatedServing, point: StatedPoint, held: list[_Stage], place: str) -> Iterator[str]:
+def _faults_of_point(
+    stated: StatedServing, point: StatedPoint, held: list[_Stage], contexts: list[float], place: str
+) -> Iterator[str]:
     """The numbers of a cut against those that are computed here."""
     cost = max(stage.cost for stage in held)
     if not is_near(point.bottleneck, cost):
         yield unequal(f"{place}.bottleneck", point.bottleneck, as_float(cost))
-    context = min(_context(stated, stage) for stage in held)
-    if point.context != context:
-        yield unequal(f"{place}.context", point.context, context)
-    for s, (stage, (weights, token, activations, own)) in enumerate(zip(held, point.stages, strict=True)):
+    if point.context != min(contexts):
+        yield unequal(f"{place}.context", point.context, min(contexts))
+    rows = zip(held, contexts, point.stages, strict=True)
+    for s, (stage, context, (weights, token, activations, own)) in enumerate(rows):
         first = sum(
             (Fraction(x) * min(1, Fraction(w) if w < math.inf else 1) for x, w in _caches(stated, stage)), Fraction(0)
         )
         true = (stage.weights, first, stage.activations)
-        if not all(map(is_near, (weights, token, activations), true)) or own != _context(stated, stage):
+        if not all(map(is_near, (weights, token, activations), true)) or own != context:
             yield f"{place}.stages[{s}]: {(weights, token, activations, own)!r} are not what it holds"
 
 
@@ -272,13 +272,25 @@ def _allowed(stated: StatedServing, s: int, stage: _Stage) -> bool:
     )
 
 
-def _reaches(stated: StatedServing, stages: list[_Stage], context: float, below: Fraction | None, clock: Clock) -> bool:
+def _reaches(
+    stated: StatedServing, stages: list[list[_Stage]], context: float, below: Fraction | None, clock: Clock
+) -> bool:
     """Whether some cut has all stages below a cost, and room for so many tokens."""
-    able = []
-    for stage in stages:
-        clock.raise_if_late()
-        if (below is None or stage.cost < below) and _holds(stated, stage, int(context)):
-            able.append(stage)
+    able_of_kinds: list[list[_Stage]] = []
+    for one, own in zip(_of_kinds(stated), stages, strict=True):
+        able_of_kinds.append([])
+        for stage in own:
+            clock.raise_if_late()
+            if (below is None or stage.cost < below) and _holds(one, stage, int(context)):
+                able_of_kinds[-1].append(stage)
+    if isinstance(stated.instance, UnlikeInstance):
+        blocks: list[list[list[int]]] = [[[] for _ in stages] for _ in range(stated.instance.graph.n)]
+        for t, own in enumerate(able_of_kinds):
+            for stage in own:
+                if stage.first < stage.end:
+                    blocks[stage.first][t].append(stage.end)
+        return blocks_lead_through(stated.instance, blocks, clock)
+    (able,) = able_of_kinds
     ends = {0}
     for s in range(stated.instance.k):
         ends = {stage.end for stage in able if stage.first in ends and _allowed(stated, s, stage)}

@@ -13,6 +13,8 @@ from fractions import Fraction
 from operator import add
 
 from instances.graph.graph import ComputationGraph
+from instances.graph.tensors import FloatArray
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.stated_serving import StatedServing
 from mtpp.verification.faults import is_near, unequal
 from mtpp.verification.fractions import as_float
@@ -36,6 +38,7 @@ def faults_of_chain(stated: StatedServing) -> Iterator[str]:
     held, shared = _held(operators, layer, chain.n)
     fixed, states = [*map(Fraction, source.constant.tolist())], _sums(operators.state_bytes.tolist(), layer, chain.n)
     columns = {
+        **_works_of_kinds(stated, source.works, layer),
         "graph.work": (chain.work.tolist(), _sums(operators.work.tolist(), layer, chain.n)),
         "graph.param_bytes": (chain.param_bytes.tolist(), [*map(add, held, fixed)]),
         "graph.state_bytes": (chain.state_bytes.tolist(), [Fraction(0)] * chain.n),
@@ -65,6 +68,16 @@ def _sums(values: list[float], layer: list[int], n: int) -> list[Fraction]:
     for node, value in zip(layer, values, strict=True):
         total[node] += Fraction(value)
     return total
+
+
+def _works_of_kinds(
+    stated: StatedServing, works: FloatArray | None, layer: list[int]
+) -> dict[str, tuple[list[float], list[Fraction]]]:
+    """Works of the chain on each kind as they are stated, and as they are by its operators."""
+    if works is None or not isinstance(stated.instance, UnlikeInstance):
+        return {}
+    rows = zip(stated.instance.works.tolist(), works.tolist(), strict=True)
+    return {f"kinds[{t}].works": (row, _sums(own, layer, stated.instance.graph.n)) for t, (row, own) in enumerate(rows)}
 
 
 def _held(operators: ComputationGraph, layer: list[int], n: int) -> tuple[list[Fraction], list[tuple[object, float]]]:

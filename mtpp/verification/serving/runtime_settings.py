@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
-__all__ = ["stages_of_layers"]
+from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.stated_serving import StatedServing
+
+__all__ = ["faults_of_words", "stages_of_layers"]
+
+# Nodes that are no layers.
+_ENDS = ("before", "after")
+# Runtimes whose words leave empty stages out.
+_DENSE = ("accelerate", "llama-cpp")
 
 # Runtimes that take the number of layers of each stage.
 _COUNTS = {
@@ -18,6 +26,56 @@ _COUNTS = {
     "tensorrt-llm": r"pipeline_parallel_size: \d+\npp_partition: \[(.*)\]\n",
     "galvatron": r'\{\s*"pp_deg": \d+,\s*"pp_division": "([\d,]*)"(?:,\s*"\w+": [\d",]+)*\s*\}\n',
 }
+
+
+def faults_of_words(stated: StatedServing) -> Iterator[str]:
+    """Dimensions that the graph contradicts, and settings for another cut than the answer."""
+    dims = stated.instance.graph.attributes.get("dims", {})
+    dims = dims if isinstance(dims, dict) and stated.source is None else {}
+    for name, number in (("batch", stated.batch), ("context", stated.context)):
+        if number < 1 or dims.get(name, number) != number:
+            yield f"instance.{name}: it is {number}, and the graph is one of {dims.get(name, 'at least 1')}"
+    untold = not stated.settings and (stated.question_hash is None or isinstance(stated.instance, UnlikeInstance))
+    if untold or not 0 <= stated.answer < len(stated.front):
+        return
+    block = stated.front[stated.answer].block
+    layers = [b for b, name in zip(block, stated.instance.graph.names, strict=True) if name not in _ENDS]
+    try:
+        told = stages_of_layers(stated.runtime, stated.settings, len(layers))
+    except ValueError as error:
+        yield f"words: {stated.runtime!r} does not take them for {len(layers)} layers ({error})"
+        return
+    if isinstance(stated.instance, UnlikeInstance):
+        device = _devices(stated.instance, stated.front[stated.answer].kind or ())
+        told, layers = _devices_told(stated, told), [device[b] for b in layers]
+    elif stated.runtime in _DENSE:  # empty stages take no device
+        told, layers = _ranks(told), _ranks(layers)
+    if told != layers:
+        yield f"words: they have the layers in stages {told}, and the answer in {layers}"
+
+
+def _devices(instance: UnlikeInstance, kind: Sequence[str | None]) -> list[int]:
+    """Number of the device of each stage, in the order in which the kinds are given; -1 where it is empty."""
+    devices = instance.devices
+    free: dict[str | None, list[int]] = {}
+    for d, t in enumerate(devices.sequence):
+        free.setdefault(devices.kinds[t].name, []).append(d)
+    if devices.is_fixed:
+        return list(range(len(kind)))
+    return [-1 if name is None else free[name].pop(0) for name in kind]
+
+
+def _devices_told(stated: StatedServing, stages: list[int]) -> list[int]:
+    """Number of the device of each layer; where words do not say it, stage n is on device n."""
+    named = re.search(r"-dev (CUDA\d+(?:,CUDA\d+)*)\n", stated.settings) if stated.runtime == "llama-cpp" else None
+    order = [int(name.removeprefix("CUDA")) for name in named[1].split(",")] if named else []
+    return [order[stage] if stage < len(order) else stage for stage in stages]
+
+
+def _ranks(stages: list[int]) -> list[int]:
+    """The same with numbers from 0 without holes."""
+    rank = {stage: number for number, stage in enumerate(sorted(set(stages)))}
+    return [rank[stage] for stage in stages]
 
 
 def stages_of_layers(runtime: str, settings: str, layers: int) -> list[int]:

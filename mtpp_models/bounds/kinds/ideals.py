@@ -10,11 +10,12 @@ Costs grow node by node: a step from I to J continues one from I to J without a 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from instances import Bound, Result
+from instances import Bound, InputError, Result
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
@@ -24,7 +25,7 @@ from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp_models.simple import speed_bound, speed_shares
 
-__all__ = ["IDEALS", "ideals_of_kinds", "list_ideals"]
+__all__ = ["IDEALS", "ideals_of_kinds", "list_ideals", "sufficient_counts"]
 
 IDEALS = "ideals"
 # Numbers in the table of steps, a kind.
@@ -60,6 +61,32 @@ def ideals_of_kinds(
     value = min(path.bottleneck, found.bottleneck)
     best = found if start is None or found.preference < start.preference else start
     return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
+
+
+def sufficient_counts(
+    instance: UnlikeInstance, choices: Iterable[tuple[int, ...]], ceiling: float, deadline: Deadline
+) -> Iterator[tuple[int, ...]]:
+    """Yield the numbers of devices of each kind that are not excluded from a bottleneck of at most `ceiling`.
+
+    Raises
+    ------
+    InputError
+        If the graph has too many ideals.
+    """
+    listed = list_ideals(instance, int((_MOST_STEPS / instance.kinds) ** 0.5), deadline)
+    if listed is None and deadline.passed:
+        return
+    if listed is None:
+        raise InputError(
+            f"{instance.name}: prices are compared for layers in a row and graphs with few ideals; give such a graph, "
+            "or devices without prices."
+        )
+    costs = _steps(instance, *listed)
+    for counts in choices:
+        if deadline.passed:
+            return
+        if best_path(costs, counts, sum(counts), ceiling) is not None:
+            yield counts
 
 
 def _in_sequence(costs: FloatArray, sequence: tuple[int, ...]) -> CountedPath:

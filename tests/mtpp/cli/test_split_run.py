@@ -76,6 +76,40 @@ def test_a_certificate_or_a_partition_says_where_to_split(network: Path, capsys:
     assert not Path("other").exists()
 
 
+def test_stages_for_kinds_of_devices(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each stage names the kind of its device, as the certificate has it; here all of them run on this machine."""
+    kinds = [{"name": "fast", "count": 1, "bandwidth": 1e9}, {"name": "slow", "count": 2, "speed": 0.4}]
+    Path("kinds.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
+    read = f"net.onnx --dim n=8 {SLOW} --devices kinds.json"
+    assert mtpp(f"split {read} --time-limit 2 --out stages") == 0
+    manifest = json.loads(Path("stages/manifest.json").read_text())
+    stated = json.loads(Path("stages/certificate.json").read_text())
+    named = [name for name in stated["partition"]["kind"] if name is not None]
+    assert [stage["device"] for stage in manifest["stages"]] == named
+    assert set(named) == {"fast", "slow"}
+    capsys.readouterr()
+    assert mtpp("run stages --requests 5 --out run.json") == 0
+    assert "ran on this machine" in capsys.readouterr().out
+    assert [stage["device"] for stage in json.loads(Path("run.json").read_text())["stages"]] == named
+    manifest["stages"][0]["device"] = "fast" if named[0] == "slow" else "slow"
+    Path("stages/manifest.json").write_text(json.dumps(manifest))
+    other = json.dumps({"block": [0, 0, 1, 1]})
+    Path("hand.json").write_text(other)
+    assert_misuse(
+        capsys,
+        {
+            "run stages": "stages[0].device is",
+            f"split {read} -k 4 --out new": "there are 3 devices",
+            f"split {read} --partition stages/certificate.json --out new": "leave out what says another: --devices",
+            f"split {read} --partition hand.json --out new": "hand.json does not say the kind of each stage",
+            f"split {read} --peak-flops 1GFLOP/s --devices 2xA100 --out new": "kind A100 has its own",
+            "split net.onnx --dim n=8 --devices 2xA100,1xT4 --cost measured --out new": "kind A100 has its own",
+        },
+    )
+    assert mtpp("verify stages --quiet") == 1
+    assert not Path("new").exists()
+
+
 def test_misuse(network: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("full").mkdir()
     Path("full", "file").touch()

@@ -1,0 +1,111 @@
+"""Cheapest devices for a good enough answer, and the proof that no cheaper ones suffice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import product
+
+from instances import InputError, Instance
+from instances.deadline import Deadline
+from instances.devices.kinds import Devices
+from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from instances.system.interrupts import catch_interrupt
+from mtpp.certifying.certification import reaches
+from mtpp.certifying.certify import certify
+from mtpp.certifying.least_k import LeastK, find_least_k
+from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
+from mtpp_models.bounds.kinds.ideals import sufficient_counts
+
+__all__ = ["LeastPrice", "find_least"]
+
+# Choices of devices that are looked at.
+_MOST_CHOICES = 4096
+
+
+@dataclass
+class LeastPrice(LeastK):
+    """The cheapest devices; `known` has the answer on them by their number.
+
+    Parameters
+    ----------
+    devices : Devices, optional
+        None if there are none that are good enough.
+    undecided : list of Devices
+        Cheaper ones that nothing excludes, and on which no good enough answer is known.
+    """
+
+    devices: Devices | None = None
+    undecided: list[Devices] = field(default_factory=list)
+
+    @property
+    def open(self) -> list[int]:
+        """Numbers of devices in the cheaper choices that are undecided."""
+        return sorted({devices.total for devices in self.undecided})
+
+    def sentence(self) -> str:
+        """State the cheapest devices, and why no cheaper ones will do."""
+        if self.devices is None:
+            left = f"; open are {', '.join(map(str, self.undecided[-3:]))}" if self.undecided else ""
+            return f"No choice of the devices {'is known' if left else 'there is'} {self.goal}{left}."
+        told = f"{self.devices} at a price of {self.devices.price:g} are the cheapest devices {self.goal}"
+        if self.undecided:
+            return f"{told} that are known; open are {', '.join(map(str, self.undecided[-3:]))}."
+        return f"{told}: all cheaper ones are excluded, by all ideals of the graph."
+
+
+def find_least(
+    question: Instance,
+    good_enough: float,
+    options: SolveOptions,
+    *,
+    method: str = "portfolio",
+    prove: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+    on_fault: Callable[[SolverNotAvailableError], None] | None = None,
+) -> LeastK:
+    """Look for the cheapest devices where they have prices, else for the least number of blocks.
+
+    The cheaper choices come first. A program over ideals, whose costs are none too high, excludes a choice; on the
+    others `certify` finds an answer.
+
+    Raises
+    ------
+    InputError
+        If there are too many choices, or ideals.
+    """
+    if not isinstance(question, UnlikeInstance) or question.devices.price is None:
+        return find_least_k(
+            question, good_enough, options, method=method, prove=prove, on_progress=on_progress, on_fault=on_fault
+        )
+    devices = question.devices
+    if math.prod(count + 1 for count in devices.counts) > _MOST_CHOICES:
+        raise InputError(f"{question.name}: there are more than {_MOST_CHOICES} choices of devices; give fewer kinds.")
+    choices = [counts for counts in product(*(range(count + 1) for count in devices.counts)) if any(counts)]
+    choices.sort(key=lambda counts: (devices.subset(counts).price, sum(counts)))
+    least = LeastPrice(question, good_enough)
+    with catch_interrupt() as interrupted:
+        for counts in sufficient_counts(question, choices, good_enough, Deadline.after(None, interrupted)):
+            chosen = devices.subset(counts)
+            instance = question_of_kinds(
+                question.graph,
+                chosen,
+                question.works[[t for t, count in enumerate(counts) if count]],
+                bandwidth=question.platform.bandwidth,
+                activation_buffer=question.platform.activation_buffer,
+                fit=question.platform.fit and any(math.isfinite(kind.memory) for kind in chosen.kinds),
+                name=question.name,
+            )
+            found = certify(instance, options, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault)
+            least.interrupted = found.interrupted or interrupted.is_set()
+            if reaches(found, good_enough):
+                least.devices, least.known = chosen, {chosen.total: found}
+                break
+            least.undecided.append(chosen)
+            if least.interrupted:
+                break
+        least.interrupted |= interrupted.is_set()
+        if least.interrupted and least.devices is None and devices not in least.undecided:
+            least.undecided.append(devices)
+    return least

@@ -1,0 +1,172 @@
+"""Fronts of serving over kinds of devices: brute force, files, forgeries, and the words of runtimes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import assert_misuse, mtpp
+from kinds_cases import chain
+from serving_oracle import cuts, stage_costs, stage_holds
+
+import mtpp as api
+from instances import InputError
+from instances.devices.kinds import DeviceKind, Devices
+from instances.json_files import Value, read_json
+from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from instances.partitioning.serving import ServingInstance
+from instances.runtimes.serving_file import serving_document
+from mtpp.verification.verify import verify
+from mtpp_models.bounds.serving import serving_front
+
+_MOST = 70  # tokens that brute force looks at; more are any number, as memories are below
+
+
+def _question(rng: random.Random) -> ServingInstance:
+    n, order = rng.randint(2, 5), rng.choice(["free", "fixed"])
+    kinds = [
+        DeviceKind(f"{t}", rng.randint(1, 2), speed=t + 1.0, memory=rng.randint(8, 60), bandwidth=rng.choice([1, 2.5]))
+        for t in range(2)
+    ]
+    graph = chain([0] * n, [rng.randint(0, 5) for _ in range(n - 1)], param_bytes=[rng.randint(0, 6) for _ in range(n)])
+    works = [[rng.randint(0, 9) for _ in range(n)] for _ in kinds]
+    devices = Devices(kinds, order)
+    k = devices.total if order == "fixed" else rng.randint(1, devices.total)
+    return ServingInstance(
+        instance=replace(question_of_kinds(graph, devices, works, k, fit=True), by_need=True),
+        token_bytes=np.array([rng.randint(0, 4) for _ in range(n)], dtype=float),
+        window=np.array([rng.choice([0.0, 3.0, math.inf]) for _ in range(n)]),
+        context=rng.randint(1, 3),
+        batch=1,
+    )
+
+
+def _answers(question: ServingInstance) -> Iterator[tuple[Fraction, float]]:
+    """Bottleneck and largest context of every cut on every choice of kinds."""
+    instance = question.instance
+    assert isinstance(instance, UnlikeInstance)
+    devices = instance.devices
+    alone = [replace(question, instance=instance.of_kind(t)) for t in range(2)]
+    for block in cuts(instance.graph.n, instance.k):
+        costs = [stage_costs(one, block) for one in alone]
+        used = sorted(set(block))
+        choices = [[devices.sequence[b]] for b in used] if devices.is_fixed else [range(2)] * len(used)
+        for kinds in product(*choices):
+            if any(kinds.count(t) > devices.counts[t] for t in range(2)):
+                continue
+            own = list(zip(used, kinds, strict=True))
+            lost = (c for c in range(_MOST) if not all(stage_holds(alone[t], block, b, c) for b, t in own))
+            yield max(costs[t][b] for b, t in own), next(lost, math.inf) - 1
+
+
+def _document(question: ServingInstance) -> dict[str, Any]:
+    more = {"answer": 0, "runtime": "vllm", "words": ""}
+    return serving_document(question, serving_front(question).points) | more
+
+
+def test_fronts_are_those_of_brute_force() -> None:
+    """Both numbers of each point and the largest context; files of them hold, and those that lack a point do not."""
+    points = 0
+    for seed in range(25):
+        question = _question(random.Random(seed))
+        found = set(_answers(question))
+        able = [(cost, context) for cost, context in found if context >= question.context]
+        best = sorted({p for p in able if not any(q != p and q[0] <= p[0] and q[1] >= p[1] for q in able)})
+        front = serving_front(question)
+        assert front.largest == max((context for _, context in found), default=-1), seed
+        assert [p.capacity for p in front.points] == [context for _, context in best], seed
+        costs = [p.bottleneck for p in front.points]
+        assert costs == pytest.approx([float(cost) for cost, _ in best], rel=1e-12), seed
+        points += len(best)
+        if best:
+            document = _document(question)
+            assert verify(Value(document, "front.json")).faults == (), seed
+        if len(best) > 1:
+            del document["front"][-1]
+            assert verify(Value(document, "front.json")).faults != (), seed
+    assert points > 25
+
+
+def test_a_decoder_on_unlike_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is held against its decoder and proved again; no number of it can be changed, nor the words."""
+    monkeypatch.chdir(tmp_path)
+    kinds = [
+        {"name": "slow", "count": 1, "speed": 0.4, "memory": 4e8, "bandwidth": 12e9},
+        {"name": "fast", "count": 2, "memory": 5e8},
+    ]
+    Path("kinds.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
+    asked = "serve gpt2 --devices kinds.json --dim batch=32"
+    assert mtpp(f"{asked} --for accelerate --out accelerate.json") == 0
+    assert verify(read_json("accelerate.json")).faults == ()
+    assert mtpp(f"{asked} --for llama-cpp --out llama-cpp.json") == 0
+    assert mtpp("verify llama-cpp.json --graph gpt2 --dim batch=32") == 0
+    document = json.loads(Path("llama-cpp.json").read_text())
+    first = document["front"][0]
+    assert sorted(first["kind"]) == ["fast", "fast", "slow"]
+    assert mtpp("report llama-cpp.json --out front.html") == 0
+    assert "fast:" in Path("front.html").read_text()
+    swapped = [*first["kind"][1:], first["kind"][0]]
+    forged: list[tuple[list[Any], Any]] = [
+        (["front", 0, "context"], first["context"] + 1),
+        (["front", 0, "kind"], first["kind"][:-1]),
+        (["front", 0, "kind", 0], "fastest"),
+        (["front", 0, "kind"], swapped),
+        (["instance", "kinds", 1, "count"], 1),
+        (["instance", "kinds", 0, "works", 3], 1e-9),
+        (["instance", "works", 0, 20], 1e-9),
+        (["words"], document["words"].replace("CUDA0", "CUDA9")),
+    ]
+    for where, value in forged:
+        new = copy.deepcopy(document)
+        place = new
+        for key in where[:-1]:
+            place = place[key]
+        assert place[where[-1]] != value
+        place[where[-1]] = value
+        try:
+            faults = verify(Value(new, "forged.json")).faults
+        except InputError as error:
+            faults = (str(error),)
+        assert faults, where
+
+
+def test_one_kind_is_the_question_of_equal_devices() -> None:
+    """The same hash, which binds every number of the question, and the same answers."""
+    device = DeviceKind("one", 3, memory=4e8, bandwidth=20e9)
+    one = api.serve("gpt2", devices=Devices([device]), dims={"batch": 32})
+    plain = api.serve("gpt2", 3, "400MB", bandwidth=20e9, dims={"batch": 32})
+    assert one.question.question_hash == plain.question.question_hash
+    assert [p.bottleneck for p in one.points] == [p.bottleneck for p in plain.points]
+    assert one.settings == plain.settings
+
+
+def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line each."""
+    monkeypatch.chdir(tmp_path)
+    kinds = [{"name": f"d{t}", "speed": 1 + t / 30} for t in range(30)]
+    Path("many.json").write_text(json.dumps({"format": "mtpp-devices/2", "kinds": kinds}))
+    assert_misuse(
+        capsys,
+        {
+            "serve gpt2 --devices many.json": "kind d0 has no limit, and any context fits",
+            "serve gpt2 --devices many.json --memory 1GB": "multiply to too many",
+            "serve gpt2 --devices 1xA100,1xL4 -k 3": "there are 2 devices",
+            "serve gpt2 --devices 1xA100,0xL4": "count is 0",
+            "serve gpt2 --devices 1xA100,1xL5": "There is no kind of devices 'L5'",
+            "serve gpt2 --devices 1xA100,1xL4 --peak-flops 1TFLOP/s": "kind A100 has its own",
+            "serve gpt2 --memory 1GB": "-k is missing",
+            "serve gpt2 -k 2": "--memory is missing",
+        },
+    )
+    with pytest.raises(InputError, match="no limit"):
+        api.serve("gpt2", devices=Devices([DeviceKind("any", 1), DeviceKind("other", 1, speed=2.0)]))
