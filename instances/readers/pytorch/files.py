@@ -244,7 +244,8 @@ def _main(path: str, out: str, peak_flops: str, memory_bandwidth: str) -> int:
     """Write the graph of a file as `mtpp-graph/1`; complain in one line."""
     from instances.devices.roofline import Device
     from instances.graph.graph_file import save_graph
-    from instances.readers.pytorch.export import first_line, from_exported_program, quiet
+    from instances.readers.pytorch.export import from_exported_program, quiet
+    from instances.readers.pytorch.remedies import first_line
 
     try:
         _limit(path)

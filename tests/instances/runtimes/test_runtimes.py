@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runtime_pairs import pairs
 from runtime_readers import READERS
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
@@ -106,6 +107,13 @@ def test_rules_are_what_can_be_said(name: str) -> None:
         assert allowed == (words is not None), block
         seen.add(words)
     assert len(seen - {None}) >= 1
+
+
+def test_what_is_allowed_is_what_is_written() -> None:
+    """Of random networks with shared modules, code between layers, and ends without weights, in any blocks."""
+    allowed, wrong = pairs(150, seed=5)
+    assert wrong == []
+    assert allowed.total() > 30
 
 
 def test_examples_of_the_documents() -> None:
