@@ -75,7 +75,8 @@ class Naming:
     @classmethod
     def of_graph(cls, graph: ComputationGraph, stack: LayerStack) -> Naming:
         """The names of a graph: a module holds parameters, or there are none at all."""
-        built_in = graph.source.startswith(_BUILT_IN)
+        if graph.source.startswith(_BUILT_IN):
+            return cls(graph.name, stack.stem, built_in=True)
         holds = graph.param_bytes > 0
         for parameter in graph.parameters:
             holds[list(parameter.users)] = True
@@ -96,7 +97,7 @@ class Naming:
         found: dict[str, tuple[int, ...]] = {name: (place.get(str(reader), 0),) for name, reader in alone}
         found |= {name: tuple(own) for name, own in units.items()}
         before, after = (tuple(module for module, own in units.items() if end in own) for end in (0, last))
-        return cls(graph.name, stack.stem, built_in, before, after, found)
+        return cls(graph.name, stack.stem, False, before, after, found)
 
     @classmethod
     def of_chain(cls, network: str, stem: str) -> Naming:

@@ -119,12 +119,7 @@ def trace(
         If torch is not installed or cannot export the module.
     """
     program = export(module, args, kwargs)
-    seen: dict[str, int] = {}
-    if observe:
-        from instances.readers.pytorch.sizes import observed_sizes, open_sizes
-
-        seen = observed_sizes(program, args, kwargs or {}) if open_sizes(program) else {}
-    return from_exported_program(program, device, name, seen | dict(sizes or {}))
+    return from_exported_program(program, device, name, sizes, (args, kwargs or {}) if observe else None)
 
 
 def export(
@@ -168,6 +163,7 @@ def from_exported_program(
     device: Device = DEFAULT_DEVICE,
     name: str = "module",
     sizes: Mapping[str, int] | None = None,
+    example: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
 ) -> ComputationGraph:
     """Graph of an exported program.
 
@@ -184,6 +180,8 @@ def from_exported_program(
         What the network is called.
     sizes : mapping, optional
         Values of sizes that depend on values of tensors, by their names.
+    example : tuple, optional
+        Inputs by place and by name on which the program is run once, to see sizes that are not given.
 
     Returns
     -------
@@ -200,10 +198,12 @@ def from_exported_program(
     _torch()
     from instances.readers.pytorch.costs import bytes_moved, flops_of, is_unknown
     from instances.readers.pytorch.dataflow import Dataflow, label, weights_elsewhere
-    from instances.readers.pytorch.sizes import fix_sizes
+    from instances.readers.pytorch.sizes import fix_sizes, observed_sizes, open_sizes
 
     program = decompose(program)
-    fix_sizes(program, sizes or {})
+    seen = {} if example is None or not open_sizes(program) else observed_sizes(program, *example)
+    sizes = seen | dict(sizes or {})
+    fix_sizes(program, sizes)
     flow = Dataflow(program)
     if not flow.operators:
         raise InputError(f"{name}: no operator of it computes anything; there is nothing to cut.")
@@ -238,7 +238,7 @@ def from_exported_program(
         name=name,
         source=f"torch.export, {device.peak_flops:g} flop/s, {device.memory_bandwidth:g} bytes/s",
         attributes={
-            **({"sizes": dict(sizes)} if sizes else {}),
+            **({"sizes": sizes} if sizes else {}),
             "flops": sum(flops),
             "parameter_count": sum(weight.elements for weight in flow.weights if weight.readers),
             **{key: value for key, value in notes.items() if value},

@@ -175,6 +175,7 @@ def test_modules_are_called_as_the_network_calls_them() -> None:
         own = ARCHITECTURES[name].build(level="layer")
         words = RUNTIMES["accelerate"].settings(Partition(Instance(own, Platform(1, 1.0)), np.zeros(own.n, dtype=int)))
         assert set(expected) <= set(json.loads(words))
+        assert len(json.loads(words)) == {"gpt2": 2 + 12 + 2, "bert-base": 1 + 12 + 1, "llama-3-8b": 1 + 32 + 2}[name]
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_modules_that_cannot_be_cut_are_refused_in_a_line(module, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"args": (X,), "out": "folder"}, "stages of a module stay in Python"),
+        ({"args": X, "out": "folder"}, "give the inputs in a tuple"),
         ({}, r"give args=\(example,\)"),
         ({"args": (X,), "dims": {"u0": 3}}, "leave out dims"),
         ({"args": (X,), "cost": "measured"}, "leave out cost"),
@@ -186,6 +186,23 @@ def test_modules_that_cannot_be_cut_are_refused_in_a_line(module, message):
 def test_words_that_do_not_fit_are_refused(words, message):
     with pytest.raises(InputError, match=message):
         mtpp.split(Through(nn.Tanh()), 2, **words)
+
+
+def test_a_module_becomes_files_of_stages(tmp_path):
+    """By way of ONNX; what has no weights is refused, with nothing written."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    module = Through(nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)))
+    found = mtpp.split(module, 2, args=(X,), out=tmp_path / "stages", **QUICK)
+    assert "/inner/inner.0/Gemm" in found.partition.instance.graph.names
+    agreement = mtpp.run(tmp_path / "stages", requests=4).agreement
+    assert agreement.exact == agreement.requests > 0
+    for model in (lambda: module, torch.export.export(module, (X,))):
+        with pytest.raises(InputError, match="made from a module with its weights"):
+            mtpp.split(model, 2, args=(X,), out=tmp_path / "none", **QUICK)
+    with pytest.raises(InputError, match=r"Cond cannot be exported to ONNX: .*export it and split the file"):
+        mtpp.split(Cond(), 2, args=(X[:, :1],), out=tmp_path / "none", **QUICK)
+    assert not (tmp_path / "none").exists()
 
 
 def test_other_inputs_than_the_example_are_refused():

@@ -164,9 +164,11 @@ def test_examples_are_of_modules_alone():
 
 def test_a_size_that_depends_on_values_is_given_or_seen():
     example = torch.tensor([1.0, -1.0, 2.0])
-    with pytest.raises(InputError, match=r"1 sizes have no value: u0; .* observe=True"):
+    with pytest.raises(InputError, match=r"1 size has no value: u0; .* observe=True"):
         mtpp.load(Positive(), args=(example,))
     assert mtpp.load(Positive(), args=(example,), observe=True).attributes["sizes"] == {"u0": 2}
+    program = torch.export.export(Positive(), (example,))
+    assert mtpp.load(program, observe=True).attributes["sizes"] == {"u0": 2}
     given = mtpp.load(Positive(), args=(example,), dims={"u0": 100})
     assert max(given.tensors.bytes.tolist()) == 400
 
