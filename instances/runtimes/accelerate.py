@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from instances.errors import InputError
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.module_names import TRANSFORMERS
 from instances.runtimes.runtime import LayerRuntime
@@ -15,18 +14,15 @@ __all__ = ["ACCELERATE"]
 def _write(cut: LayerCut) -> str:
     """The device of each module; empty stages take no device, and tied parameters are on all that use them."""
     names = cut.naming.modules(TRANSFORMERS, "transformers", ends=True)
-    twice = sorted(set(names.before) & set(names.after))
-    if twice and cut.first != cut.last:
-        raise InputError(
-            f"accelerate keeps a module on one device, and {twice[0]} of {cut.network} runs in stages {cut.first} and "
-            f"{cut.last}; keep both ends in one stage, or give the head a module of its own."
-        )
     device = dict(zip(sorted(set(cut.unit_stage)), cut.ranks, strict=False))
     devices = (
         dict.fromkeys(names.before, device[cut.first])
         | {names.layer(layer): device[stage] for layer, stage in enumerate(cut.unit_stage[1:-1])}
         | dict.fromkeys(names.after, device[cut.last])
     )
+    for name, (unit, *_) in cut.naming.units.items():
+        if not any(f"{name}.".startswith(f"{module}.") for module in devices):
+            devices[name] = device[cut.unit_stage[unit]]
     return json.dumps(devices, indent=1) + "\n"
 
 
@@ -40,6 +36,7 @@ ACCELERATE = LayerRuntime(
     front_with_first=False,
     back_with_last=False,
     orders_devices=True,
+    one_device=True,
     version="1.15",
     names=(TRANSFORMERS, "transformers"),
 )

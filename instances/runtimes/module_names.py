@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from instances.runtimes.layer_stack import LayerStack
 __all__ = ["TRANSFORMERS", "ModuleNames", "Naming"]
 
 _BUILT_IN = "parametric architecture"
+#: Of its graphs a node without a path is code of the whole network.
+_PROGRAM = "torch.export"
 _OWN_STEMS = ("decoder", "encoder")
 _PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 
@@ -59,6 +61,8 @@ class Naming:
         Whether the names are those of this project.
     before, after : tuple of str, optional
         Modules outside of the layers; None if they are not known.
+    units : mapping of str to tuple of int
+        Modules and single weights outside of the layers' modules, with the units of the nodes that read them.
     """
 
     network: str
@@ -66,21 +70,34 @@ class Naming:
     built_in: bool
     before: tuple[str, ...] | None = None
     after: tuple[str, ...] | None = None
+    units: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @classmethod
     def of_graph(cls, graph: ComputationGraph, stack: LayerStack) -> Naming:
         """The names of a graph: a module holds parameters, or there are none at all."""
-        built_in = graph.source.startswith(_BUILT_IN)
+        if graph.source.startswith(_BUILT_IN):
+            return cls(graph.name, stack.stem, built_in=True)
         holds = graph.param_bytes > 0
         for parameter in graph.parameters:
             holds[list(parameter.users)] = True
         if not holds.any():
             holds = np.ones(graph.n, dtype=bool)
-        ends: list[tuple[str, ...]] = []
-        for unit in (0, stack.layers + 1):
-            nodes = [v for v in graph.topological_order.tolist() if stack.unit[v] == unit and holds[v]]
-            ends.append(tuple(dict.fromkeys(_module(graph.names[v]) for v in nodes)))
-        return cls(graph.name, stack.stem, built_in, *ends)
+        last = stack.layers + 1
+        units: dict[str, dict[int, None]] = {}
+        for v in graph.topological_order.tolist():
+            path, unit = graph.names[v].strip("/").replace("/", "."), int(stack.unit[v])
+            module = path.rpartition(".")[0] or path
+            inside = f"{path}.".startswith(f"{stack.stem}.{unit - 1}.")
+            root = module == path and (graph.source.startswith(_PROGRAM) or unit not in (0, last))
+            if holds[v] and not inside and not root:
+                units.setdefault(module, {})[unit] = None
+        place = dict(zip(graph.names, stack.unit.tolist(), strict=True))
+        stated = graph.attributes.get("weights_elsewhere")
+        alone = stated.items() if isinstance(stated, dict) else ()
+        found: dict[str, tuple[int, ...]] = {name: (place.get(str(reader), 0),) for name, reader in alone}
+        found |= {name: tuple(own) for name, own in units.items()}
+        before, after = (tuple(module for module, own in units.items() if end in own) for end in (0, last))
+        return cls(graph.name, stack.stem, False, before, after, found)
 
     @classmethod
     def of_chain(cls, network: str, stem: str) -> Naming:
@@ -117,15 +134,9 @@ class Naming:
                 f"{self.network}: a plan tells of its layers alone, not of the modules before and after them; export a "
                 "partition of its graph."
             )
-        for module in (*(self.before or ()), self.stem, *(self.after or ())):
+        for module in (*(self.before or ()), self.stem, *(self.after or ()), *self.units):
             if not _PATH.fullmatch(module):
                 raise InputError(
                     f"{self.network}: {module} is no path of a module; give a graph whose nodes have such."
                 )
         return ModuleNames(self.before or (), self.stem, self.after or ())
-
-
-def _module(name: str) -> str:
-    """The path before the operator of a name; of a name without a path it is the name."""
-    path = name.strip("/").replace("/", ".")
-    return path.rpartition(".")[0] or path

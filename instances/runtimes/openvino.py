@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from instances.errors import InputError
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.partition import Partition
 from instances.runtimes.runtime import NodeRuntime
@@ -51,16 +49,10 @@ def assign(model: ov.Model) -> str:
 
 
 def _write(partition: Partition) -> str:
-    graph = partition.instance.graph
-    for name, count in Counter(graph.names).items():
-        if count > 1:
-            raise InputError(
-                f"{graph.name}: {count} operators are called {name}, and openvino tells them apart by name."
-            )
     held = sorted(set(partition.block.tolist()))
     numbers = partition.device[held].tolist() if isinstance(partition, UnlikePartition) else range(len(held))
     devices = [f"GPU.{number}" for number in numbers]
-    names = (_UNNAMED.sub("", name) for name in graph.names)
+    names = (_UNNAMED.sub("", name) for name in partition.instance.graph.names)
     stage = dict(zip(names, map(held.index, partition.block.tolist()), strict=True))
     return program(devices, stage)
 

@@ -5,7 +5,6 @@ A program of torch.export that is cut anywhere between its operators goes throug
 
 from __future__ import annotations
 
-from instances.errors import InputError
 from instances.runtimes.layer_cut import LayerCut
 from instances.runtimes.module_names import TRANSFORMERS
 from instances.runtimes.runtime import LayerRuntime
@@ -15,8 +14,6 @@ __all__ = ["PYTORCH"]
 
 def _write(cut: LayerCut) -> str:
     names = cut.naming.modules(TRANSFORMERS, "transformers")
-    if not all(cut.members(n) for n in range(1, cut.k)) and not names.after:
-        raise InputError(f"{cut.network}: a stage begins after the layers, and nothing tells of a module there.")
     begins = [names.layer(layers[0]) if (layers := cut.members(n)) else names.after[0] for n in range(1, cut.k)]
     points = "".join(f'    "{module}": SplitPoint.BEGINNING,\n' for module in begins)
     return f"from torch.distributed.pipelining import SplitPoint\n\nsplit_spec = {{\n{points}}}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -85,6 +86,7 @@ class LayerRuntime(Runtime):
     front_with_first: bool = True  # whether what comes before the layers is where the first one is
     back_with_last: bool = True  # whether what comes after the layers is where the last one is
     orders_devices: bool = False  # whether its words say which device runs a stage; else stage n is on device n
+    one_device: bool = False  # whether a module runs in one stage, also one that is called in several
     in_turns: bool = False  # whether a device may run several stages, the devices in the same order each turn
     #: Modules of built-in networks, and the library that calls them so; None if the words name no modules.
     names: tuple[Mapping[str, ModuleNames], str] | None = None
@@ -106,9 +108,13 @@ class LayerRuntime(Runtime):
     def rules(self, graph: ComputationGraph) -> Constraints:
         """Each layer is in one stage; stages have what they need, and the ends are where the runtime has them."""
         stack = LayerStack.of(graph)
+        naming = Naming.of_graph(graph, stack)
         if self.names is not None:
-            Naming.of_graph(graph, stack).modules(*self.names)
-        return stack.whole_units(self.front_with_first, self.back_with_last, self.every_stage)
+            naming.modules(*self.names)
+        rules = stack.whole_units(*self._with_layers(naming), self.every_stage)
+        torn = [units for units in naming.units.values() if len(units) > 1] if self.one_device else []
+        whole = tuple(tuple(stack.members(unit)[0] for unit in units) for units in torn)
+        return rules + Constraints(together=whole)
 
     def settings(self, answer: Partition | Plan) -> str:
         """Settings that make the runtime execute the answer."""
@@ -116,18 +122,36 @@ class LayerRuntime(Runtime):
         self._check(cut)
         return self.write(cut)
 
+    def _with_layers(self, naming: Naming) -> tuple[bool, bool]:
+        """Whether what comes before the layers stays with the first, and what comes after them with the last one.
+
+        So it does where words name modules, and there is none to name.
+        """
+        named = self.names is not None and not naming.built_in
+        return self.front_with_first or (named and naming.before == ()), (
+            self.back_with_last or (named and naming.after == ())
+        )
+
     def _check(self, cut: LayerCut) -> None:
         again = f"cut it again with {said('runtime', self.name)}."
         front, first, *_ = cut.unit_stage
         *_, last, back = cut.unit_stage
         if any(a > b for a, b in pairwise(cut.unit_stage)):
             raise InputError(f"{cut.network}: its layers are not in the order of the stages; {again}")
-        for part, layer, bound in ((front, first, self.front_with_first), (back, last, self.back_with_last)):
+        with_first, with_last = self._with_layers(cut.naming)
+        for part, layer, bound in ((front, first, with_first), (back, last, with_last)):
             if bound and part != layer:
                 side, which = ("before", "first") if part == front else ("after", "last")
                 raise InputError(
                     f"{self.name} keeps what comes {side} the layers with the {which} one, and here they are in stages "
                     f"{part} and {layer}; {again}"
+                )
+        for module, units in cut.naming.units.items() if self.one_device else ():
+            stages = {cut.unit_stage[unit] for unit in units}
+            if len(stages) > 1:
+                raise InputError(
+                    f"{self.name} keeps a module on one device, and {module} of {cut.network} runs in stages "
+                    f"{min(stages)} and {max(stages)}; {again}"
                 )
         held = cut.counts if self.every_stage == LAYER else [cut.unit_stage.count(n) for n in range(cut.k)]
         if self.every_stage is not None and 0 in held:
@@ -162,7 +186,12 @@ class NodeRuntime(Runtime):
     write: Callable[[Partition], str]
 
     def rules(self, graph: ComputationGraph) -> Constraints:
-        """No constraints: any cut is legal."""
+        """No constraints: any cut is legal, where each operator has a name of its own."""
+        for name, count in Counter(graph.names).items():
+            if count > 1:
+                raise InputError(
+                    f"{graph.name}: {count} operators are called {name}, and {self.name} tells them apart by name."
+                )
         return NO_CONSTRAINTS
 
     def settings(self, answer: Partition | Plan) -> str:
@@ -171,4 +200,5 @@ class NodeRuntime(Runtime):
             raise InputError(
                 f"{self.name} takes the stage of each operator, which a plan does not tell; give a partition."
             )
+        self.rules(answer.instance.graph)
         return self.write(answer)

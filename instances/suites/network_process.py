@@ -17,7 +17,8 @@ from typing import Any
 
 from instances.errors import InputError
 from instances.graph.graph_file import save_graph
-from instances.readers.pytorch.export import first_line, trace
+from instances.readers.pytorch.export import trace
+from instances.readers.pytorch.remedies import first_line
 from instances.suites.networks import BATCH, NOT_IMPORTED, SEQUENCE
 from instances.system.limits import limit_process
 

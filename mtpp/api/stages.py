@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 from instances import ComputationGraph, InputError, Instance, Partition, Result, combine
 from instances.errors import InputWarning, WordError
 from instances.registry import find
-from mtpp.questions.reading import is_module, read_program
+from mtpp.questions.reading import is_module, read_program, save_module
 from mtpp.questions.solving import solve_options
 from mtpp.questions.stages import MEASURED, ModelWords, RunWords, SplitWords, StagesWords, check_model, stages_question
 from mtpp.questions.words import checked, path_of, pick, takes_words
@@ -29,7 +30,7 @@ __all__ = ["Splitting", "run", "split"]
 
 @overload
 def split(
-    model: str | PathLike[str],
+    model: Any,
     k: int | None = None,
     *,
     out: str | PathLike[str],
@@ -63,7 +64,7 @@ def split(
     k : int, optional
         Number of stages; that of the partition if one is given.
     out : path, optional
-        Folder to write, new or empty; of an ONNX file alone, which needs it.
+        Folder to write, new or empty. An ONNX file needs one; a module is exported to ONNX for it.
     partition : Partition, Result or file, optional
         The partition to split by; the time is for a bound on it then, and a `Result` that is proved needs none. A
         partition file takes the words of its question; the others have theirs, also the dimensions of the model.
@@ -85,8 +86,8 @@ def split(
     Returns
     -------
     Result or ModuleStages
-        The partition of the stages, with its bounds. Of a module a record with it as `result`, and `stages`, which are
-        modules; called as the module is, it runs them.
+        The partition of the stages, with its bounds. Of a module without `out` a record with it as `result`, and
+        `stages`, which are modules; called as the module is, it runs them.
 
     Raises
     ------
@@ -114,23 +115,32 @@ def split(
     >>> folder.cleanup()
     """
     if not isinstance(model, str | PathLike):
-        return _split_module(model, k, out, partition, words)
+        if not is_module(model):
+            raise InputError(f"A model to split is an ONNX file or a PyTorch module, no {type(model).__name__}.")
+        if out is None:
+            return _split_module(model, k, partition, words)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, f"{type(model).__name__}.onnx")
+            check_new_folder(path_of("out", out))
+            save_module(model, pick(ModelWords, words), file)
+            words["args"] = words["kwargs"] = None
+            return _split_file(file, k, path_of("out", out), partition, words)
     if out is None:
         raise WordError("out", None, "name the folder where the stages are written.")
-    splitting = Splitting.of(Path(model), k, path_of("out", out), partition, words)
+    return _split_file(Path(model), k, path_of("out", out), partition, words)
+
+
+def _split_file(model: Path, k: int | None, out: Path, partition: Any, words: SplitWords) -> Result:
+    splitting = Splitting.of(model, k, out, partition, words)
     best = _found(splitting.certified(partition))
     splitting.write(best)
     return best
 
 
-def _split_module(model: Any, k: int | None, out: object, partition: Any, words: SplitWords) -> ModuleStages:
+def _split_module(model: Any, k: int | None, partition: Any, words: SplitWords) -> ModuleStages:
     """Export a module, cut its program, and compare the stages with it."""
     from mtpp.stages.module_stages import example_of, stages_of_module
 
-    if not is_module(model):
-        raise InputError(f"A model to split is an ONNX file or a PyTorch module, no {type(model).__name__}.")
-    if out is not None:
-        raise WordError("out", str(out), "stages of a module stay in Python; leave it out, or split an ONNX file.")
     _check_method(words)
     program, graph = read_program(model, pick(ModelWords, words))
     asked = pick(StagesWords, {**words, **checked(ModelWords, {})})

@@ -128,11 +128,10 @@ def _outputs(trial: Trial) -> str:
     agreement = trial.agreement
     if agreement is None:
         return "not compared"
-    if agreement.name is not None:
-        return f"differ by {agreement.worst:.1g}"
     if agreement.exact == agreement.requests:
         return f"equal ({agreement.requests} compared)"
-    return f"within {agreement.worst:.1g} ({agreement.requests} compared)"
+    apart = f"{agreement.worst:.1g} where {agreement.allowed:.1g} is allowed"
+    return f"differ by {apart}" if agreement.name is not None else f"within {apart} ({agreement.requests} compared)"
 
 
 def _remarks(trial: Trial) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from inspect import isroutine
 from os import PathLike, fspath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from instances.devices.roofline import DEFAULT_DEVICE, Device
@@ -30,6 +31,7 @@ __all__ = [
     "read_graph",
     "read_module",
     "read_program",
+    "save_module",
 ]
 
 _DEVICE = "The device"
@@ -205,6 +207,19 @@ def read_program(model: Any, words: DeviceWords) -> tuple[ExportedProgram, Compu
     return program, from_exported_program(program, device_of(words) or DEFAULT_DEVICE, name)
 
 
+def save_module(model: Any, words: DeviceWords, path: Path) -> None:
+    """Write a module as an ONNX model.
+
+    Raises
+    ------
+    InputError
+        If its examples are missing, or it cannot be exported to ONNX.
+    """
+    from instances.readers.pytorch.onnx_file import save_onnx
+
+    save_onnx(model, *_example(_name(model), words), path)
+
+
 def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
     """The graph of a module or an exported program.
 
@@ -224,8 +239,9 @@ def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InputError(f"{word('dims')}: {size} is {value!r}; give a whole number.")
     if type(graph).__name__ == "ExportedProgram":
-        _refuse(given, _OF_MODULES, f"{name}: a program has its shapes")
-        return from_exported_program(graph, device, name, sizes)
+        _refuse(given, ("args", "kwargs"), f"{name}: a program has its shapes")
+        example = graph.example_inputs if given.get("observe") else None
+        return from_exported_program(graph, device, name, sizes, example)
     args, kwargs = _example(name, given)
     return trace(graph, args, kwargs, device, name, sizes, bool(given.get("observe")))
 

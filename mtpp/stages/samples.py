@@ -28,6 +28,8 @@ _MOST_BYTES = 2**28
 # How far outputs may be apart where operators are fused, as a part of the largest number: by bytes of an element.
 _NEAR_ZERO = 0.01
 _TOLERANCES = {2: 2e-2, 4: 1e-3, 8: 1e-9}
+# How many of the whole numbers of an output may differ then.
+_WHOLE_FUSED = 1e-3
 
 
 def example(tensor: TensorRecord, seed: int, sample: int, number: int) -> NDArray[np.uint8]:
@@ -121,26 +123,35 @@ def fill(pipeline: Pipeline, inputs: Sequence[TensorRecord], seed: int, count: i
                 slot[:] = example(tensor, seed, sample, number)
 
 
-def difference(tensor: TensorRecord, found: NDArray[np.uint8], expected: NDArray[np.uint8]) -> float:
-    """The largest difference of two values of a tensor, as a part of the largest number, or of 0.01 if that is more.
+def difference(
+    tensor: TensorRecord, found: NDArray[np.uint8], expected: NDArray[np.uint8], fusion: bool = False
+) -> tuple[float, float]:
+    """The largest difference of two values of a tensor, and the largest that counts as none.
 
-    So numbers that are all near zero, as of a detector that finds nothing, are compared as they are. It is 0 if all
-    bytes are equal, and infinite where whole numbers differ, or one is no number and the other is one.
+    The latter is a part of the largest number, or of 0.01 if that is more, so that numbers that are all near zero, as
+    of a detector that finds nothing, are compared as they are. The difference is 0 if all bytes are equal, and infinite
+    where whole numbers differ, or one is no number and the other is one. With `fusion` it is the share of whole numbers
+    that differ: digits decide which class of a point is the largest where two are nearly so.
     """
-    if np.array_equal(found, expected):
-        return 0.0
     kind = ELEMENTS[tensor.type][2]
     if kind is not None and np.dtype(kind).kind != "f":
-        return np.inf
+        if np.array_equal(found, expected):
+            return 0.0, 0.0
+        if not fusion:
+            return np.inf, 0.0
+        return float(np.mean(found.view(kind) != expected.view(kind))), _WHOLE_FUSED
     a, b = (_numbers(tensor, value) for value in (found, expected))
     finite = np.isfinite(b)
+    allowed = tolerance(tensor) * float(max(np.abs(b[finite]).max(initial=0.0), _NEAR_ZERO))
+    if np.array_equal(found, expected):
+        return 0.0, allowed
     if not np.array_equal(np.isfinite(a), finite) or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
-        return float("inf")
-    return float(np.abs(a - b)[finite].max(initial=0.0) / max(np.abs(b[finite]).max(initial=0.0), _NEAR_ZERO))
+        return np.inf, allowed
+    return float(np.abs(a - b)[finite].max(initial=0.0)), allowed
 
 
 def tolerance(tensor: TensorRecord) -> float:
-    """The difference up to which outputs count as the same."""
+    """The part of the largest number up to which outputs count as the same."""
     return _TOLERANCES.get(ELEMENTS[tensor.type][1], 0.0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from mtpp.stages.manifest import read_manifest
 from mtpp.stages.promises import check_promises
 from mtpp.stages.records import FileRecord, Manifest, TensorRecord
 from mtpp.stages.runner import Pipeline, StageJob
-from mtpp.stages.samples import difference, fill, tolerance
+from mtpp.stages.samples import difference, fill
 from mtpp.stages.shared_memory import available_memory
 
 __all__ = ["Agreement", "Trial", "stage_jobs", "try_stages"]
@@ -35,7 +35,8 @@ class Agreement:
 
     requests: int  # that were compared
     exact: int  # of which every byte was equal
-    worst: float  # largest difference, as a part of the largest number of its tensor
+    worst: float  # largest difference beside what is allowed for its tensor
+    allowed: float  # largest difference of that tensor that counts as none
     name: str | None  # an output that differs by more than it may
 
 
@@ -178,7 +179,7 @@ def try_stages(
             _blank(pipeline)
             events = pipeline.run(number)
             if samples is not None:
-                found += _compare(pipeline, manifest, folder / samples.file.file, number, count)
+                found += _compare(pipeline, manifest, folder / samples.file.file, number, count, fusion)
     others = None
     if compare is not None:
         model = Path(os.path.realpath(compare))
@@ -248,7 +249,9 @@ def _blank(pipeline: Pipeline) -> None:
             pipeline.memory.slot(ring, slot)[:] = 0xFF
 
 
-def _compare(pipeline: Pipeline, manifest: Manifest, file: Path, requests: int, count: int) -> list[Agreement]:
+def _compare(
+    pipeline: Pipeline, manifest: Manifest, file: Path, requests: int, count: int, fusion: bool
+) -> list[Agreement]:
     """The outputs that are still there: those of the last requests."""
     found = []
     results = _results(manifest)
@@ -257,24 +260,23 @@ def _compare(pipeline: Pipeline, manifest: Manifest, file: Path, requests: int, 
         raise InputError(f"{file}: it has not the size of {count} samples; split again.")
     expected = np.fromfile(file, np.uint8).reshape(count, size)
     for request in range(max(0, requests - pipeline.slots), requests):
-        begin, worst, exact, name = 0, 0.0, True, None
+        begin, outputs = 0, []
         for stage, tensor in results:
             wanted = expected[request % count, begin : begin + tensor.bytes]
             begin += tensor.bytes
             if stage is not None:
-                apart = difference(
-                    tensor, pipeline.memory.slot(pipeline.layout.made[stage, tensor.name], request), wanted
-                )
-                worst, exact = max(worst, apart), exact and apart == 0
-                name = tensor.name if apart > tolerance(tensor) else name
-        found.append(Agreement(1, int(exact), worst, name))
+                own = pipeline.memory.slot(pipeline.layout.made[stage, tensor.name], request)
+                apart, allowed = difference(tensor, own, wanted, fusion)
+                outputs.append(Agreement(1, int(apart == 0), apart, allowed, tensor.name if apart > allowed else None))
+        found.append(replace(_agreement(outputs), requests=1, exact=int(all(one.exact for one in outputs))))
     return found
 
 
 def _agreement(found: Sequence[Agreement]) -> Agreement:
-    return Agreement(
-        requests=len(found),
-        exact=sum(one.exact for one in found),
-        worst=max((one.worst for one in found), default=0.0),
-        name=next((one.name for one in found if one.name is not None), None),
+    """All in one, with the difference that is largest beside what is allowed."""
+    worst = max(
+        found,
+        key=lambda one: (one.name is not None, one.worst / one.allowed if one.allowed else one.worst),
+        default=Agreement(0, 0, 0.0, 0.0, None),
     )
+    return replace(worst, requests=len(found), exact=sum(one.exact for one in found))

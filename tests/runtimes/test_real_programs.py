@@ -276,6 +276,16 @@ def test_accelerate_takes_the_maps_of_causal_models(capsys: pytest.CaptureFixtur
         ("mistral", {"num_key_value_heads": 2}),
         ("gemma", {"num_key_value_heads": 2, "head_dim": 4}),
         ("falcon", {}),
+        ("gptj", {"rotary_dim": 4}),
+        ("codegen", {"rotary_dim": 4}),
+        ("gpt_neo", {"attention_types": [[["global", "local"], 2]]}),
+        ("mamba", {"state_size": 4}),
+        ("mixtral", {"num_key_value_heads": 2, "num_local_experts": 2}),
+        ("gpt_oss", {"num_key_value_heads": 2, "head_dim": 4, "num_local_experts": 4, "num_experts_per_tok": 2}),
+        *((kind, {"num_key_value_heads": 2, "pad_token_id": 0}) for kind in ("phi3", "smollm3", "starcoder2", "olmo2")),
+        *((kind, {"num_key_value_heads": 2, "head_dim": 4}) for kind in ("qwen3", "gemma2", "gemma3_text", "ernie4_5")),
+        *((kind, {"num_key_value_heads": 2}) for kind in ("cohere", "cohere2", "granite", "nemotron", "stablelm")),
+        *((kind, {}) for kind in ("mpt", "gpt_bigcode", "persimmon", "biogpt", "ctrl")),
     ],
 )
 def test_accelerate_computes_the_same(kind: str, sizes: dict[str, int], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from instances.errors import InputError
 
-__all__ = ["Dataflow", "Output", "Weight", "bytes_of", "label", "tensors_of"]
+__all__ = ["Dataflow", "Output", "Weight", "bytes_of", "label", "tensors_of", "weights_elsewhere"]
 
 #: Comparisons of sizes, which only guard what was exported.
 _CHECKS = frozenset({operator.eq, operator.ge, operator.gt, operator.le, operator.lt, operator.ne})
@@ -157,6 +157,18 @@ def label(node: Node) -> str:
     """Label of a node: the path of its module, and its own name."""
     paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
     return f"{paths[-1]}.{node.name}" if paths else str(node.name)
+
+
+def weights_elsewhere(program: ExportedProgram, flow: Dataflow) -> dict[str, str | None]:
+    """Weights of modules no operator of which reads a weight, with the first node that reads each, or None."""
+    names = [label(node) for node in flow.operators]
+    readers = {weight.name: weight.readers for weight in flow.weights}
+    held = {names[v].rpartition(".")[0] for own in readers.values() for v in own} - {""}
+    return {
+        name: next((names[v] for v in readers.get(name, ())), None)
+        for name in program.state_dict
+        if name.rpartition(".")[0] not in held
+    }
 
 
 def _is_view(node: Node) -> bool:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from instances.devices.roofline import DEFAULT_DEVICE, Device
@@ -27,6 +26,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.graph_file import read_graph
 from instances.graph.tensors import SharedParameter
 from instances.json_files import check_readable
+from instances.readers.pytorch.remedies import first_line, with_remedy
 from instances.system.fresh_python import run_module
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = [
     "decompose",
     "export",
-    "first_line",
     "from_exported_program",
     "quiet",
     "read_torch",
@@ -120,12 +119,7 @@ def trace(
         If torch is not installed or cannot export the module.
     """
     program = export(module, args, kwargs)
-    seen: dict[str, int] = {}
-    if observe:
-        from instances.readers.pytorch.sizes import observed_sizes, open_sizes
-
-        seen = observed_sizes(program, args, kwargs or {}) if open_sizes(program) else {}
-    return from_exported_program(program, device, name, seen | dict(sizes or {}))
+    return from_exported_program(program, device, name, sizes, (args, kwargs or {}) if observe else None)
 
 
 def export(
@@ -169,6 +163,7 @@ def from_exported_program(
     device: Device = DEFAULT_DEVICE,
     name: str = "module",
     sizes: Mapping[str, int] | None = None,
+    example: tuple[Sequence[Any], Mapping[str, Any]] | None = None,
 ) -> ComputationGraph:
     """Graph of an exported program.
 
@@ -185,12 +180,15 @@ def from_exported_program(
         What the network is called.
     sizes : mapping, optional
         Values of sizes that depend on values of tensors, by their names.
+    example : tuple, optional
+        Inputs by place and by name on which the program is run once, to see sizes that are not given.
 
     Returns
     -------
     ComputationGraph
         Work in seconds. Its attributes hold `flops`, `parameter_count` and, if there are any, `unknown_operators`, of
-        which only the bytes count, and `unused_parameters`.
+        which only the bytes count, `unused_parameters`, and as `weights_elsewhere` the weights of modules no operator
+        of which reads a weight, with the first node that reads each, or None.
 
     Raises
     ------
@@ -199,11 +197,13 @@ def from_exported_program(
     """
     _torch()
     from instances.readers.pytorch.costs import bytes_moved, flops_of, is_unknown
-    from instances.readers.pytorch.dataflow import Dataflow, label
-    from instances.readers.pytorch.sizes import fix_sizes
+    from instances.readers.pytorch.dataflow import Dataflow, label, weights_elsewhere
+    from instances.readers.pytorch.sizes import fix_sizes, observed_sizes, open_sizes
 
     program = decompose(program)
-    fix_sizes(program, sizes or {})
+    seen = {} if example is None or not open_sizes(program) else observed_sizes(program, *example)
+    sizes = seen | dict(sizes or {})
+    fix_sizes(program, sizes)
     flow = Dataflow(program)
     if not flow.operators:
         raise InputError(f"{name}: no operator of it computes anything; there is nothing to cut.")
@@ -223,7 +223,11 @@ def from_exported_program(
             shared.append(SharedParameter(weight.name, weight.bytes, tuple(weight.readers)))
     unknown = Counter(str(node.target) for node in flow.operators if is_unknown(node))
     unused = [weight.name for weight in flow.weights if weight.elements and not weight.readers]
-    notes = {"unknown_operators": dict(sorted(unknown.items())), "unused_parameters": unused}
+    notes = {
+        "unknown_operators": dict(sorted(unknown.items())),
+        "unused_parameters": unused,
+        "weights_elsewhere": weights_elsewhere(program, flow),
+    }
     return ComputationGraph.from_edges(
         edges,
         work,
@@ -234,7 +238,7 @@ def from_exported_program(
         name=name,
         source=f"torch.export, {device.peak_flops:g} flop/s, {device.memory_bandwidth:g} bytes/s",
         attributes={
-            **({"sizes": dict(sizes)} if sizes else {}),
+            **({"sizes": sizes} if sizes else {}),
             "flops": sum(flops),
             "parameter_count": sum(weight.elements for weight in flow.weights if weight.readers),
             **{key: value for key, value in notes.items() if value},
@@ -268,29 +272,10 @@ def _export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
         with quiet():
             program = torch.export.export(module, args, kwargs, strict=False)
     except Exception as error:
-        raise InputError(f"{type(module).__name__} cannot be exported: {_with_remedy(error)}") from error
+        scripted = any(isinstance(part, torch.jit.ScriptModule) for part in module.modules())
+        remedy = with_remedy(error, scripted)
+        raise InputError(f"{type(module).__name__} cannot be exported: {remedy}") from error
     return decompose(program)
-
-
-#: Words in messages of torch.export, and what to do.
-_REMEDIES = {
-    "not a known type": "return tensors in lists and dictionaries; for transformers kwargs={'use_cache': False}",
-    "data-dependent": "write branches on values of tensors with torch.where or torch.cond, and loops with fixed bounds",
-    "dynamic control flow": "write branches on values of tensors with torch.where or torch.cond",
-    "takes": "give args and kwargs as forward takes them",
-    "missing a required argument": "give args and kwargs as forward takes them",
-    "state_dict": "let forward change no parameters; export the module in eval mode",
-    "meta": "give the module itself, with its weights, instead of a function that builds it",
-    ".numpy()": "leave numpy out of forward",
-    ".item()": "leave .item() and int() of tensors out of forward",
-}
-
-
-def _with_remedy(error: Exception) -> str:
-    """Kind of an error, the first line of its message, and what to do."""
-    line, whole = shorten(first_line(error), 200, placeholder=" …"), str(error)
-    remedy = next((remedy for part, remedy in _REMEDIES.items() if part in whole), "try it in eval mode")
-    return f"{line.rstrip('.;')}; {remedy}."
 
 
 @contextmanager
@@ -312,9 +297,3 @@ def _torch() -> Any:
     except ImportError:
         raise InputError(_MISSING) from None
     return torch
-
-
-def first_line(error: Exception) -> str:
-    """Kind of an error, and the first line of its message."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"

@@ -28,6 +28,7 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 from instances.errors import InputError
 from instances.json_files import LARGEST_TEXT, Value, parse_json
+from instances.readers.pytorch.sizes import missing_sizes
 from instances.system.limits import limit_process
 
 __all__ = ["load_program"]
@@ -105,19 +106,23 @@ def _check_payloads(config: Value) -> None:
 def _check_graph(graph: Value) -> None:
     """Refuse what torch could run, and sizes without a value."""
     parts = graph.open_members(["inputs", "outputs", "nodes", "tensor_values"])
-    for name, tensor in parts["tensor_values"].open_members([]).items():
+    open_sizes: dict[str, None] = {}
+    for tensor in parts["tensor_values"].open_members([]).values():
         elements = 1
         for size in tensor.open_members(["sizes"])["sizes"].items():
             fields = size.open_members([])
             if "as_expr" in fields:
                 symbol = fields["as_expr"].open_members(["expr_str"])["expr_str"].text()
-                shown = match[1] if (match := re.fullmatch(_SYMBOL, symbol)) else symbol[:100]
-                raise InputError(
-                    f"{graph.file}: {name}: dimension '{shown}' has no value; export the module with fixed shapes."
-                )
+                open_sizes |= dict.fromkeys(re.findall(_SYMBOL, symbol[:1000]) or [symbol[:100]])
+                continue
             elements *= size.open_members(["as_int"])["as_int"].whole()
         if not 0 <= elements < 2**58:
             tensor.fail("the tensor has an impossible size.")
+    if open_sizes:
+        raise InputError(
+            f"{graph.file}: {missing_sizes(list(open_sizes))}; export the module with fixed shapes or, if you trust "
+            f"the file, load it in Python: mtpp.load(torch.export.load(file), dims={{'{next(iter(open_sizes))}': 64}})."
+        )
     for node in parts["nodes"].items():  # what a node is told about its origin is read for the names of modules alone
         metadata = node.open_members(["target", "metadata"])["metadata"].open_members([])
         stack = metadata["nn_module_stack"].text() if "nn_module_stack" in metadata else ""
@@ -244,7 +249,8 @@ def _main(path: str, out: str, peak_flops: str, memory_bandwidth: str) -> int:
     """Write the graph of a file as `mtpp-graph/1`; complain in one line."""
     from instances.devices.roofline import Device
     from instances.graph.graph_file import save_graph
-    from instances.readers.pytorch.export import first_line, from_exported_program, quiet
+    from instances.readers.pytorch.export import from_exported_program, quiet
+    from instances.readers.pytorch.remedies import first_line
 
     try:
         _limit(path)

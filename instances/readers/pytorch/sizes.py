@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from instances.errors import InputError, word
 
-__all__ = ["fix_sizes", "observed_sizes", "open_sizes"]
+__all__ = ["fix_sizes", "missing_sizes", "observed_sizes", "open_sizes"]
 
 _SHOWN = 8
 
@@ -44,14 +44,19 @@ def fix_sizes(program: ExportedProgram, sizes: Mapping[str, int]) -> None:
         )
     if missing := [name for name in names if name not in sizes]:
         raise InputError(
-            f"{len(missing)} sizes have no value: {_shown(missing)}; export the module with fixed shapes or, in "
-            "Python, give observe=True, to see them on example inputs, or each as in "
-            f"dims={{'{missing[0]}': 64}}."
+            f"{missing_sizes(missing)}; export the module with fixed shapes or, in Python, give observe=True, to see "
+            f"them on example inputs, or each as in dims={{'{missing[0]}': 64}}."
         )
     if names:
         for node in program.graph.nodes:
             if "val" in node.meta:
                 node.meta["val"] = tree_map_only(torch.Tensor, lambda tensor: _fixed(tensor, sizes), node.meta["val"])
+
+
+def missing_sizes(names: Sequence[str]) -> str:
+    """Which sizes have no value."""
+    count = "1 size has" if len(names) == 1 else f"{len(names)} sizes have"
+    return f"{count} no value: {_shown(names)}"
 
 
 def observed_sizes(program: ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, int]:

@@ -145,9 +145,11 @@ def _calls_of(module: GraphModule, program: ExportedProgram, flow: Dataflow) -> 
     calls, original = (
         [node for node in graph.nodes if node.op == "call_function"] for graph in (module.graph, program.graph)
     )
-    changed = program.graph_signature.buffers_to_mutate or program.graph_signature.user_inputs_to_mutate
+    signature = program.graph_signature
+    changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if changed or [node.target for node in calls] != [node.target for node in original]:
-        raise InputError("The program changes its buffers or inputs; export it in the mode for inference.")
+        which = f" ({', '.join(changed[:3])}{', …' if len(changed) > 3 else ''})" if changed else ""
+        raise InputError(f"The program changes its buffers or inputs{which}; export it in the mode for inference.")
     return {call: flow.home[node] for call, node in zip(calls, original, strict=True) if node in flow.home}
 
 
@@ -171,7 +173,7 @@ class _Arrangement:
         calls.sort(key=lambda node: (self._where(node), position[home[self._root(node)]]))  # parts follow their whole
         for node in calls:
             self._copy(node, self._where(node))
-        self.graph.node_copy(output, lambda source: self._in(source, self._where(source)))
+        self.graph.node_copy(output, self._returned)
         self.graph.lint()
 
     def _root(self, node: Node) -> Node | None:
@@ -192,6 +194,15 @@ class _Arrangement:
         if node in self._home:
             return self._copies[node, self._where(node)]
         return self._copy(node, block)
+
+    def _returned(self, node: Node) -> Node:
+        """Node that stands for one that is returned; a weight itself is an output of the last block."""
+        block = self._where(node)
+        found = self._in(node, block)
+        if node.op == "get_attr":
+            found = self.graph.call_function(torch.ops.aten.alias.default, (found,))
+            self.block[found] = block
+        return found
 
     def _copy(self, node: Node, block: int) -> Node:
         copy = self._copies.get((node, block))

@@ -225,7 +225,7 @@ def test_what_is_no_saved_program_is_refused(tmp_path: Path) -> None:
 def test_a_dimension_without_a_value_is_refused() -> None:
     dimensions = ({0: torch.export.Dim("batch")},)
     program = torch.export.export(torch.nn.Linear(4, 8), (torch.zeros(3, 4),), dynamic_shapes=dimensions, strict=False)
-    with pytest.raises(InputError, match=r"1 sizes have no value: s\d+; export the module with fixed shapes"):
+    with pytest.raises(InputError, match=r"1 size has no value: s\d+; export the module with fixed shapes"):
         from_exported_program(program)
 
 
@@ -233,7 +233,7 @@ def test_a_file_with_a_dimension_without_a_value_is_named(tmp_path: Path) -> Non
     path = tmp_path / "net.pt2"
     dimensions = ({0: torch.export.Dim("batch")},)
     torch.export.save(torch.export.export(torch.nn.Linear(4, 8), (torch.zeros(3, 4),), dynamic_shapes=dimensions), path)
-    with pytest.raises(InputError, match=r"net\.pt2: \w+: dimension '\w+' has no value"):
+    with pytest.raises(InputError, match=r"net\.pt2: 1 size has no value: s\d+; .* if you trust the file, .*dims="):
         read_torch(path)
 
 

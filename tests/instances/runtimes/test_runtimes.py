@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from runtime_pairs import pairs
 from runtime_readers import READERS
 
 from instances import ComputationGraph, InputError, Instance, Partition, Platform, SharedParameter
@@ -108,6 +109,13 @@ def test_rules_are_what_can_be_said(name: str) -> None:
     assert len(seen - {None}) >= 1
 
 
+def test_what_is_allowed_is_what_is_written() -> None:
+    """Of random networks with shared modules, code between layers, and ends without weights, in any blocks."""
+    allowed, wrong = pairs(150, seed=5)
+    assert wrong == []
+    assert allowed.total() > 30
+
+
 def test_examples_of_the_documents() -> None:
     """Texts as the runtimes' documents show them."""
     graph = chain(61)
@@ -167,6 +175,7 @@ def test_modules_are_called_as_the_network_calls_them() -> None:
         own = ARCHITECTURES[name].build(level="layer")
         words = RUNTIMES["accelerate"].settings(Partition(Instance(own, Platform(1, 1.0)), np.zeros(own.n, dtype=int)))
         assert set(expected) <= set(json.loads(words))
+        assert len(json.loads(words)) == {"gpt2": 2 + 12 + 2, "bert-base": 1 + 12 + 1, "llama-3-8b": 1 + 32 + 2}[name]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,18 @@ class Through(nn.Module):
         return self.inner(torch.relu(x)) * 2 + 1
 
 
+class Giving(nn.Module):
+    """Returns its own weights, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+        self.register_buffer("shift", torch.arange(16.0))
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) * 2, self.linear.weight, self.shift, self.shift.view(4, 4)
+
+
 class InPlace(nn.Module):
     def forward(self, x):
         y = x * 2
@@ -127,6 +139,15 @@ def test_bug_a_tensor_that_is_changed_is_read_after_the_change():
         assert torch.equal(mtpp.split(InPlace(), k, args=(X,), **QUICK)(-X), InPlace()(-X))
 
 
+def test_bug_weights_that_are_returned_are_outputs_of_the_last_stage():
+    """A buffer that no operator reads was a KeyError, and the owner of a returned parameter counted as a stage."""
+    module = Giving()
+    cut = mtpp.split(module, 3, args=(X,), **QUICK)
+    assert len(cut.stages) == len(set(cut.result.partition.block.tolist()))
+    for ours, theirs in zip(cut(X), module(X), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_a_branch_on_values_runs_in_its_stage():
     cut = mtpp.split(Cond(), 2, args=(X,), **QUICK)
     assert len(cut.stages) == 2
@@ -137,7 +158,10 @@ def test_a_branch_on_values_runs_in_its_stage():
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        (Through(nn.BatchNorm1d(16), train=True), "changes its buffers or inputs; .*inference"),
+        (
+            Through(nn.BatchNorm1d(16), train=True),
+            r"changes its buffers or inputs \(inner\.running_mean, .*\); .*inference",
+        ),
         (Counting(), "it gives something else at each call .* in eval mode"),
         (nn.Identity(), "no operator of it computes anything"),
     ],
@@ -151,7 +175,7 @@ def test_modules_that_cannot_be_cut_are_refused_in_a_line(module, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"args": (X,), "out": "folder"}, "stages of a module stay in Python"),
+        ({"args": X, "out": "folder"}, "give the inputs in a tuple"),
         ({}, r"give args=\(example,\)"),
         ({"args": (X,), "dims": {"u0": 3}}, "leave out dims"),
         ({"args": (X,), "cost": "measured"}, "leave out cost"),
@@ -162,6 +186,23 @@ def test_modules_that_cannot_be_cut_are_refused_in_a_line(module, message):
 def test_words_that_do_not_fit_are_refused(words, message):
     with pytest.raises(InputError, match=message):
         mtpp.split(Through(nn.Tanh()), 2, **words)
+
+
+def test_a_module_becomes_files_of_stages(tmp_path):
+    """By way of ONNX; what has no weights is refused, with nothing written."""
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    module = Through(nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4)))
+    found = mtpp.split(module, 2, args=(X,), out=tmp_path / "stages", **QUICK)
+    assert "/inner/inner.0/Gemm" in found.partition.instance.graph.names
+    agreement = mtpp.run(tmp_path / "stages", requests=4).agreement
+    assert agreement.exact == agreement.requests > 0
+    for model in (lambda: module, torch.export.export(module, (X,))):
+        with pytest.raises(InputError, match="made from a module with its weights"):
+            mtpp.split(model, 2, args=(X,), out=tmp_path / "none", **QUICK)
+    with pytest.raises(InputError, match=r"Cond cannot be exported to ONNX: .*export it and split the file"):
+        mtpp.split(Cond(), 2, args=(X[:, :1],), out=tmp_path / "none", **QUICK)
+    assert not (tmp_path / "none").exists()
 
 
 def test_other_inputs_than_the_example_are_refused():

@@ -1,5 +1,7 @@
 """PyTorch modules and exported programs in place of graphs: layers, sizes that depend on values, refusals."""
 
+import json
+
 import pytest
 
 import mtpp
@@ -21,6 +23,25 @@ class Stack(nn.Module):
         for layer in self.layers:
             x = torch.relu(layer(x))
         return self.head(x)
+
+
+class Tokens(nn.Module):
+    """Weights of the whole beside those of its modules, a module between layers, and one that never runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.cls, self.unused = nn.Parameter(torch.zeros(1, 16)), nn.Linear(16, 2)
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(4))
+        self.between = nn.Linear(16, 16)
+        self.scale = nn.Parameter(torch.ones(16))
+        self.head = nn.Linear(16, 4)
+        self.register_buffer("bias", torch.ones(16))
+
+    def forward(self, x):
+        x = torch.cat([x, self.cls])
+        for number, layer in enumerate(self.layers):
+            x = layer(self.between(x) if number == 2 else torch.tanh(x))
+        return self.head(x * self.scale + self.bias)
 
 
 class Positive(nn.Module):
@@ -79,6 +100,43 @@ def test_all_verbs_take_a_module():
     assert mtpp.plan(Stack(), "1x2", 4, time_limit=2, **words).cost > 0
 
 
+def test_bug_a_device_map_says_where_weights_of_no_running_module_are():
+    """accelerate wants a device for each parameter; those that the network itself holds were left out."""
+    found = mtpp.partition(Tokens(), 2, "kahn", args=(X,), bandwidth=1e18, runtime="accelerate")
+    devices = json.loads(mtpp.export(found, "accelerate"))
+    assert set(devices.values()) == {0, 1}
+    modules = {"between", "unused.weight", "unused.bias", "head", *(f"layers.{i}" for i in range(4))}
+    assert set(devices) == {"cls", "scale", "bias", *modules}
+    assert (devices["cls"], devices["between"], devices["scale"]) == (0, devices["layers.1"], devices["head"])
+
+
+def test_a_module_that_runs_in_two_stages_has_no_device():
+    class Shared(Tokens):
+        def forward(self, x):
+            for layer in self.layers:
+                x = self.between(layer(x))
+            return self.head(x)
+
+    words = {"args": (X,), "bandwidth": 1e18}
+    with pytest.raises(InputError, match="between of Shared runs in stages 0 and 1"):
+        mtpp.export(mtpp.partition(Shared(), 2, "kahn", runtime="torch", **words), "accelerate")
+    found = mtpp.partition(Shared(), 2, "kahn", runtime="accelerate", **words)
+    devices = json.loads(mtpp.export(found, "accelerate"))
+    assert len({device for module, device in devices.items() if "layers" in module or module == "between"}) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "remedy"),
+    [
+        (nn.LazyLinear(4), "run the module once on the example before"),
+        (nn.Sequential(torch.jit.script(nn.Linear(16, 2))), "as it was before it was scripted"),
+    ],
+)
+def test_modules_that_are_not_ready_are_refused_with_a_remedy(module, remedy):
+    with pytest.raises(InputError, match=f"cannot be exported: .*; .*{remedy}"):
+        mtpp.load(module, args=(X,))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -106,9 +164,11 @@ def test_examples_are_of_modules_alone():
 
 def test_a_size_that_depends_on_values_is_given_or_seen():
     example = torch.tensor([1.0, -1.0, 2.0])
-    with pytest.raises(InputError, match=r"1 sizes have no value: u0; .* observe=True"):
+    with pytest.raises(InputError, match=r"1 size has no value: u0; .* observe=True"):
         mtpp.load(Positive(), args=(example,))
     assert mtpp.load(Positive(), args=(example,), observe=True).attributes["sizes"] == {"u0": 2}
+    program = torch.export.export(Positive(), (example,))
+    assert mtpp.load(program, observe=True).attributes["sizes"] == {"u0": 2}
     given = mtpp.load(Positive(), args=(example,), dims={"u0": 100})
     assert max(given.tensors.bytes.tolist()) == 400
 

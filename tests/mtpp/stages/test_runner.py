@@ -231,19 +231,26 @@ def test_a_model_too_large_for_memory_is_refused(tmp_path: Path, monkeypatch: py
 def test_differences() -> None:
     numbers = TensorRecord("a", "float", (3,))
 
-    def apart(a: list[float], b: list[float]) -> float:
+    def apart(a: list[float], b: list[float]) -> tuple[float, float]:
         left, right = (np.array(values, np.float32).view(np.uint8) for values in (a, b))
         return difference(numbers, left, right)
 
-    assert apart([1, 2, np.nan], [1, 2, np.nan]) == 0
-    assert apart([1, 2, 4], [1, 2, 5]) == pytest.approx(0.2)
-    assert apart([1e-6, 0, 0], [2e-6, 0, 0]) == pytest.approx(
-        1e-4
-    )  # near zero, where fused operators differ by as much
-    assert apart([1, 2, np.nan], [1, 2, 3]) == np.inf
-    assert apart([1, 2, np.inf], [1, 2, -np.inf]) == np.inf
-    whole = TensorRecord("a", "uint8", (2,))
-    assert difference(whole, np.array([1, 2], np.uint8), np.array([1, 3], np.uint8)) == np.inf
+    assert apart([1, 2, np.nan], [1, 2, np.nan]) == (0, pytest.approx(2e-3))
+    assert apart([1, 2, 4], [1, 2, 5]) == (1, pytest.approx(5e-3))
+    assert apart([1e-6, 0, 0], [2e-6, 0, 0]) == (pytest.approx(1e-6), 1e-5)  # near zero, where fused operators differ
+    assert apart([1, 2, np.nan], [1, 2, 3]) == (np.inf, pytest.approx(3e-3))
+    assert apart([1, 2, np.inf], [1, 2, -np.inf])[0] == np.inf
+
+
+def test_whole_numbers_differ_where_operators_are_fused() -> None:
+    """A few of many points may fall into another class; without fusing all are as they were."""
+    whole = TensorRecord("a", "int16", (2000,))
+    classes = np.arange(2000, dtype=np.int16)
+    for others, fine in ((1, True), (20, False)):
+        found = np.where(np.arange(2000) < others, -1, classes).astype(np.int16)
+        apart, allowed = difference(whole, found.view(np.uint8), classes.view(np.uint8), fusion=True)
+        assert (apart, apart <= allowed) == (others / 2000, fine)
+        assert difference(whole, found.view(np.uint8), classes.view(np.uint8)) == (np.inf, 0)
 
 
 def test_links_are_measured(clean: object, monkeypatch: pytest.MonkeyPatch) -> None:

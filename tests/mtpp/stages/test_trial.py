@@ -54,7 +54,7 @@ def trial() -> Trial:
         stages=(stage((), (Sent(A, (1,)),), 2e-3), stage((Received(A, 0),), (Sent(B, ()),), 3e-3)),
     )
     events = np.array([first, second]) + np.array([100.0, 100.0, 0.0])
-    return Trial(manifest, events, [0, 1], Agreement(2, 1, 1e-7, None))
+    return Trial(manifest, events, [0, 1], Agreement(2, 1, 1e-7, 1e-3, None))
 
 
 def test_measures(trial: Trial) -> None:
@@ -66,7 +66,7 @@ def test_measures(trial: Trial) -> None:
     assert trial.busy == pytest.approx([20 * 2 / 78, 1.0])
     document = trial.document()
     assert [row["block"] for row in document["stages"]] == [0, 2]
-    assert document["outputs"] == {"requests": 2, "exact": 1, "worst": 1e-7, "name": None}
+    assert document["outputs"] == {"requests": 2, "exact": 1, "worst": 1e-7, "allowed": 1e-3, "name": None}
 
 
 def test_requests_that_fill_the_pipeline_do_not_count(trial: Trial) -> None:
