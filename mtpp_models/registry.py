@@ -17,6 +17,7 @@ from mtpp_models.bounds.kinds.pinned import pinned_kinds
 from mtpp_models.bounds.kinds.priced import PricesOfKinds
 from mtpp_models.bounds.pigeonhole import pigeonhole
 from mtpp_models.bounds.pinned import pinned
+from mtpp_models.bounds.priced.bisection import BISECTION, bisection
 from mtpp_models.bounds.priced.guessed_prices import priced_quick
 from mtpp_models.bounds.priced.priced import priced
 from mtpp_models.cuts.max_flow import MOST_PAIRED
@@ -65,6 +66,14 @@ _ALGORITHMS = (
     ),
 )
 
+_BISECTION = Algorithm(
+    BISECTION,
+    "cheapest cut into two halves; for two blocks, if nothing overflows, the optimum",
+    "this project, mtpp_models/bounds/priced/bisection.py",
+    bisection,
+    MOST_PAIRED,
+)
+
 _PRICED_QUICK = Algorithm(
     "priced-quick",
     "cheapest block that is worth its share of prices that are guessed",
@@ -86,6 +95,7 @@ MODELS: dict[str, Model] = {
     model.name: model
     for model in (
         *_ALGORITHMS,
+        _BISECTION,
         _PRICED_QUICK,
         BOTTLENECK_NO_DAG,
         BOTTLENECK_NO_CUT_IO,

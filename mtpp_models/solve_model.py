@@ -210,13 +210,14 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 
 def _mapped(key: str, value: Any, reduction: Contraction | KindContraction) -> Any:
-    """Member of a witness, mapped to the nodes of the original instance."""
+    """Member of a witness, mapped to the nodes of the original instance; the two more of *bisection* stay the last."""
+    anchor = np.append(reduction.anchor, reduction.original.graph.n + np.arange(2))
     if key in ("nodes", "apart"):
-        return reduction.anchor[np.array(value, dtype=np.int64)].tolist()
+        return anchor[np.array(value, dtype=np.int64)].tolist()
     if key == "swaps":
         return [[reduction.anchor[row].tolist() for row in family] for family in value]
     if key == "tree":
-        return [entry if entry < 0 else int(reduction.anchor[entry]) for entry in value]
+        return [entry if entry < 0 else int(anchor[entry]) for entry in value]
     if key == "prices":
         prices = np.zeros(reduction.original.graph.n)
         prices[reduction.anchor] = value

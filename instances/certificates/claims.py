@@ -42,6 +42,7 @@ _RECHECKS = {
         "pigeonhole": "minimum cuts",
         "ideals": "ideals",
         "carried": "trusted",
+        "bisection": "trusted",
         "priced": "trusted",
         "priced-quick": "trusted",
         "stated": "trusted",
@@ -69,7 +70,7 @@ _RECHECKS = {
     },
 }
 # Bounds by prices, and the member without which they are trusted.
-_BY_PRICES, _TREE = ("priced", "priced-quick"), "tree"
+_BY_PRICES, _TREE = ("bisection", "priced", "priced-quick"), "tree"
 _PART = "(cuts|windows|conflicts|joins|cutoff)"
 _PARTS = rf"\+(all(-{_PART})*|{_PART}(\+{_PART})*)"
 _OF_SOLVERS = {
@@ -106,6 +107,7 @@ _WITNESSES = {
     "pigeonhole": ("nodes",),
     "ideals": ("swaps",),
     "carried": ("from_k", "value", "proof"),
+    "bisection": _PRICE_TREE[1:],
     "priced": (*_PRICE_TREE, "shares"),
     "priced-quick": _PRICE_TREE,
     "heads": ("heads", "tails", "nodes"),

@@ -24,6 +24,7 @@ from instances.planning.stated import StatedPlan
 from instances.system.interrupts import catch_interrupt
 from mtpp.verification.verdict import Check, Verdict
 from mtpp_models import SolveOptions, SolverNotAvailableError, solve
+from mtpp_models.bounds.priced.bisection import BISECTION, halved
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
 from mtpp_models.placement.cp import CP
 from mtpp_models.placement.registry import bound_placement
@@ -158,10 +159,15 @@ def _of_partition(verdict: Verdict) -> Certificate:
 def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
     """Search again for a block that refutes the prices: worth its share, and cheaper than the claim."""
     claim, merged = check.claim, contract_groups(_of_partition(verdict).instance)
-    instance, prices = merged.instance.relaxed(), sums_by(merged.group, _prices(claim), merged.instance.graph.n)
+    instance, value = merged.instance.relaxed(), claim.value
+    if claim.method == BISECTION:
+        value *= -(-instance.k // 2)
+        instance, prices = halved(instance)
+    else:
+        prices = sums_by(merged.group, _prices(claim), instance.graph.n)
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(time_limit, interrupted)
-        tree = BlockTree(instance, prices, claim.value * (1 - _ROUNDING), deadline.share(0.25))
+        tree = BlockTree(instance, prices, value * (1 - _ROUNDING), deadline.share(0.25))
         proved, block = tree.explore(deadline)
     if interrupted.is_set():
         raise KeyboardInterrupt
@@ -175,11 +181,9 @@ def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
         if not block[v] and (superblock[after[start[v] : start[v + 1]]] < 2).any():
             superblock[v] = 0
     cost = float(Partition(instance.with_k(3), superblock).block_costs[1])
-    if claim.value <= cost * (1 + _ROUNDING):
+    if value <= cost * (1 + _ROUNDING):
         return check._replace(how=f"{check.how}; not confirmed, it is beyond the digits of the search")
-    return check._replace(
-        how="false", fault=f"value {claim.value!r} is claimed, a block of {cost!r} is worth its share"
-    )
+    return check._replace(how="false", fault=f"value {value!r} is claimed, a block of {cost!r} is worth its share")
 
 
 def _prices(claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -188,6 +192,7 @@ def _prices(claim: Claim) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 #: Method to what runs it again; all others are of solvers.
 RERUNS: dict[str, Callable[[Verdict, Check, float], Check]] = {
+    BISECTION: _search_again,
     "priced": _search_again,
     EXACT: _place_again,
     CP: _place_again,

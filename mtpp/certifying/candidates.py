@@ -13,6 +13,7 @@ from instances.partitioning.symmetry import families
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.listing import MOST_LISTED
+from mtpp_models.bounds.priced.bisection import BISECTION
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK, QuickPrices
 from mtpp_models.bounds.priced.priced import PRICED, Prices
 from mtpp_models.cuts.max_flow import MOST_PAIRED
@@ -119,8 +120,10 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     assert isinstance(prices, Algorithm)
     possible = [
         (promising, Candidate("ideals", 0.5, find_model("ideals"))),
+        (n <= MOST_PAIRED and k == _TWO, Candidate(BISECTION, 0.8, find_model(BISECTION))),
         (small, Candidate("exact", 0.4, find_model("exact"), least=k * row)),
         (True, Candidate("portfolio", 0.1)),
+        (n <= MOST_PAIRED and k > _TWO, Candidate(BISECTION, 0.05, find_model(BISECTION))),
         (n <= MOST_PAIRED, Candidate("pigeonhole", 0.1, find_model("pigeonhole"))),
         (listed and not promising, Candidate("ideals", 0.1, find_model("ideals"))),
         (tried, Candidate("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),

@@ -18,7 +18,7 @@ __all__ = ["warm_up"]
 
 # Nodes of the graphs, evaluations of the searches, and seconds of the bounds.
 _NODES, _FEW, _SECONDS = 12, 100, 2.0
-_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
+_MODELS = ("simple", "pinned", "pigeonhole", "ideals", "bisection", "priced", "priced-quick")
 # Seconds between two looks at the second process.
 _HEARTBEAT = 0.2
 # Placers that have nothing to compile and may be missing.

@@ -256,7 +256,7 @@ def _any_witness(question: Question) -> float:
     goal = question.exact * Fraction(r.choice((0.5, 1.0, 1 + 1e-6, 2.0)))
     if not _NOTHING < goal < math.inf:
         return 0.0
-    tree, prices = random_tree(r, exact.n), random_prices(r, exact.n)
+    tree, prices = random_tree(r, exact.n), [Fraction(price) for price in random_prices(r, exact.n)]
     return question.check_bound(float(tree_bound(exact, range(exact.n), prices, tree, goal, Clock(60.0)).least))
 
 

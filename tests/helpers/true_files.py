@@ -53,6 +53,7 @@ def originals() -> dict[str, Document]:
     files["certificate by prices"] = certificate_document(
         [*answers(questions["certificate"])[:1], solve(questions["certificate"], "priced")]
     )
+    files["certificate by halves"] = certificate_document([solve(Instance(GRAPH, Platform(2, 2.0)), "bisection")])
     files["impossible"] = _impossible()
     files["kinds"] = _kinds()
     files["plan"] = plan_certificate([plan_result()])

@@ -21,7 +21,7 @@ from mtpp_models import MODELS, solve
 from mtpp_models.formulations.strengthening import ablation
 from mtpp_models.simple import simple, work_bound
 
-WITHOUT_SOLVER = ("simple", "pinned", "pigeonhole", "ideals", "priced", "priced-quick")
+WITHOUT_SOLVER = ("simple", "pinned", "pigeonhole", "ideals", "bisection", "priced", "priced-quick")
 # Memory is finite, and without a buffer the largest need counts.
 PEAKS = instances(max_nodes=6, max_k=3, huge_ratio=False, overflow=True).map(
     lambda instance: Instance(instance.graph, replace(instance.platform, activation_buffer=None))

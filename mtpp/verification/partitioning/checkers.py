@@ -12,6 +12,7 @@ from instances.partitioning.constraints import Constraints
 from mtpp.verification.clock import Clock
 from mtpp.verification.faults import ROUNDING
 from mtpp.verification.fractions import as_float
+from mtpp.verification.partitioning.bisection import ENDS, halves_bound
 from mtpp.verification.partitioning.cuts import CutBound, block_bound
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
@@ -177,8 +178,20 @@ def _priced(task: Task, claim: Claim) -> Check:
     if fault or "tree" not in members:
         return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
     tree = read_tree(claim.parameters, len(task.group))
-    found = tree_bound(task.exact, task.group, prices, tree, Fraction(claim.value), task.clock)
+    shares = [Fraction(0)] * task.exact.n
+    for g, price in zip(task.group, prices, strict=True):
+        shares[g] += Fraction(price)
+    found = tree_bound(task.exact, task.group, shares, tree, Fraction(claim.value), task.clock)
     return _compared(claim, found, f"re-proved by prices and a tree of {len(tree.multipliers)} leaves")
+
+
+def _bisection(task: Task, claim: Claim) -> Check:
+    """Prove the least cost of two halves by the tree of the claim; without one it is trusted."""
+    if "tree" not in claim.parameters.open_members(()):
+        return Check(claim, None, "trusted from a search for blocks")
+    tree = read_tree(claim.parameters, len(task.group) + ENDS)
+    found = halves_bound(task.exact, task.group, tree, Fraction(claim.value), task.clock)
+    return _compared(claim, found, f"re-proved by a tree of {len(tree.multipliers)} leaves")
 
 
 def _stated(_task: Task, claim: Claim) -> Check:
@@ -192,6 +205,7 @@ CHECKERS: dict[str, Checker] = {
     "pigeonhole": _pigeonhole,
     "ideals": _ideals,
     "carried": _other_k,
+    "bisection": _bisection,
     "priced": _priced,
     "stated": _stated,
     "priced-quick": _priced,

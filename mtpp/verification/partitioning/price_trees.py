@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from instances.json_files import Value
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.cuts import UNIT, BlockCuts, CutBound
-from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.exact_instance import ExactInstance, Rational
 from mtpp.verification.partitioning.kernel import IN, OUT, SHARE
 
 __all__ = ["PriceTree", "read_tree", "tree_bound"]
@@ -72,7 +72,12 @@ def read_tree(parameters: Value, n: int) -> PriceTree:
 
 
 def tree_bound(
-    exact: ExactInstance, group: Sequence[int], prices: Sequence[float], tree: PriceTree, value: Fraction, clock: Clock
+    exact: ExactInstance,
+    group: Sequence[int],
+    prices: Sequence[Rational],
+    tree: PriceTree,
+    value: Fraction,
+    clock: Clock,
 ) -> CutBound:
     """Bound that a tree proves, at most a value.
 
@@ -81,8 +86,8 @@ def tree_bound(
     exact : ExactInstance
     group : (n,) integers
         Node of `exact` that holds each node of the file.
-    prices : (n,) floats
-        Not negative, not all 0.
+    prices : numbers
+        Of the nodes of `exact`, not negative, not all 0.
     tree : PriceTree
     value : Fraction
         Positive.
@@ -92,11 +97,8 @@ def tree_bound(
     ------
     OutOfTimeError
     """
-    shares = [Fraction(0)] * exact.n
-    for g, price in zip(group, prices, strict=True):
-        shares[g] += Fraction(price)
-    full = SHARE * min(exact.k, sum(share > 0 for share in shares)) / sum(shares)
-    weights = [min(SHARE, (full * share).__ceil__()) for share in shares]
+    full = Fraction(SHARE * min(exact.k, sum(price > 0 for price in prices))) / sum(prices)
+    weights = [min(SHARE, (full * price).__ceil__()) for price in prices]
     pairs = {(group[u], group[v]) for u, v in tree.pairs}
     alone = BlockCuts(exact, value)
     least = UNIT

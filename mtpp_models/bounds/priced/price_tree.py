@@ -45,7 +45,7 @@ class PriceProof(NamedTuple):
     multiplier: FloatArray  # (c,)
 
 
-def price_witness(proof: PriceProof | None, seconds: float) -> dict[str, Any]:
+def price_witness(proof: PriceProof | None, seconds: float, part: float = _PART) -> dict[str, Any]:
     """Members `tree`, `multipliers` and `apart` of a witness beside the prices of a proof; none where time is up.
 
     The time is a second and a part of the seconds that the proof took. Multipliers are in parts of the goal, for prices
@@ -53,7 +53,7 @@ def price_witness(proof: PriceProof | None, seconds: float) -> dict[str, Any]:
     """
     if proof is None:
         return {}
-    deadline = Deadline.after(_SECONDS + _PART * seconds)
+    deadline = Deadline.after(_SECONDS + part * seconds)
     entries, rows = _tree(proof.decided)
     decided, multiplier = proof.decided[rows], proof.multiplier[rows]
     share = proof.question.worth.sum() / min(proof.instance.k, proof.instance.graph.n)  # what a block is worth

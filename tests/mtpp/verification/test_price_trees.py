@@ -44,7 +44,10 @@ def proved(
     rules = Constraints(together=question.constraints.together, uncut=question.constraints.uncut)
     group = shared_blocks(exact, rules)
     merged = merge_groups(exact, group)
-    return tree_bound(merged, group, prices, tree, Fraction(value), Clock(seconds)).least
+    shares = [Fraction(0)] * merged.n
+    for g, price in zip(group, prices, strict=True):
+        shares[g] += Fraction(price)
+    return tree_bound(merged, group, shares, tree, Fraction(value), Clock(seconds)).least
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+r"""The cheapest cut of a graph into two halves, by prices; for two blocks the optimum.
+
+Two blocks are an ideal S and the rest, and both pay for the cut between them. The one with more of the work W costs
+
+.. math:: f(S) = \mathrm{work}(S) + \mathrm{cut}(S), \qquad \mathrm{work}(S) \ge W / 2,
+
+if nothing overflows, and the other costs no more. So OPT is what the prices of `mtpp_models.bounds.priced.priced` prove
+with price = work, if of all convex sets only those count that can be the first block or the last. Two more nodes see to
+that, without work, one before all others and one behind: each is worth W, so that half of all 3 W are in no set without
+one of them.
+
+Of k blocks, merge the first h and the last k - h, with :math:`h = \lceil k / 2 \rceil`. Neither half costs more than h
+bottlenecks, in h times the memory, so that a h-th of the bound for two blocks is one for k: that of two superblocks.
+The reductions take away nodes without work alone, so the proof holds in the original graph too, as `pigeonhole` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from instances import Bound, ComputationGraph, Instance, Partition, Result
+from instances.deadline import Deadline, Stopwatch
+from instances.graph.tensors import FloatArray, Tensors
+from instances.partitioning.no_fit import room
+from instances.results import PROOF_TOLERANCE
+from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
+from mtpp_models.cuts.block_cuts import BlockCuts
+from mtpp_models.cuts.max_flow import BoolArray
+from mtpp_models.simple import one_block, simple
+from mtpp_models.solvers.interface import Controls, Progress
+
+__all__ = ["BISECTION", "bisection", "halved"]
+
+BISECTION = "bisection"
+
+# How far goals lie below a cost that is known: more than rounding, less than what counts as a gap.
+_BELOW = 0.1 * PROOF_TOLERANCE
+# Of the time, what the search may have, and its witness as much again; of what is left of it, what one goal may take,
+# and by how much of its distance to the bound it falls then. Nearer to each other are the same; and seconds that are
+# too short.
+_SEARCH, _FOR_A_GOAL, _RETREAT, _NEAR, _SHORTEST = 0.5, 0.6, 0.3, 1e-3, 0.02
+# Goals below this part of the bottleneck are given up.
+_NEGLIGIBLE = 1e-3
+_TWO = 2
+
+
+def bisection(start: Partition, controls: Controls) -> Result:
+    """Search for the cheapest halves, and prove that there are no cheaper ones; two blocks that it finds are an answer.
+
+    The bound's witness holds the tree of the search. Without a time limit, the same start gives the same bound.
+    """
+    instance, deadline, watch = start.instance, controls.deadline.share(_SEARCH), Stopwatch()
+    floor, halves = simple(instance), -(-instance.k // _TWO)
+    most = min(start.bottleneck, one_block(instance).bottleneck)
+    if most * (1 - _BELOW) <= floor or not instance.graph.work.any():
+        return Result(BISECTION, instance, start, Bound(floor, "simple", optimal=most <= floor))
+    question, prices = halved(instance)
+    goal = ceiling = halves * most * (1 - _BELOW)
+    base = halves * max(floor, min(controls.known, most), _NEGLIGIBLE * most)
+    cuts, tree = BlockCuts(question, goal), BlockTree(question, prices, goal, Deadline.after(0.0))
+    proof: PriceProof | None = None
+    proved, best = 0.0, start
+    while goal > base and not deadline.passed and deadline.left > _SHORTEST:
+        tree.aim(goal, Deadline.after(0.0))
+        done, block = tree.explore(deadline.share(_FOR_A_GOAL))
+        if block is not None:
+            if instance.k == _TWO:
+                best = min(best, _two_blocks(instance, block), key=lambda known: known.bottleneck)
+            goal = ceiling = min(goal, cuts.cost(block) + tree.overflow(block)) * (1 - _BELOW)
+            tree.pass_by()
+        elif done:
+            base, proved, proof = goal, goal, tree.proof()
+            controls.report(Progress(BISECTION, watch.passed, best.bottleneck, proved / halves, None))
+            goal = ceiling if ceiling - goal < _NEAR * goal else (goal + ceiling) / 2
+        else:  # it took too long
+            goal -= _RETREAT * (goal - base)
+            if goal - base < _NEAR * base:
+                break
+    closed = ceiling <= base
+    if proved <= halves * floor:
+        return Result(BISECTION, instance, best, Bound(floor, "simple", closed))
+    witness: dict[str, Any] = price_witness(proof, watch.passed, part=1.0)
+    return Result(BISECTION, instance, best, Bound(proved / halves, BISECTION, closed, witness))
+
+
+def halved(instance: Instance) -> tuple[Instance, FloatArray]:
+    """The question of two halves with the two more nodes, the last ones, and its (n + 2,) prices."""
+    graph, platform, n = instance.graph, instance.platform, instance.graph.n
+    sources, sinks = (np.flatnonzero(np.diff(rows[0]) == 0) for rows in (graph.predecessors, graph.successors))
+    tensors = graph.tensors
+    readers = [tensors.consumers[begin:end] for begin, end in pairwise(tensors.start)]
+    readers += [*(np.array([n + 1]) for _ in sinks), sources]
+    producer = np.concatenate((tensors.producer, sinks, [n]))
+    order = np.argsort(producer, kind="stable")
+    longer = ComputationGraph(
+        work=np.append(graph.work, [0.0, 0.0]),
+        param_bytes=np.append(graph.param_bytes, [0.0, 0.0]),
+        tensors=Tensors(
+            producer=producer[order],
+            bytes=np.append(tensors.bytes, np.zeros(len(sinks) + 1))[order],
+            start=np.cumsum([0, *(len(readers[t]) for t in order)]),
+            consumers=np.concatenate([readers[t] for t in order]),
+        ),
+        parameters=graph.parameters,
+        time_unit=graph.time_unit,
+        state_bytes=np.append(graph.state_bytes, [0.0, 0.0]),
+    )
+    # What is below 0 without one of them is not worth more with several: of these some may be empty.
+    times = -(-instance.k // _TWO) if room(instance) >= 0 else 1
+    buffer = None if platform.activation_buffer is None else times * platform.activation_buffer
+    two = replace(platform, k=_TWO, memory=times * platform.memory, activation_buffer=buffer)
+    need = None if instance.need is None else np.append(instance.need, [0.0, 0.0])
+    total = graph.work.sum()
+    return replace(instance, graph=longer, platform=two, need=need), np.append(graph.work, [total, total])
+
+
+def _two_blocks(instance: Instance, block: BoolArray) -> Partition:
+    """The partition whose first or last block is this one, an (n + 2,) set with one of the two more nodes or both."""
+    first = block[:-2] if block[-2] else ~block[:-2]
+    return Partition(instance, np.where(first, 0, 1))
