@@ -41,6 +41,10 @@ _MOST_GUESSED, _FEW_NODES, _MANY_GUESSED = 0.9, 70, 300
 _MOST_PRICED_NODES = 2_000
 # Time to build a model, for each block and each of its rows [s].
 _ROW_SECONDS = 6e-5
+# Some times what matrices of all pairs of nodes take, for each of them [s].
+_PAIR_SECONDS = 5e-7
+# Of more nodes, it takes longer than the first short turns.
+_MOST_SHORT_PAIRS = 1_000
 # Where no more nodes stand side by side there may be few enough ideals.
 _NARROW = 14
 
@@ -63,12 +67,14 @@ class Candidate:
 
     method: str
     part: float  # of the time that is left, for the first turn
-    model: Model | None = None  # None: a search
+    model: Model | None = None  # None: the one of that name, or a search
     turn: float = 0.0  # seconds of the next one, behind the first
     spent: float = 0.0  # seconds so far
     gain: float = math.inf  # fall of the logarithm of the ratio per second in the last turn
     over: bool = False  # whether another turn is of no use
     least: float = 0.0  # seconds below which a turn comes to nothing
+    behind: Candidate | None = None  # it has turns only if the last one of that was cut off
+    cut_off: bool = False  # whether the last turn ended because its time was up
 
     def deadline(self, whole: Deadline) -> Deadline:
         """End of the next turn; all time if less than half a turn would remain."""
@@ -82,6 +88,7 @@ class Candidate:
         """Record the gain of a turn: the logarithm of the ratio before and after it."""
         self.gain = (before - behind) / max(seconds, _SHORTEST) if before < math.inf else 0.0
         early = seconds < self.turn / 2
+        self.cut_off = seconds >= self.turn
         # A method that stops early and has found nothing will not find more.
         self.over = at_its_end or (early and self.spent > 0 and not self.gain > 0)
         self.spent += max(seconds, _SHORTEST)
@@ -90,7 +97,7 @@ class Candidate:
 
 def short_methods(instance: Instance) -> list[str]:
     """A search, and proofs that may settle a question in less than a second."""
-    proofs = [("ideals", MOST_LISTED), ("pigeonhole", MOST_PAIRED)]
+    proofs = [("ideals", MOST_LISTED), ("pigeonhole", _MOST_SHORT_PAIRS)]
     return ["local-search", "pinned", *(name for name, most in proofs if instance.graph.n <= most)]
 
 
@@ -118,14 +125,16 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     superblocks = find_model("coarse-2+all")
     assert isinstance(quick, Algorithm)
     assert isinstance(prices, Algorithm)
+    ideals = Candidate("ideals", 0.5)
     possible = [
-        (promising, Candidate("ideals", 0.5, find_model("ideals"))),
+        (promising, ideals),
         (n <= MOST_PAIRED and k == _TWO, Candidate(BISECTION, 0.8, find_model(BISECTION))),
         (small, Candidate("exact", 0.4, find_model("exact"), least=k * row)),
         (True, Candidate("portfolio", 0.1)),
         (n <= MOST_PAIRED and k > _TWO, Candidate(BISECTION, 0.05, find_model(BISECTION))),
-        (n <= MOST_PAIRED, Candidate("pigeonhole", 0.1, find_model("pigeonhole"))),
-        (listed and not promising, Candidate("ideals", 0.1, find_model("ideals"))),
+        (promising, replace(ideals, behind=ideals)),
+        (n <= MOST_PAIRED, Candidate("pigeonhole", 0.1, find_model("pigeonhole"), least=n**2 * _PAIR_SECONDS)),
+        (listed and not promising, Candidate("ideals", 0.1)),
         (tried, Candidate("exact+all", 0.05 if k > _TWO else 1.0, whole, least=k * row)),
         (k > _TWO and n <= MOST_PAIRED, Candidate(PRICED_QUICK, guessed, replace(quick, run=QuickPrices()))),
         (large and k > _TWO, Candidate("coarse-2+all", 0.6, superblocks, least=_TWO * row)),
@@ -141,6 +150,10 @@ def next_candidate(candidates: Sequence[Candidate], left: float = math.inf) -> C
 
     None if the seconds left are too few for any.
     """
-    able = [candidate for candidate in candidates if candidate.least <= left]
+    able = [
+        candidate
+        for candidate in candidates
+        if candidate.least <= left and (candidate.behind is None or candidate.behind.cut_off)
+    ]
     untried = next((candidate for candidate in able if candidate.spent == 0), None)
     return untried or max(able, key=lambda candidate: (candidate.gain, -candidate.spent), default=None)

@@ -15,6 +15,8 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.results import exceeds
 from mtpp.certifying.candidates import Candidate, Turn, next_candidate
 from mtpp_models import Progress, SolveOptions, SolverFaultError, SolverNotAvailableError, solve
+from mtpp_models.bounds.algorithm import Algorithm
+from mtpp_models.bounds.ideals.ideals import IDEALS, Ideals
 from mtpp_models.bounds.priced.guessed_prices import PRICED_QUICK
 from mtpp_models.bounds.priced.priced import PRICED
 from mtpp_models.formulations.formulation import Formulation
@@ -69,6 +71,10 @@ class Certification:
     def __post_init__(self) -> None:
         self._rng = np.random.default_rng(self.options.seed)
         self._solver_trusted = True
+        model, work = find_model(IDEALS), Ideals(self.deadline)
+        assert isinstance(model, Algorithm)
+        # Short turns and long ones go on where the last one stopped.
+        self._ideals = replace(model, run=lambda start, controls: work(start, controls.deadline))
 
     @property
     def best(self) -> Result:
@@ -78,6 +84,8 @@ class Certification:
     def _model(self, method: str) -> Model | None:
         if isinstance(self.instance, UnlikeInstance):
             return KIND_MODELS.get(method)
+        if method == IDEALS:
+            return self._ideals
         return None if method in HEURISTICS else find_model(method)
 
     def steps(self, steps: Sequence[tuple[str, float]], *, timeless: bool = False) -> None:
@@ -99,7 +107,7 @@ class Certification:
                 if self.is_over() or whole.passed:
                     return
                 watch = Stopwatch()
-                self._run(method, None if method in HEURISTICS else find_model(method), whole.sooner(turn))
+                self._run(method, self._model(method), whole.sooner(turn))
                 if watch.passed < turn / 2:
                     said_all[method] = self._cost
             turn *= 2
@@ -113,7 +121,8 @@ class Certification:
         """Give turns to methods by their gains, as long as one is worth it."""
         while not self.is_over() and (candidate := next_candidate(candidates, self.deadline.left)) is not None:
             before, watch = _gap(self.best), Stopwatch()
-            answer = self._run(candidate.method, candidate.model, candidate.deadline(self.deadline))
+            model = candidate.model or self._model(candidate.method)
+            answer = self._run(candidate.method, model, candidate.deadline(self.deadline))
             at_its_end = answer is None or (answer.bound is not None and answer.bound.optimal)
             candidate.learn(watch.passed, before, _gap(self.best), at_its_end or self.deadline.left == math.inf)
             candidates = [

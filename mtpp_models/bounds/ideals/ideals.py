@@ -22,6 +22,7 @@ fits.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from instances import Bound, Instance, Partition, Result
@@ -30,10 +31,10 @@ from instances.partitioning.no_fit import needs_of
 from instances.partitioning.symmetry import families
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.ideals.dynamic_program import Chains, Needs, extend_chains, first_blocks, largest_needs
-from mtpp_models.bounds.ideals.listing import Listing, arrays_below, list_ideals
+from mtpp_models.bounds.ideals.listing import InTurns, Listing, Turns, arrays_below, list_ideals
 from mtpp_models.simple import simple
 
-__all__ = ["IDEALS", "ideals"]
+__all__ = ["IDEALS", "Ideals", "ideals"]
 
 #: Name of the method in results.
 IDEALS = "ideals"
@@ -70,76 +71,122 @@ def ideals(start: Partition, deadline: Deadline | None = None, limit: int | None
     (12.0, 3.0, True)
     """
     deadline = deadline or Deadline()
-    result = _search(start, deadline, limit)
-    while (found := result.partition) is not None and _is_too_rough(result, start):
-        start = found
-        again = _search(start, deadline, limit)
-        if not again.proved:
-            break
-        result = again
-    return result
+    return Ideals(deadline, limit)(start, deadline)
 
 
-def _is_too_rough(result: Result, start: Partition) -> bool:
-    """Whether rounding leaves a gap that would be smaller beside the better partition that is known now."""
-    assert result.bound is not None
-    assert result.partition is not None
-    return not result.bound.optimal and result.partition.bottleneck < _MUCH_BETTER * start.bottleneck
+class Ideals:
+    """Stateful `ideals`: called again for the same question, it goes on where its time was up.
+
+    Parameters
+    ----------
+    whole : Deadline
+        Of all calls together.
+    limit : int, optional
+        As for `ideals`.
+    """
+
+    _start: Partition  # the best one that is known
+    _value: float  # the bound
+    _optimal: bool
+    _impossible: str | None  # why nothing fits
+    _witness: dict[str, Any]
+    _work: Iterator[None]
+
+    def __init__(self, whole: Deadline, limit: int | None = None) -> None:
+        self._turns, self._limit = Turns(whole, whole), limit
+        self._question: str | None = None
+
+    def __call__(self, start: Partition, deadline: Deadline) -> Result:
+        """Run or continue, as `ideals`."""
+        instance = start.instance
+        if self._question != instance.key:
+            self._question, self._start, self._value, self._optimal = instance.key, start, simple(instance), False
+            self._witness, self._impossible = {}, None
+            self._work = self._searches()
+        self._turns.turn = deadline
+        self._meet(start)
+        next(self._work, None)
+        if self._impossible is not None:
+            return Result(IDEALS, instance, impossible=self._impossible)
+        best = self._start if self._start.bottleneck < math.inf else None
+        return Result(IDEALS, instance, best, Bound(self._value, IDEALS, self._optimal, self._witness))
+
+    def _searches(self) -> InTurns[None]:
+        """Search; again from the partition found where rounding leaves a gap that would be smaller beside that."""
+        begins = True
+        while begins:
+            known = self._start.bottleneck
+            yield from self._search()
+            begins = not self._optimal and self._start.bottleneck < _MUCH_BETTER * known
+
+    def _search(self) -> InTurns[None]:
+        """Set the goal to what was found until nothing is below it."""
+        start, instance, goal = self._start, self._start.instance, self._start.bottleneck
+        arrays = arrays_below(instance, goal)
+        most = float(arrays.work.sum() + 2 * arrays.tensor_time.sum())
+        margin = _ROUNDING * (most + _stream_time(instance))
+        if goal == math.inf:
+            # No block that fits costs more.
+            goal = 2 * most or 1.0
+        listing = None
+        if self._value + margin < goal < math.inf:
+            listing = yield from list_ideals(instance, start.bottleneck, self._turns, self._limit)
+        known, step = goal, _STEP
+        if (start.block == start.block[:1]).all():
+            goal = min(known, (1 + step) * self._value or known)
+        enough = goal
+        while listing is not None:
+            if self._start.bottleneck < known:  # as others have found
+                known = self._start.bottleneck
+                goal, enough = min(goal, known), min(enough, known)
+            chains = yield from _chains_below(goal, enough, listing, self._turns)
+            found = float(chains.bottleneck[-1])
+            if found < goal:
+                self._meet(listing.partition(chains))
+                # What took all that is below the goal is seldom the best; what took less nearly always is.
+                enough = _ENOUGH * found if enough == goal else found
+                known = goal = found
+                continue
+            self._prove(goal - margin, listing)
+            if goal < known:
+                step = 2 * step
+                goal = enough = min(known, (1 + step) * goal)
+            elif self._start.bottleneck == math.inf:
+                self._impossible = f"does not fit: no partition into {instance.k} blocks does, which all ideals show"
+                return
+            else:
+                break
+        best = self._start.bottleneck
+        self._optimal = best < math.inf and self._value >= min(goal + margin, best) * (1 - PROOF_TOLERANCE)
+
+    def _meet(self, partition: Partition) -> None:
+        """Keep a partition if it is the best one."""
+        if partition.bottleneck < self._start.bottleneck:
+            self._start = partition
+
+    def _prove(self, value: float, listing: Listing) -> None:
+        """State a bound, if it is the best one."""
+        if value >= self._value:
+            self._value = value
+            equal = families(self._start.instance) if listing.is_up_to_exchange else ()
+            self._witness = {"swaps": [family.tolist() for family in equal]} if equal else {}
 
 
-def _search(start: Partition, deadline: Deadline, limit: int | None) -> Result:
-    """Set the goal to what was found until nothing is below it."""
-    instance, goal = start.instance, start.bottleneck
-    best = start if goal < math.inf else None
-    arrays, value = arrays_below(instance, goal), simple(instance)
-    most = float(arrays.work.sum() + 2 * arrays.tensor_time.sum())
-    margin = _ROUNDING * (most + _stream_time(instance))
-    if best is None:
-        # No block that fits costs more.
-        goal = 2 * most or 1.0
-    listing = list_ideals(instance, start.bottleneck, deadline, limit) if value + margin < goal < math.inf else None
-    known, step = goal, _STEP
-    if (start.block == start.block[:1]).all():
-        goal = min(known, (1 + step) * value or known)
-    enough = goal
-    while listing is not None:
-        chains = _chains_below(goal, enough, listing, deadline)
-        if chains is None:
-            break
-        found = float(chains.bottleneck[-1])
-        if found < goal:
-            partition = listing.partition(chains)
-            best = partition if best is None else min(best, partition, key=lambda partition: partition.bottleneck)
-            # What took all that is below the goal is seldom the best; what took less nearly always is.
-            enough = _ENOUGH * found if enough == goal else found
-            known = goal = found
-        elif goal < known:
-            value, step = max(value, goal - margin), 2 * step
-            goal = enough = min(known, (1 + step) * goal)
-        elif best is None:
-            reason = f"does not fit: no partition into {instance.k} blocks does, which all ideals show"
-            return Result(IDEALS, instance, impossible=reason)
-        else:
-            value = max(value, goal - margin)
-            break
-    optimal = best is not None and value >= min(goal + margin, best.bottleneck) * (1 - PROOF_TOLERANCE)
-    witness: dict[str, Any] = {}
-    if listing is not None and listing.is_up_to_exchange:
-        witness["swaps"] = [family.tolist() for family in families(instance)]
-    return Result(IDEALS, instance, best, Bound(value, IDEALS, optimal, witness))
-
-
-def _chains_below(goal: float, enough: float, listing: Listing, deadline: Deadline) -> Chains | None:
-    """Find for each ideal the fewest blocks below the goal that hold it; None if time ends first."""
+def _chains_below(goal: float, enough: float, listing: Listing, turns: Turns) -> InTurns[Chains]:
+    """Find for each ideal the fewest blocks below the goal that hold it."""
     instance, arrays, branches, lattice = listing.instance, listing.arrays, listing.branches, listing.lattice
     needs, fit = needs_of(instance), instance.platform.fit
     least = Needs(needs, *largest_needs(needs, lattice))
     chains = first_blocks(arrays, branches, least, fit, lattice, instance.k, goal)
     ideal, last = 1, len(lattice.ideals) - 1
     while ideal < last:
-        if deadline.passed:
-            return None
-        ideal = extend_chains(arrays, branches, least, fit, lattice, instance.k, goal, enough, ideal, _STEPS, chains)
+        if turns.turn.passed:
+            yield
+        else:
+            first = ideal
+            ideal = extend_chains(
+                arrays, branches, least, fit, lattice, instance.k, goal, enough, first, _STEPS, chains
+            )
     return chains
 
 

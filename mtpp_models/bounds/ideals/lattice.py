@@ -16,10 +16,9 @@ from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from mtpp_models.bounds.ideals.branches import Branches, Words, columns_of, follows_its_twin, has, settle
 
-__all__ = ["LIMIT_REACHED", "Lattice", "enumerate_ideals"]
+__all__ = ["Growing", "Lattice", "enumerate_ideals", "no_ideals"]
 
 Indices = NDArray[np.int32]
-LIMIT_REACHED = -1
 
 
 class Lattice(NamedTuple):
@@ -38,6 +37,16 @@ class Lattice(NamedTuple):
     above: Indices  # index of the larger ideal
 
 
+class Growing(NamedTuple):
+    """The ideals of a graph that were listed until now, to go on with."""
+
+    lattice: Lattice  # with room for more
+    hashes: Words  # of the ideals
+    slots: Indices  # a hash table of them
+    listed: int  # how many they are
+    done: int  # the first of them whose covers are not all listed yet; the same where the lattice is complete
+
+
 _ONE = np.uint64(1)
 
 
@@ -51,6 +60,25 @@ def _contains(words: Words, other: Words) -> bool:
 
 
 @compiled
+def no_ideals(arrays: KernelArrays, words: int) -> Growing:
+    """The empty ideal alone, as the beginning of a listing of sets of so many words."""
+    n, capacity = len(arrays.work), 1024
+    slots = np.full(4 * capacity, -1, dtype=np.int32)
+    start = np.zeros(capacity + 1, dtype=np.int64)
+    node, above = np.empty(4 * capacity + n, dtype=np.int32), np.empty(4 * capacity + n, dtype=np.int32)
+    for v in range(n):
+        if arrays.indegree[v] == 0:
+            node[start[1]] = v
+            start[1] += 1
+    slots[0] = 0
+    rest = np.zeros(capacity)
+    rest[0] = arrays.held_bytes.sum() + arrays.shared_bytes.sum()
+    ideals = np.zeros((capacity, words), dtype=np.uint64)
+    lattice = Lattice(ideals, np.zeros(capacity), np.zeros(capacity), np.zeros(capacity), rest, start, node, above)
+    return Growing(lattice, np.zeros(capacity, dtype=np.uint64), slots, 1, 0)
+
+
+@compiled
 def enumerate_ideals(
     arrays: KernelArrays,
     branches: Branches,
@@ -59,8 +87,9 @@ def enumerate_ideals(
     users: Words,
     salt: Words,
     limit: int,
-) -> tuple[int, Lattice]:
-    """All ideals by size, with their covers by the node that each adds.
+    growing: Growing,
+) -> Growing:
+    """Go on listing ideals by size, with their covers by the node that each adds; to the end, or up to a limit.
 
     Parameters
     ----------
@@ -78,27 +107,12 @@ def enumerate_ideals(
         Random words for hashing.
     limit : int
         Largest number of ideals.
-
-    Returns
-    -------
-    tuple
-        Their number, or `LIMIT_REACHED`, and the lattice, which is incomplete then.
+    growing : Growing
+        Those so far; of no use any more afterwards.
     """
     n, w = before.shape
-    capacity = 1024
-    ideals = np.zeros((capacity, w), dtype=np.uint64)
-    hashes = np.zeros(capacity, dtype=np.uint64)
-    work, cut, held, rest = np.zeros(capacity), np.zeros(capacity), np.zeros(capacity), np.zeros(capacity)
-    slots = np.full(4 * capacity, -1, dtype=np.int32)
-    start = np.zeros(capacity + 1, dtype=np.int64)
-    node, above = np.empty(4 * capacity + n, dtype=np.int32), np.empty(4 * capacity + n, dtype=np.int32)
-    for v in range(n):
-        if arrays.indegree[v] == 0:
-            node[start[1]] = v
-            start[1] += 1
-    slots[0] = 0
-    rest[0] = arrays.held_bytes.sum() + arrays.shared_bytes.sum()
-    count, i = 1, 0
+    (ideals, work, cut, held, rest, start, node, above), hashes, slots, count, i = growing
+    capacity = len(ideals)
     larger, settled = np.empty(w, dtype=np.uint64), np.empty(w, dtype=np.uint64)
     rows = len(branches.first)
     column, branch = np.zeros(rows, dtype=np.uint64), np.arange(rows)
@@ -128,7 +142,8 @@ def enumerate_ideals(
             j = slots[slot]
             if j < 0:
                 if count == limit:
-                    return LIMIT_REACHED, Lattice(ideals, work, cut, held, rest, start, node, above)
+                    lattice = Lattice(ideals, work, cut, held, rest, start, node, above)
+                    return Growing(lattice, hashes, slots, count, i)
                 if count == capacity:
                     capacity *= 2
                     ideals = _grown(ideals, capacity)
@@ -160,7 +175,7 @@ def enumerate_ideals(
                     _rename(node[start[j] : start[j + 1]], row, to, branches)
             above[e] = j
         i += 1
-    return count, Lattice(ideals[:count], work, cut, held, rest, start, node, above)
+    return Growing(Lattice(ideals[:count], work, cut, held, rest, start, node, above), hashes, slots, count, i)
 
 
 @compiled

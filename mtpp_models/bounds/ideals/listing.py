@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,10 +21,10 @@ from instances.partitioning.symmetry import families
 from mtpp_models.bounds.ideals.antichain import antichain
 from mtpp_models.bounds.ideals.branches import Branches, Words
 from mtpp_models.bounds.ideals.dynamic_program import Chains
-from mtpp_models.bounds.ideals.lattice import LIMIT_REACHED, Lattice, enumerate_ideals
+from mtpp_models.bounds.ideals.lattice import Growing, Lattice, enumerate_ideals, no_ideals
 from mtpp_models.cuts.uncut_edges import join
 
-__all__ = ["MOST_LISTED", "Listing", "arrays_below", "count_ideals", "list_ideals"]
+__all__ = ["MOST_LISTED", "InTurns", "Listing", "Turns", "arrays_below", "count_ideals", "list_ideals"]
 
 #: Of graphs with more nodes no ideals are listed: sets of nodes take a bit for each pair of nodes.
 MOST_LISTED = 20_000
@@ -34,9 +37,9 @@ _FEW_IDEALS = 20_000
 _FOR_JOINS = 0.5
 # How many ideals a slow program does in a second.
 _IDEALS_A_SECOND = 100_000
-# Listing is tried up to a few ideals first, of which a slow machine lists those of so many nodes at once, and up to
-# more as long as that is likely to take no more than a part of the time that is left.
-_LISTED_AT_ONCE, _MORE, _FOR_LISTING = 2_000_000, 4, 0.5
+# Listing is tried up to a few ideals first, of which a slow machine lists those of so many nodes at once, then up to
+# more that are likely to take no more than a part of the time that is left of a turn. No step takes less, in seconds.
+_LISTED_AT_ONCE, _MORE, _FOR_LISTING, _LEAST = 2_000_000, 3, 0.5, 1e-3
 # How many times the limit must be in sight for a listing to stop; of the levels that are left one counts as this part
 # of the last one.
 _CLEARLY, _MEAN_LEVEL = 4.0, 0.25
@@ -91,41 +94,65 @@ class Listing:
         return self.joined.expand(self.numbered.expand(Partition(self.instance, block)))
 
 
+@dataclass
+class Turns:
+    """Time of a procedure that stands still at the end of a turn, and goes on in the next one.
+
+    Parameters
+    ----------
+    whole : Deadline
+        Of all turns together: what would take longer is not begun.
+    turn : Deadline
+        Of the present one.
+    """
+
+    whole: Deadline
+    turn: Deadline
+
+
+T = TypeVar("T")
+#: A procedure in turns: it yields at the end of each, and returns its answer.
+InTurns = Generator[None, None, T]
+
+
 def count_ideals(instance: Instance, limit: int) -> int | None:
     """Number of ideals of the graph of an instance, or None if there are more than `limit`."""
     numbered, branches = _numbered(instance)
-    count, _ = _enumerate(numbered.instance, branches, limit, math.inf)
-    return None if count == LIMIT_REACHED else count
+    growing = _begin(numbered.instance, math.inf)
+    growing = _go_on(numbered.instance, branches, limit, math.inf, growing)
+    return growing.listed if growing.done == growing.listed else None
 
 
-def list_ideals(instance: Instance, upper: float, deadline: Deadline, limit: int | None = None) -> Listing | None:
+def list_ideals(instance: Instance, upper: float, turns: Turns, limit: int | None = None) -> InTurns[Listing | None]:
     """The ideals that partitions with a bottleneck below `upper` are made of.
 
     Where all are too many, and branches are equal, one of those that become one another. None if there are more than
     `limit`, by default those that the time is enough for, or if listing them is likely to take too long.
     """
-    if limit is None:
-        # Wide graphs shall not waste the time of others.
-        limit = int(min(_MOST_IDEALS, max(_FEW_IDEALS, _IDEALS_A_SECOND * deadline.left)))
+    most = _MOST_IDEALS if limit is None else limit
     whole = merge(instance, np.arange(instance.graph.n))
-    listing = _listed(whole, (), min(_FEW_IDEALS, limit), upper, deadline)
+    listing = yield from _listed(whole, (), min(_FEW_IDEALS, most), upper, turns)
     if listing is not None or not 0 < upper < math.inf:
         return listing
-    equal = families(instance) if instance.graph.n <= MOST_LISTED and not deadline.passed else ()
-    listing = _listed(whole, equal, limit, upper, deadline) if equal else None
-    if listing is None and limit > _FEW_IDEALS and not deadline.passed:
-        joined = join(instance, upper, deadline.share(_FOR_JOINS))
-        listing = _listed(joined, (), limit, upper, deadline)
+    equal = families(instance) if instance.graph.n <= MOST_LISTED and not turns.whole.passed else ()
+    listing = (yield from _listed(whole, equal, most, upper, turns)) if equal else None
+    while listing is None and most > _FEW_IDEALS and not turns.whole.passed:
+        # What cannot be joined in a turn may be in a longer one. Wide graphs shall not waste the time of others.
+        now = replace(turns, whole=turns.turn)
+        joined = join(instance, upper, now.turn.share(_FOR_JOINS))
+        listing = yield from _listed(joined, (), most, upper, now)
         if listing is None and (equal := families(joined.instance)):
-            listing = _listed(joined, equal, limit, upper, deadline)
+            listing = yield from _listed(joined, equal, most, upper, now)
+        if listing is None:
+            yield
     return listing
 
 
 def _listed(
-    joined: Contraction, equal: tuple[IntArray, ...], limit: int, upper: float, deadline: Deadline
-) -> Listing | None:
+    joined: Contraction, equal: tuple[IntArray, ...], limit: int, upper: float, turns: Turns
+) -> InTurns[Listing | None]:
     numbered, branches = _numbered(joined.instance, equal)
-    lattice = _list_within(numbered.instance, branches, limit, upper, deadline)
+    lattice = yield from _list_within(numbered.instance, branches, limit, upper, turns)
     if lattice is None:
         return None
     return Listing(joined, numbered, branches, arrays_below(numbered.instance, upper), lattice)
@@ -150,21 +177,29 @@ def arrays_below(instance: Instance, upper: float) -> KernelArrays:
 
 
 def _list_within(
-    instance: Instance, branches: Branches, limit: int, upper: float, deadline: Deadline
-) -> Lattice | None:
-    n, has_equal = instance.graph.n, len(branches.first) > 0
+    instance: Instance, branches: Branches, limit: int, upper: float, turns: Turns
+) -> InTurns[Lattice | None]:
+    n, has_equal, second = instance.graph.n, len(branches.first) > 0, float(_IDEALS_A_SECOND)
     limit = min(limit, _MOST_WORDS // (_words_of(n) * (1 + has_equal)))
-    if n > MOST_LISTED or (not has_equal and 2 ** antichain(instance.graph) > limit):
+    if n > MOST_LISTED or (not has_equal and 2 ** antichain(instance.graph) > min(limit, second * turns.whole.left)):
         return None
-    most, seconds = max(1, _LISTED_AT_ONCE // n), 0.0
-    while not deadline.passed and seconds <= _FOR_LISTING * deadline.left:
-        watch = Stopwatch()
-        count, lattice = _enumerate(instance, branches, min(most, limit), upper)
-        if count != LIMIT_REACHED:
-            return lattice
-        if most >= limit or _in_sight(lattice.ideals[:most], n) > _CLEARLY * limit:
+    growing, most = _begin(instance, upper), max(1, _LISTED_AT_ONCE // n)
+    while not turns.whole.passed:
+        if turns.turn.passed:
+            yield
+            continue
+        watch, busy, before = Stopwatch(), time.thread_time(), growing.listed
+        growing = _go_on(instance, branches, min(most, limit), upper, growing)
+        if growing.done == growing.listed:
+            return growing.lattice
+        # Other work of the machine may end, so it does not count in what is foreseen, only in what a turn can do.
+        seconds = max(watch.passed, _LEAST)
+        busy = max(min(time.thread_time() - busy, seconds), _LEAST)
+        second, added = (growing.listed - before) / busy, (growing.listed - before) / seconds
+        sight = _in_sight(growing.lattice.ideals[: growing.listed], n)
+        if growing.listed >= limit or sight > min(_CLEARLY * limit, second * turns.whole.left):
             return None
-        most, seconds = _MORE * most, _MORE * watch.passed
+        most = growing.listed + int(min(_MORE * growing.listed, _FOR_LISTING * added * turns.turn.left)) + 1
     return None
 
 
@@ -179,9 +214,14 @@ def _in_sight(listed: Words, n: int) -> float:
     return len(listed) + _MEAN_LEVEL * (first - before) * (n - level)
 
 
-def _enumerate(instance: Instance, branches: Branches, limit: int, upper: float) -> tuple[int, Lattice]:
+def _begin(instance: Instance, upper: float) -> Growing:
+    return no_ideals(arrays_below(instance, upper), _words_of(instance.graph.n))
+
+
+def _go_on(instance: Instance, branches: Branches, limit: int, upper: float, growing: Growing) -> Growing:
     salt = np.random.default_rng(0).integers(0, 2**64, instance.graph.n, dtype=np.uint64)
-    return enumerate_ideals(arrays_below(instance, upper), branches, *_node_sets(instance), salt, limit)
+    arrays = arrays_below(instance, upper)
+    return enumerate_ideals(arrays, branches, *_node_sets(instance), salt, limit, growing)
 
 
 def _node_sets(instance: Instance) -> tuple[Words, Words, Words]:

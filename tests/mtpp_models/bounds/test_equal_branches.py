@@ -6,6 +6,7 @@ import json
 import math
 import random
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ from mtpp_models import solve
 from mtpp_models.bounds.ideals import listing
 from mtpp_models.bounds.ideals.ideals import _chains_below, ideals
 
+T = TypeVar("T")
+
 
 @pytest.fixture(autouse=True)
 def _no_graph_has_few_ideals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,6 +34,14 @@ def _no_graph_has_few_ideals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def one_block(instance: Instance) -> Partition:
     return Partition(instance, np.zeros(instance.graph.n, dtype=int))
+
+
+def at_once(steps: listing.InTurns[T]) -> T:
+    """The answer of a procedure that needs one turn."""
+    with pytest.raises(StopIteration) as end:
+        next(steps)
+    answer: T = end.value.value
+    return answer
 
 
 def check(case: Case) -> bool:
@@ -47,10 +58,10 @@ def check(case: Case) -> bool:
     assert result.proved
     # Where blocks are full, none may be lost by rounding.
     goal = float(true) * (1 + 1e-7)
-    listed = listing.list_ideals(instance, goal, Deadline())
+    turns = listing.Turns(Deadline(), Deadline())
+    listed = at_once(listing.list_ideals(instance, goal, turns))
     assert listed is not None
-    chains = _chains_below(goal, goal, listed, Deadline())
-    assert chains is not None
+    chains = at_once(_chains_below(goal, goal, listed, turns))
     assert chains.bottleneck[-1] < goal
     return listed.is_up_to_exchange
 

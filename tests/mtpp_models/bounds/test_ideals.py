@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,14 +17,14 @@ from strategies import instances
 from heuristics import HEURISTICS
 from instances import Bound, ComputationGraph, Instance, Partition, Platform
 from instances.deadline import Deadline
-from instances.random_graphs import TOYS
+from instances.random_graphs import TOYS, moe
 from instances.readers import load_graph
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import ideals_bound
 from mtpp_models.bounds.ideals import listing
 from mtpp_models.bounds.ideals.branches import Branches
-from mtpp_models.bounds.ideals.ideals import ideals
+from mtpp_models.bounds.ideals.ideals import Ideals, ideals
 from mtpp_models.bounds.ideals.listing import count_ideals
 
 
@@ -31,8 +32,10 @@ from mtpp_models.bounds.ideals.listing import count_ideals
 def test_a_number_of_ideals_is_foreseen(most: int) -> None:
     """16 nodes without edges have 65536; the fewer of them are listed, the lower is the guess."""
     instance = Instance(ComputationGraph.from_edges([], np.ones(16)), Platform(4, 1.0))
-    _, lattice = listing._enumerate(instance, Branches.of((), 16), most, math.inf)
-    assert 2 * most < listing._in_sight(lattice.ideals[:most], 16) < 2 * 2**16
+    growing = listing._begin(instance, math.inf)
+    growing = listing._go_on(instance, Branches.of((), 16), most, math.inf, growing)
+    assert growing.listed == most
+    assert 2 * most < listing._in_sight(growing.lattice.ideals[:most], 16) < 2 * 2**16
 
 
 def grid(rows: int, columns: int) -> ComputationGraph:
@@ -54,6 +57,48 @@ def test_ideals_are_counted(graph: ComputationGraph, count: int) -> None:
     instance = Instance(graph, Platform(1, bandwidth=1.0))
     assert count_ideals(instance, 50_000) == count
     assert count_ideals(instance, count - 1) is None
+
+
+@dataclass(frozen=True)
+class OneStep(Deadline):
+    """A turn that is over after one step."""
+
+    asked: list[bool] = field(default_factory=lambda: [False])
+
+    @property
+    def passed(self) -> bool:
+        self.asked.append(True)
+        return self.asked[-2]
+
+
+@pytest.mark.parametrize(("graph", "few"), [(grid(4, 5), 20_000), (moe(2, 3), 0)], ids=["all", "equal"])
+def test_short_turns_end_where_a_long_one_does(
+    graph: ComputationGraph, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Partition(Instance(graph, Platform(3, 1.0)), np.zeros(graph.n, dtype=int))
+    monkeypatch.setattr(listing, "_FEW_IDEALS", few)
+    at_once = ideals(start)
+    monkeypatch.setattr(listing, "_LISTED_AT_ONCE", 1)
+    monkeypatch.setattr(listing, "_MORE", 0)
+    monkeypatch.setattr("mtpp_models.bounds.ideals.ideals._STEPS", 1)
+    method, turns, result = Ideals(Deadline()), 0, None
+    while result is None or not result.proved:
+        result, turns = method(start, OneStep()), turns + 1
+    assert turns > graph.n
+    assert result.cost == at_once.cost
+    assert result.bound == at_once.bound
+
+
+def test_what_others_find_between_turns_lowers_the_goal() -> None:
+    instance = Instance(grid(4, 5), Platform(4, 1.0))
+    method, start = Ideals(Deadline()), Partition(instance, np.zeros(20, dtype=int))
+    first = method(start, Deadline.after(0.0))
+    assert not first.proved
+    best = ideals(start).partition
+    assert best is not None
+    result = method(best, Deadline())
+    assert result.proved
+    assert result.partition is best
 
 
 @settings(max_examples=200)
