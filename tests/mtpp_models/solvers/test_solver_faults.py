@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import columns, mtpp
+from command_line import mtpp
 from pyomo.common import Executable
 
 from heuristics import HEURISTICS
@@ -175,11 +175,11 @@ def test_the_ladder_goes_on_without_the_solver(
     fake(FAKES["a crash"][0])
     command = "certify graph.json -k 2 --bandwidth 1 --solver cbc --time-limit 10 --out certificate.json"
     assert mtpp(command) == 3
-    captured = capsys.readouterr()
-    assert float(columns(captured.out)["ratio"]) >= 1
-    [line] = [line for line in captured.err.splitlines() if line.startswith("mtpp: ")]
-    assert "Solver cbc died of SIGSEGV" in line
-    assert json.loads(Path("certificate.json").read_text())["format"].startswith("mtpp-certificate/")
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("mtpp: ")]
+    assert sum("Solver cbc died of SIGSEGV" in line for line in said) == 1
+    written = json.loads(Path("certificate.json").read_text())
+    assert written["format"].startswith("mtpp-certificate/")
+    assert written["ratio"] >= 1
 
 
 def test_a_faulty_solver_costs_a_table_its_own_runs(folder: Path, fake: Fake) -> None:
