@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from mtpp.certifying.least_k import LeastK, find_least_k
+from mtpp.certifying.cheapest import find_least
+from mtpp.certifying.least_k import LeastK
 from mtpp.questions.partitioning import PartitioningWords, SolveWords, enough_for, instances_of
 from mtpp.questions.solving import solve_options
 from mtpp.questions.words import GraphLike, pick, takes_words
@@ -45,4 +46,4 @@ def least_k(graph: GraphLike, throughput: Quantity | None = None, **words: Unpac
     """
     options = solve_options(words, words["time_limit"])
     [question] = instances_of(graph, None, pick(PartitioningWords, words), is_open=True)
-    return find_least_k(question, enough_for(question, throughput), options)
+    return find_least(question, enough_for(question, throughput), options)

@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 
-from instances import InputError
+from instances import InputError, Instance
 from instances.deadline import Deadline
 from instances.devices.kinds import Devices
 from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from instances.system.interrupts import catch_interrupt
 from mtpp.certifying.certification import reaches
 from mtpp.certifying.certify import certify
-from mtpp.certifying.least_k import LeastK
+from mtpp.certifying.least_k import LeastK, find_least_k
 from mtpp_models import Progress, SolveOptions, SolverNotAvailableError
 from mtpp_models.bounds.kinds.ideals import sufficient_counts
 
-__all__ = ["LeastPrice", "find_cheapest"]
+__all__ = ["LeastPrice", "find_least"]
 
 # Choices of devices that are looked at.
 _MOST_CHOICES = 4096
@@ -55,22 +55,30 @@ class LeastPrice(LeastK):
         return f"{told}: all cheaper ones are excluded, by all ideals of the graph."
 
 
-def find_cheapest(
-    question: UnlikeInstance,
+def find_least(
+    question: Instance,
     good_enough: float,
     options: SolveOptions,
+    *,
+    method: str = "portfolio",
+    prove: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
-) -> LeastPrice:
-    """Look for the cheapest devices with a good enough answer, the cheaper choices first.
+) -> LeastK:
+    """Look for the cheapest devices where they have prices, else for the least number of blocks.
 
-    A program over ideals, whose costs are none too high, excludes a choice; on the others `certify` finds an answer.
+    The cheaper choices come first. A program over ideals, whose costs are none too high, excludes a choice; on the
+    others `certify` finds an answer.
 
     Raises
     ------
     InputError
         If there are too many choices, or ideals.
     """
+    if not isinstance(question, UnlikeInstance) or question.devices.price is None:
+        return find_least_k(
+            question, good_enough, options, method=method, prove=prove, on_progress=on_progress, on_fault=on_fault
+        )
     devices = question.devices
     if math.prod(count + 1 for count in devices.counts) > _MOST_CHOICES:
         raise InputError(f"{question.name}: there are more than {_MOST_CHOICES} choices of devices; give fewer kinds.")

@@ -86,7 +86,7 @@ class LeastK:
 
     @property
     def goal(self) -> str:
-        """What is good enough, in words."""
+        """Words for what is good enough."""
         if math.isinf(self.good_enough):
             return "on which it fits"
         unit = self.question.time_unit
@@ -139,8 +139,7 @@ def find_least_k(
     Parameters
     ----------
     question : Instance
-        Its k does not matter, beyond what its constraints ask for. If devices of several kinds have prices, the
-        cheapest ones are looked for.
+        Its k does not matter, beyond what its constraints ask for.
     good_enough : float
         The bottleneck to reach; infinite where the memory is a hard limit and any answer will do.
     options : SolveOptions
@@ -152,10 +151,6 @@ def find_least_k(
     on_progress, on_fault : callable, optional
         As of `certify`.
     """
-    if isinstance(question, UnlikeInstance) and question.devices.price is not None:
-        from mtpp.certifying.cheapest import find_cheapest
-
-        return find_cheapest(question, good_enough, options, on_progress, on_fault)
     least = LeastK(question, good_enough)
     with catch_interrupt() as interrupted:
         if _starts(least, interrupted):

@@ -47,11 +47,11 @@ def look(
     on_fault: Callable[[SolverNotAvailableError], None] | None = None,
 ) -> LeastK:
     """Look for the least number of blocks, with progress; with `on_fault` also by proofs, not by search alone."""
-    from mtpp.certifying.least_k import find_least_k
+    from mtpp.certifying.cheapest import find_least
 
     enough = enough_for(question, throughput)
     with printing.working(f"{question.name}, k = auto") as live:
-        return find_least_k(
+        return find_least(
             question,
             enough,
             options,
