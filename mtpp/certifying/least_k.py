@@ -86,7 +86,7 @@ class LeastK:
 
     @property
     def goal(self) -> str:
-        """What is good enough, in words."""
+        """Words for what is good enough."""
         if math.isinf(self.good_enough):
             return "on which it fits"
         unit = self.question.time_unit

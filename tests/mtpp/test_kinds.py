@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from instances.devices.kinds import SHIPPED
 from instances.devices.kinds_file import devices_of_text, read_kinds
 from instances.json_files import json_text, parse_json, read_json, write_json
 from instances.partitioning.kinds.partition import UnlikePartition
-from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.candidates import candidates_for
 from mtpp.certifying.certify import certify
@@ -297,3 +298,12 @@ def test_bug_why_nothing_fits_is_read_again(tmp_path: Path) -> None:
     write_json(path, document)
     with pytest.raises(InputError, match="no proof is known"):
         api.read(path)
+
+
+def test_bug_a_walk_ends_where_nothing_takes_time() -> None:
+    """Each node takes no time on some kind, where the peak of one does not fit; walks divided by the cost of that."""
+    graph = ComputationGraph.from_edges([], work=[6, 0], output_bytes=[2, 2], param_bytes=[2, 4])
+    own = devices([(1, math.inf, 2), (2, 3, 2), (3, 0.5, 2)], [math.inf, 3, 3])
+    instance = question_of_kinds(graph, own, [[6, 0], [0, 3], [5, 0]], 5, fit=True)
+    found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=2_000))
+    assert found.cost == 6

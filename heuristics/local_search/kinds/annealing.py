@@ -127,6 +127,8 @@ def anneal_kinds(
             best = highest
             best_block[:] = state.block
             best_kind[:] = kind
+            if best <= 0.0:  # what other costs are divided by
+                break
     return best, best_block, best_kind
 
 
