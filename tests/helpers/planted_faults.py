@@ -147,7 +147,7 @@ FAULTS = {
     "ideals": Fault(
         "mtpp_models/bounds/ideals/dynamic_program.py",
         "more + max(0.0, cut[j] - keep)",
-        "more + 2.0 * max(0.0, cut[j] - keep)",
+        "more + 5.0 * max(0.0, cut[j] - keep)",
         ("ideals",),
     ),
     "absorbed ideals": Fault(

@@ -24,7 +24,7 @@ from instances.partitioning.kinds.problem import question_of_kinds
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_chain import serving_chain
 from instances.runtimes.serving_file import serving_document
-from mtpp.api.serving import ServingResult
+from mtpp.api.serving import ServingResult, serve
 from mtpp.certificates.writing import (
     certificate_document,
     flow_certificate,
@@ -62,6 +62,7 @@ def originals() -> dict[str, Document]:
     files["placement"] = placement_certificate([placement_result()])
     files["placement in order"] = placement_certificate([placement_result(ordered=True)])
     files["front"] = _front()
+    files["front over kinds"] = _front_over_kinds()
     files["flow"] = _flow()
     return {name: json.loads(json.dumps(file)) for name, file in files.items()}
 
@@ -89,6 +90,13 @@ def _front() -> Document:
     words = ServingResult(question, front, front.points[0], "vllm").settings
     more = {"answer": 0, "runtime": "vllm", "words": words}
     return with_provenance(serving_document(question, front.points) | more, question.question_hash)
+
+
+def _front_over_kinds() -> Document:
+    kinds = [DeviceKind("a", 1, speed=2.0, memory=4e8, bandwidth=64e9), DeviceKind("b", 2, speed=1.0, memory=3e8)]
+    found = serve("gpt2", devices=Devices(kinds), bandwidth=32e9, dims={"batch": 32}, runtime="llama-cpp")
+    assert found.points
+    return found.document()
 
 
 def _flow() -> Document:

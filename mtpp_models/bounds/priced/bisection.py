@@ -58,7 +58,7 @@ def bisection(start: Partition, controls: Controls) -> Result:
     floor, halves = simple(instance), -(-instance.k // _TWO)
     most = min(start.bottleneck, one_block(instance).bottleneck)
     if most * (1 - _BELOW) <= floor or not instance.graph.work.any():
-        return Result(BISECTION, instance, start, Bound(floor, "simple", optimal=most <= floor))
+        return Result(BISECTION, instance, start, Bound(floor, "simple"))
     question, prices = halved(instance)
     goal = ceiling = halves * most * (1 - _BELOW)
     base = halves * max(floor, min(controls.known, most), _NEGLIGIBLE * most)
