@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+import weakref
+from contextlib import suppress
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -71,4 +73,11 @@ def stderr_console() -> Console:
         stream = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
     except (OSError, ValueError):
         return Console(stderr=True)  # stderr is not a file, as in tests
-    return Console(file=stream)
+    console = Console(file=stream)
+    weakref.finalize(console, _close, stream)  # its parts refer to each other, and go when Python looks for such
+    return console
+
+
+def _close(stream: TextIO) -> None:
+    with suppress(OSError):  # nobody listens any more
+        stream.close()
