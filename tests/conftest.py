@@ -8,10 +8,12 @@ import os
 import random
 import signal
 import time
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from command_line import PATH
 from hypothesis import Phase, is_hypothesis_test, settings
 
@@ -43,6 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=math.inf,
         help="with --hypothesis-profile long: seconds after which no further test begins (default: none)",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Take test files as tests alone; as documentation too, one that cannot be imported would have none in silence."""
+    return [found for found in (yield) if type(found) is not DoctestModule]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -30,9 +30,10 @@ from instances.placement.problem import PlacementInstance
 from instances.planning.paper_settings import simulation
 from instances.random_graphs import regal_style
 from mtpp.certifying.candidates import Turn
-from mtpp.plots.partitions import partition_figure, plot_partition, plot_ratio_profile, plot_running_times
+from mtpp.plots.partitions import partition_figure, plot_partition
 from mtpp.plots.placements import placement_figure
 from mtpp.plots.plans import plan_figure
+from mtpp.plots.profiles import plot_ratio_profile, plot_running_times
 from mtpp.plots.progress import plot_progress
 from mtpp.plots.serving import plot_rules
 

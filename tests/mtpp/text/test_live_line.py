@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
+
 from mtpp.text.live_line import LiveLine
 
 

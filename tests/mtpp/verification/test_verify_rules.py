@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from brute_force import allowed_partitions, obeys, optimum
-from certificates import GRAPH, RULED, Document, answers, check, settle
+from certificates import GRAPH, RULED, Document, answers, check, older, settle
 from exact import needed_optimum
 from forging import write
 from hypothesis import HealthCheck, assume, given, settings
@@ -20,7 +20,7 @@ from strategies import constrained, instances, questions
 
 from instances import Bound, ComputationGraph, Instance, Partition, Platform, Result
 from instances.partitioning.constraints import Constraints
-from instances.partitioning.partition_file import rules_document
+from instances.partitioning.question_file import rules_document
 from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
 from mtpp.verification.clock import Clock
@@ -131,7 +131,7 @@ def test_a_broken_rule_is_named(
 ) -> None:
     """One line with the nodes, exit code 1; the costs beside it are true."""
     free = Instance(GRAPH, Platform(3, 2.0))
-    document = certificate_document([Result("start", free, Partition(free, block), Bound(1.0, "simple"))])
+    document = older(certificate_document([Result("start", free, Partition(free, block), Bound(1.0, "simple"))]))
     document["instance"] |= rules_document(Instance(GRAPH, Platform(3, 2.0), constraints=constraints))
     settle(document)
     assert main(["verify", write(tmp_path, document)]) == 1
@@ -142,7 +142,7 @@ def test_a_broken_rule_is_named(
 def test_what_does_not_fit_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Though with the time for the overflow the same numbers would be true."""
     free = Instance(GRAPH, Platform(3, 2.0, 28.0))
-    document = certificate_document([Result("start", free, Partition(free, [0] * 6), Bound(1.0, "simple"))])
+    document = older(certificate_document([Result("start", free, Partition(free, [0] * 6), Bound(1.0, "simple"))]))
     document["instance"]["fit"] = True
     settle(document)
     assert main(["verify", write(tmp_path, document)]) == 1
