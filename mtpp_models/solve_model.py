@@ -210,7 +210,7 @@ def _expanded(result: Result, reduction: Contraction, start: Partition | None) -
 
 
 def _mapped(key: str, value: Any, reduction: Contraction | KindContraction) -> Any:
-    """Member of a witness, mapped to the nodes of the original instance; the two more of *bisection* stay the last."""
+    """Member of a witness, mapped to the nodes of the original instance; two more nodes stay the last."""
     anchor = np.append(reduction.anchor, reduction.original.graph.n + np.arange(2))
     if key in ("nodes", "apart"):
         return anchor[np.array(value, dtype=np.int64)].tolist()
@@ -219,7 +219,7 @@ def _mapped(key: str, value: Any, reduction: Contraction | KindContraction) -> A
     if key == "tree":
         return [entry if entry < 0 else int(anchor[entry]) for entry in value]
     if key == "prices":
-        prices = np.zeros(reduction.original.graph.n)
-        prices[reduction.anchor] = value
+        prices = np.zeros(reduction.original.graph.n + len(value) - len(reduction.anchor))
+        prices[anchor[: len(value)]] = value
         return prices.tolist()
     return value

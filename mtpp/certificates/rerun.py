@@ -26,6 +26,7 @@ from mtpp.verification.verdict import Check, Verdict
 from mtpp_models import SolveOptions, SolverNotAvailableError, solve
 from mtpp_models.bounds.priced.bisection import BISECTION, halved
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.ends import with_ends
 from mtpp_models.placement.cp import CP
 from mtpp_models.placement.registry import bound_placement
 from mtpp_models.placement.solve_exact import EXACT
@@ -164,7 +165,10 @@ def _search_again(verdict: Verdict, check: Check, time_limit: float) -> Check:
         value *= -(-instance.k // 2)
         instance, prices = halved(instance)
     else:
-        prices = sums_by(merged.group, _prices(claim), instance.graph.n)
+        group, prices = merged.group, _prices(claim)
+        if len(prices) > len(group):
+            group, instance = np.append(group, instance.graph.n + np.arange(2)), with_ends(instance)
+        prices = sums_by(group, prices, instance.graph.n)
     with catch_interrupt() as interrupted:
         deadline = Deadline.after(time_limit, interrupted)
         tree = BlockTree(instance, prices, value * (1 - _ROUNDING), deadline.share(0.25))

@@ -32,6 +32,7 @@ from instances.results import PROOF_TOLERANCE
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
 from mtpp.verification.clock import Clock
+from mtpp.verification.partitioning.ends import with_ends as exact_with_ends
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
 from mtpp.verification.partitioning.price_trees import tree_bound
@@ -39,6 +40,7 @@ from mtpp.verification.verify import verify
 from mtpp_models import MODELS, SolveOptions, solve
 from mtpp_models.bounds.algorithm import Algorithm
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.ends import with_ends
 from mtpp_models.simple import simple
 
 __all__ = ["GROUPS", "Method", "Question", "ViolationError", "bound_method"]
@@ -232,11 +234,13 @@ def _any_prices(question: Question) -> float:
     if not goal > 1e-290:
         return 0.0
 
-    def prices() -> NDArray[np.float64]:
-        drawn = np.array([r.choice((0.0, 1.0, r.random(), 1e-9)) for _ in range(question.case.n)])
-        return drawn if drawn.any() else np.ones(question.case.n)
+    asked = r.choice((instance, with_ends(instance)))
 
-    tree, excess = BlockTree(instance, prices(), goal), 0.0
+    def prices() -> NDArray[np.float64]:
+        drawn = np.array([r.choice((0.0, 1.0, r.random(), 1e-9)) for _ in range(asked.graph.n)])
+        return drawn if drawn.any() else np.ones(asked.graph.n)
+
+    tree, excess = BlockTree(asked, prices(), goal), 0.0
     for _ in range(3):  # with leaves that are kept, and blocks that are passed by
         proved, block = tree.explore(Deadline())
         while block is not None:
@@ -253,6 +257,7 @@ def _any_prices(question: Question) -> float:
 def _any_witness(question: Question) -> float:
     """What `mtpp verify` proves by a tree and prices out of the air, for a goal of any height."""
     r, exact = random.Random(question.seed), ExactInstance.of(question.instance)
+    exact = r.choice((exact, exact_with_ends(exact)))
     goal = question.exact * Fraction(r.choice((0.5, 1.0, 1 + 1e-6, 2.0)))
     if not _NOTHING < goal < math.inf:
         return 0.0

@@ -203,6 +203,9 @@ FAULTS = {
         "    return worth >= 2.0 - _SHORT",
         pillar="mtpp_models/bounds/test_price_tree.py::test_small_prices_count_together",
     ),
+    "blocks with nodes before and behind all": Fault(
+        "mtpp_models/bounds/priced/ends.py", "k=min(platform.k, n)", "k=min(platform.k, n - 4)", ("priced",)
+    ),
     "flow behind a trial": Fault(
         "mtpp_models/bounds/priced/branching.py",
         "            copy_flow(flows, 1, 0)",

@@ -14,13 +14,11 @@ from fractions import Fraction
 
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.cuts import CutBound
-from mtpp.verification.partitioning.exact_instance import ExactInstance, Tensor
+from mtpp.verification.partitioning.ends import with_ends
+from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.price_trees import PriceTree, tree_bound
 
-__all__ = ["ENDS", "halves_bound"]
-
-#: More nodes, behind those of the file: the one before all others, and the one behind.
-ENDS = 2
+__all__ = ["halves_bound"]
 
 
 def halves_bound(
@@ -31,26 +29,12 @@ def halves_bound(
     if not total:
         return CutBound(Fraction(0), Fraction(0), 0)
     ends = [exact.n, exact.n + 1]
-    found = tree_bound(
-        _with_ends(exact, halves), [*group, *ends], [*exact.work, total, total], tree, value * halves, clock
-    )
-    return CutBound(found.least / halves, found.lost / halves, found.cuts)
-
-
-def _with_ends(exact: ExactInstance, halves: int) -> ExactInstance:
-    first, last = exact.n, exact.n + 1
-    sources = frozenset(v for v in range(exact.n) if not exact.before[v])
-    sinks = [v for v in range(exact.n) if not exact.after[v]]
-    ends = [Tensor(first, sources, 0, 0), *(Tensor(v, frozenset({last}), 0, 0) for v in sinks)]
     times = halves if exact.room is not None and exact.room >= 0 else 1
-    return replace(
-        exact,
-        n=exact.n + ENDS,
+    two = replace(
+        with_ends(exact),
         k=2,
-        work=[*exact.work, 0, 0],
-        tensors=[*exact.tensors, *ends],
-        held=[*exact.held, 0, 0],
         memory=None if exact.memory is None else times * exact.memory,
         buffer=None if exact.buffer is None else times * exact.buffer,
-        need=[*exact.need, 0, 0],
     )
+    found = tree_bound(two, [*group, *ends], [*exact.work, total, total], tree, value * halves, clock)
+    return CutBound(found.least / halves, found.lost / halves, found.cuts)

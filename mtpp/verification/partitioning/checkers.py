@@ -12,8 +12,9 @@ from instances.partitioning.constraints import Constraints
 from mtpp.verification.clock import Clock
 from mtpp.verification.faults import ROUNDING
 from mtpp.verification.fractions import as_float
-from mtpp.verification.partitioning.bisection import ENDS, halves_bound
+from mtpp.verification.partitioning.bisection import halves_bound
 from mtpp.verification.partitioning.cuts import CutBound, block_bound
+from mtpp.verification.partitioning.ends import ENDS, with_ends
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.ideals import UndecidedError, ideals_bound
 from mtpp.verification.partitioning.price_trees import read_tree, tree_bound
@@ -170,18 +171,21 @@ def _priced(task: Task, claim: Claim) -> Check:
     members = claim.parameters.open_members(("prices",))
     prices = members["prices"].numbers()
     fault = "" if any(prices) else "parameters.prices are all 0"
-    if len(prices) != len(task.group):
-        fault = f"parameters.prices has {len(prices)} prices for {len(task.group)} nodes"
+    exact, group = task.exact, task.group
+    if len(prices) == len(group) + ENDS:
+        exact, group = with_ends(exact), [*group, exact.n, exact.n + 1]
+    if len(prices) != len(group):
+        fault = f"parameters.prices has {len(prices)} prices for {len(group)} nodes"
     for v, price in enumerate(prices):
         if price < 0:
             fault = f"parameters.prices[{v}] is {price}; no price is below 0"
     if fault or "tree" not in members:
         return Check(claim, None, "false" if fault else "trusted from a search for blocks", fault)
-    tree = read_tree(claim.parameters, len(task.group))
-    shares = [Fraction(0)] * task.exact.n
-    for g, price in zip(task.group, prices, strict=True):
+    tree = read_tree(claim.parameters, len(group))
+    shares = [Fraction(0)] * exact.n
+    for g, price in zip(group, prices, strict=True):
         shares[g] += Fraction(price)
-    found = tree_bound(task.exact, task.group, shares, tree, Fraction(claim.value), task.clock)
+    found = tree_bound(exact, group, shares, tree, Fraction(claim.value), task.clock)
     return _compared(claim, found, f"re-proved by prices and a tree of {len(tree.multipliers)} leaves")
 
 

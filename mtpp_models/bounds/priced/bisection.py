@@ -17,17 +17,17 @@ The reductions take away nodes without work alone, so the proof holds in the ori
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from instances import Bound, ComputationGraph, Instance, Partition, Result
+from instances import Bound, Instance, Partition, Result
 from instances.deadline import Deadline, Stopwatch
-from instances.graph.tensors import FloatArray, Tensors
+from instances.graph.tensors import FloatArray
 from instances.partitioning.no_fit import room
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.ends import with_ends
 from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
 from mtpp_models.cuts.block_cuts import BlockCuts
 from mtpp_models.cuts.max_flow import BoolArray
@@ -90,33 +90,13 @@ def bisection(start: Partition, controls: Controls) -> Result:
 
 def halved(instance: Instance) -> tuple[Instance, FloatArray]:
     """The question of two halves with the two more nodes, the last ones, and its (n + 2,) prices."""
-    graph, platform, n = instance.graph, instance.platform, instance.graph.n
-    sources, sinks = (np.flatnonzero(np.diff(rows[0]) == 0) for rows in (graph.predecessors, graph.successors))
-    tensors = graph.tensors
-    readers = [tensors.consumers[begin:end] for begin, end in pairwise(tensors.start)]
-    readers += [*(np.array([n + 1]) for _ in sinks), sources]
-    producer = np.concatenate((tensors.producer, sinks, [n]))
-    order = np.argsort(producer, kind="stable")
-    longer = ComputationGraph(
-        work=np.append(graph.work, [0.0, 0.0]),
-        param_bytes=np.append(graph.param_bytes, [0.0, 0.0]),
-        tensors=Tensors(
-            producer=producer[order],
-            bytes=np.append(tensors.bytes, np.zeros(len(sinks) + 1))[order],
-            start=np.cumsum([0, *(len(readers[t]) for t in order)]),
-            consumers=np.concatenate([readers[t] for t in order]),
-        ),
-        parameters=graph.parameters,
-        time_unit=graph.time_unit,
-        state_bytes=np.append(graph.state_bytes, [0.0, 0.0]),
-    )
+    graph, platform = instance.graph, instance.platform
     # What is below 0 without one of them is not worth more with several: of these some may be empty.
     times = -(-instance.k // _TWO) if room(instance) >= 0 else 1
     buffer = None if platform.activation_buffer is None else times * platform.activation_buffer
     two = replace(platform, k=_TWO, memory=times * platform.memory, activation_buffer=buffer)
-    need = None if instance.need is None else np.append(instance.need, [0.0, 0.0])
     total = graph.work.sum()
-    return replace(instance, graph=longer, platform=two, need=need), np.append(graph.work, [total, total])
+    return replace(with_ends(instance), platform=two), np.append(graph.work, [total, total])
 
 
 def _two_blocks(instance: Instance, block: BoolArray) -> Partition:

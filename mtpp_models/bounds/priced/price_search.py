@@ -43,7 +43,7 @@ _STILL, _SAME = 1e-6, 1e-9
 # Blocks worth less than this do not scale the prices: they might hold no node of any price.
 _LEAST = 1e-9
 # Up to so many nodes all convex sets are listed, and nothing is searched; what counts as the same cost, and as worth 1.
-_LISTED, _ROUNDING = 8, 1e-9
+_LISTED, _ROUNDING = 10, 1e-9
 # Seconds that the program is always given: a search without its prices is of no use.
 _PROGRAM = 1.0
 

@@ -12,6 +12,10 @@ With price = work this is the three-superblock relaxation of the paper, (14). Th
 `mtpp_models.bounds.priced.price_search` make every block of a good partition equally scarce, and the bound then comes
 close to the configuration program.
 
+Of three to eight blocks the graph is that of `mtpp_models.bounds.priced.ends`, with two more nodes, whose prices count
+for the first and the last block alone: a set that is worth its share with the price of one of them has to be an ideal,
+or closed behind.
+
 The proof is destructive: `mtpp_models.bounds.priced.branch_and_bound` shows that no block which costs less than a goal
 T is worth its share, and then OPT >= T, or it finds some, which correct the prices. Its leaves are kept for other goals
 and prices, and for the next turn.
@@ -27,6 +31,7 @@ from instances.deadline import Deadline, Stopwatch
 from instances.graph.tensors import FloatArray
 from instances.results import PROOF_TOLERANCE
 from mtpp_models.bounds.priced.branch_and_bound import BlockTree
+from mtpp_models.bounds.priced.ends import partition_with_ends
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
 from mtpp_models.cuts.max_flow import BoolArray
@@ -37,6 +42,8 @@ __all__ = ["PRICED", "Prices", "priced"]
 
 PRICED = "priced"
 
+# First and last blocks are told apart from those between where there are some, and not many: of 16 it gains nothing.
+_TWO, _MOST_TOLD_APART = 2, 8
 # Rounds of searches for prices, at first and after blocks that correct them, unless time runs out; and of the time that
 # is left, what they may take. At first they also end where the nodes are worth nearly all that they could be.
 _FIRST_ROUNDS, _MORE_ROUNDS, _FIRST, _MORE, _CONVERGED = 200, 3, 0.12, 0.1, 0.995
@@ -84,14 +91,16 @@ class Prices:
     def __call__(self, start: Partition, controls: Controls) -> Result:
         """Run or continue, as `priced`."""
         instance, floor = start.instance, simple(start.instance)
+        told_apart = _TWO < min(instance.k, instance.graph.n) <= _MOST_TOLD_APART
+        begin = partition_with_ends(start) if told_apart else start
         # All nodes together are worth their share as well.
         most = min(start.bottleneck, one_block(instance).bottleneck)
         if most <= floor:
             return Result(PRICED, instance, start, Bound(floor, PRICED))
         if self._climb is None or self._question != instance.key:
-            self._question, self._climb = instance.key, _Climb(start, floor, controls)
+            self._question, self._climb = instance.key, _Climb(begin, floor, controls)
         watch = Stopwatch()
-        at_its_end = self._climb.go_on(start, controls)
+        at_its_end = self._climb.go_on(begin, controls)
         value, proved = self._climb.value, self._climb.proved
         closed = at_its_end or value >= most * (1 - PROOF_TOLERANCE)
         witness: dict[str, Any] = {}

@@ -27,6 +27,7 @@ from mtpp.certificates.writing import certificate_document
 from mtpp.cli.main import main
 from mtpp.verification.clock import Clock, OutOfTimeError
 from mtpp.verification.partitioning.cuts import UNIT, BlockCuts
+from mtpp.verification.partitioning.ends import with_ends
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
 from mtpp.verification.partitioning.kernel import SHARE
@@ -44,6 +45,8 @@ def proved(
     rules = Constraints(together=question.constraints.together, uncut=question.constraints.uncut)
     group = shared_blocks(exact, rules)
     merged = merge_groups(exact, group)
+    if len(prices) > len(group):
+        merged, group = with_ends(merged), [*group, merged.n, merged.n + 1]
     shares = [Fraction(0)] * merged.n
     for g, price in zip(group, prices, strict=True):
         shares[g] += Fraction(price)
@@ -94,7 +97,7 @@ def test_no_tree_proves_more_than_the_optimum(question: Instance, r: Random) -> 
     optimum = needed_optimum(question)
     assume(optimum is not None and optimum > 0)
     assert optimum is not None
-    n = question.graph.n
+    n = question.graph.n + r.choice((0, 2))  # with the nodes before and behind all
     tree, prices = random_tree(r, n), random_prices(r, n)
     for value in (optimum, optimum * (1 + Fraction(1, 10**6)), 2 * optimum):
         assert proved(question, prices, tree, value) <= optimum
@@ -116,7 +119,7 @@ def test_trees_that_were_made_prove_the_bound(method: str, instance: Instance, r
     assert optimum is not None
     tree = PriceTree(witness["tree"], witness["multipliers"], [(u, v) for u, v in witness["apart"]])
     for _ in range(3):
-        tree = mutated_tree(r, tree, instance.graph.n)
+        tree = mutated_tree(r, tree, len(witness["prices"]))
         assert proved(instance, witness["prices"], tree, optimum * (1 + Fraction(1, 10**6))) <= optimum
 
 

@@ -22,7 +22,8 @@ from instances.certificates.claims import recheck
 from instances.random_graphs import regal_style
 from mtpp.certificates.writing import certificate_document
 from mtpp.verification.clock import Clock
-from mtpp.verification.partitioning.bisection import ENDS, halves_bound
+from mtpp.verification.partitioning.bisection import halves_bound
+from mtpp.verification.partitioning.ends import ENDS
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
 from mtpp.verification.partitioning.price_trees import PriceTree

@@ -21,6 +21,7 @@ from instances.partitioning.reductions import reduce_instance
 from instances.random_graphs import regal_style
 from mtpp_models import Progress, SolveOptions, solve
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
+from mtpp_models.bounds.priced.ends import with_ends
 from mtpp_models.bounds.priced.guessed_prices import QuickPrices
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.priced import Prices
@@ -146,15 +147,15 @@ def test_a_toy_is_proved_beyond_all_cuts() -> None:
 
 
 def test_prices_are_stated_for_the_nodes_of_the_original_graph() -> None:
-    """Node 0, a constant, is merged away; its price is 0."""
+    """Node 0, a constant, is merged away; its price is 0. The last two are of the nodes before and behind all."""
     graph = ComputationGraph.from_edges([(0, 1), *((1, v) for v in range(2, 9))], [0.0, *[1.0] * 8], [0.1] * 9)
     instance = Instance(graph, Platform(3, 1.0))
     result = solve(instance, "priced", SolveOptions(time_limit=60), start=best_of_kahn(instance))
     assert result.bound is not None
     prices = result.bound.witness["prices"]
-    assert len(prices) == 9
+    assert len(prices) == 9 + 2
     assert prices[0] == 0
-    assert searched_tree(instance, np.array(prices), result.bound.value * (1 - 1e-9))[0]
+    assert searched_tree(with_ends(instance), np.array(prices), result.bound.value * (1 - 1e-9))[0]
 
 
 def best_of_kahn(instance: Instance) -> Partition:
