@@ -123,6 +123,8 @@ def _solve_kinds(
         chosen = model
     else:
         chosen = find(KIND_MODELS, name, "model for several kinds of devices")
+    if chosen.exact and isinstance(chosen, KindFormulation) and instance.rates is not None:
+        raise InputError(f"{instance.name}: {name} knows no rates between kinds of devices; ideals does, for layers.")
     with catch_interrupt() as interrupted:
         if (reason := proof_of_no_fit(instance)) is not None:
             return Result(name, instance, impossible=reason)

@@ -82,17 +82,25 @@ class Devices:
         With different names; kinds that differ in name and count alone become one.
     order : {"free", "fixed"}
         Whether any block may be on any device, or block i is on device i, the kinds in their order.
+    rates : T rows of T floats, optional
+        ``rates[s][t]`` is what passes from a device of kind s to one of kind t, in bytes per unit of work time,
+        positive; never more than the bandwidth of either kind. By default a transfer takes its time by the bandwidth of
+        each of both devices. Where there are rates no kinds become one.
 
     Raises
     ------
     InputError
-        If there is no kind, a name appears twice with different devices, or the order is unknown.
+        If there is no kind, a name appears twice with different devices, the order is unknown, or rates are of another
+        size or not positive.
     """
 
     kinds: tuple[DeviceKind, ...]
     order: str = "free"
+    rates: tuple[tuple[float, ...], ...] | None = None
 
-    def __init__(self, kinds: Sequence[DeviceKind], order: str = "free") -> None:
+    def __init__(
+        self, kinds: Sequence[DeviceKind], order: str = "free", rates: Sequence[Sequence[float]] | None = None
+    ) -> None:
         if not kinds:
             raise InputError("There are no devices; give at least one kind.")
         if order not in _ORDERS:
@@ -102,10 +110,10 @@ class Devices:
             named = [other for other in merged if other.name == kind.name]
             near = merged[-1:] if order == "fixed" else merged  # a fixed order joins neighbours alone
             alike = next((i for i, other in enumerate(merged) if other in near and other.traits == kind.traits), None)
-            if alike is not None:
+            if alike is not None and rates is None:
                 merged[alike] = replace(merged[alike], count=merged[alike].count + kind.count)
                 continue
-            if any(other.traits != kind.traits for other in named):
+            if any(rates is not None or other.traits != kind.traits for other in named):
                 raise InputError(f"Two kinds of devices are called {printable(kind.name)}; give each its own name.")
             merged.append(kind)
         unpriced = [kind.name for kind in merged if kind.price is None]
@@ -115,6 +123,7 @@ class Devices:
             raise InputError(f"There are more than {_MOST_DEVICES} devices; give fewer.")
         object.__setattr__(self, "kinds", tuple(merged))
         object.__setattr__(self, "order", order)
+        object.__setattr__(self, "rates", None if rates is None else _checked_rates(rates, len(merged)))
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -129,7 +138,8 @@ class Devices:
     def subset(self, counts: Sequence[int]) -> Devices:
         """So many devices of each kind, at least one in all, without the kinds of which there are none."""
         kept = [replace(kind, count=count) for kind, count in zip(self.kinds, counts, strict=True) if count]
-        return Devices(kept, self.order)
+        used = [t for t, count in enumerate(counts) if count]
+        return Devices(kept, self.order, self.rates and [[self.rates[s][t] for t in used] for s in used])
 
     @property
     def price(self) -> float | None:
@@ -149,6 +159,16 @@ class Devices:
 
     def __str__(self) -> str:
         return ",".join(f"{kind.count}x{kind.name}" for kind in self.kinds)
+
+
+def _checked_rates(rates: Sequence[Sequence[float]], size: int) -> tuple[tuple[float, ...], ...]:
+    if len(rates) != size or any(len(row) != size for row in rates):
+        raise InputError(f"Rates between {size} kinds of devices are {size} rows of {size} numbers; give as many.")
+    for s, row in enumerate(rates):
+        for t, rate in enumerate(row):
+            if not rate > 0:
+                raise InputError(f"rates[{s}][{t}] is {rate}; it must be positive.")
+    return tuple(tuple(map(float, row)) for row in rates)
 
 
 def _shipped(name: str, tflops: float, memory_bandwidth: float, gigabytes: float, port: float) -> DeviceKind:

@@ -2,24 +2,34 @@
 
 A file ``/2`` holds `kinds`, a list of objects with `name`, `count`, either `speed` or both `peak_flops` and
 `memory_bandwidth`, and, if wanted, `memory` and `bandwidth`, null for no limit, and `price`; and perhaps `order`, free
-or fixed. Of a file ``/1`` devices with the same speed, memory and rates become one kind.
+or fixed, and `rates`, a row a kind with the rate to each kind, null for no limit. Of a file ``/1`` devices with the
+same speed, memory and rates become one kind.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from instances.devices.kinds import SHIPPED, DeviceKind, Devices
 from instances.devices.roofline import Device
-from instances.devices.unequal import DEVICES_FORMAT, devices_from_members
+from instances.devices.unequal import DEVICES_FORMAT, DeviceTable, devices_from_members
 from instances.errors import InputError, WordError
 from instances.json_files import Value, finite_or_none, read_json
 from instances.registry import unknown
 
-__all__ = ["KINDS_FORMAT", "devices_document", "devices_from_document", "devices_of_text", "read_kinds"]
+__all__ = [
+    "KINDS_FORMAT",
+    "devices_document",
+    "devices_from_document",
+    "devices_of_text",
+    "rates_document",
+    "rates_of",
+    "read_kinds",
+]
 
 KINDS_FORMAT = "mtpp-devices/2"
 
@@ -75,18 +85,29 @@ def devices_from_document(document: Value, memory: float = math.inf, beside: tup
     values = fields["kinds"].items()
     if len(values) > _MOST_KINDS:
         fields["kinds"].fail(f"there are {len(values)} kinds; {_MOST_KINDS} are the most.")
-    if "rates" in fields:
-        _check_rates(fields["rates"], len(values))
     kinds = [_kind(value, memory) for value in values]
     try:
-        return Devices(kinds, fields["order"].text() if "order" in fields else "free")
+        order = fields["order"].text() if "order" in fields else "free"
+        return Devices(kinds, order, rates_of(fields["rates"]) if "rates" in fields else None)
     except InputError as error:
         document.fail(str(error))
 
 
 def devices_document(devices: Devices) -> dict[str, object]:
-    """Members `kinds` and `order` of a file."""
-    return {"order": devices.order, "kinds": [_kind_document(kind) for kind in devices.kinds]}
+    """Members `kinds`, `order` and `rates` of a file."""
+    rates = {} if devices.rates is None else {"rates": rates_document(devices.rates)}
+    return {"order": devices.order, "kinds": [_kind_document(kind) for kind in devices.kinds], **rates}
+
+
+def rates_document(rates: Iterable[Iterable[float]]) -> list[list[float | None]]:
+    """Rates as rows of a file, null for no limit."""
+    return [[finite_or_none(rate) for rate in row] for row in rates]
+
+
+def rates_of(value: Value) -> list[list[float]]:
+    """Rates of rows of a file, infinite where there is no limit."""
+    rows = [[rate.optional_number() for rate in row.items()] for row in value.items()]
+    return [[math.inf if rate is None else rate for rate in row] for row in rows]
 
 
 def _kind_document(kind: DeviceKind) -> dict[str, object]:
@@ -126,16 +147,11 @@ def _kind(value: Value, memory: float) -> DeviceKind:
         value.fail(str(error))
 
 
-def _check_rates(rates: Value, kinds: int) -> None:
-    rows = rates.items()
-    for row in rows:
-        if len(row.items()) != kinds or len(rows) != kinds:
-            rates.fail(f"expected {kinds} rows of {kinds} rates, one a kind.")
-    rates.fail("a rate for each pair of kinds cannot be used yet; give each kind its 'bandwidth'.")
-
-
 def _kinds_of_table(document: Value, bandwidth: float | None, memory: float) -> Devices:
-    """Devices of a table with a speed, a memory and rates for each; of one device all its rates agree."""
+    """Devices of a table with a speed, a memory and rates for each.
+
+    Where all rates of each device agree, that is its bandwidth; else there is a rate for each pair of kinds.
+    """
     table = devices_from_members(document, math.inf if bandwidth is None else bandwidth, memory, ("format",))
     given = "rates" in document.open_members(())
     kinds = []
@@ -143,9 +159,33 @@ def _kinds_of_table(document: Value, bandwidth: float | None, memory: float) -> 
         out = {rate for e, rate in enumerate(table.rates[d]) if e != d}
         into = {row[d] for e, row in enumerate(table.rates) if e != d}
         if given and len(out | into) > 1:
-            document.fail(
-                f"rates[{d}]: a rate for each pair of devices cannot be used yet; give kinds ({KINDS_FORMAT})."
-            )
+            return _with_rates(table)
         rate = next(iter(out)) if given and out else None
         kinds.append(DeviceKind(f"device {d}", 1, speed=speed, memory=table.memories[d], bandwidth=rate))
     return Devices(kinds)
+
+
+def _with_rates(table: DeviceTable) -> Devices:
+    """Devices are of one kind where speeds, memories and all rates agree."""
+    groups: list[list[int]] = []
+    for d in range(len(table.speeds)):
+        group = next((group for group in groups if _alike(table, d, group[0])), None)
+        if group is None:
+            groups.append([d])
+        else:
+            group.append(d)
+    kinds = [
+        DeviceKind(f"device {g[0]}", len(g), speed=table.speeds[g[0]], memory=table.memories[g[0]]) for g in groups
+    ]
+    return Devices(kinds, "free", [[table.rates[one[0]][other[-1]] for other in groups] for one in groups])
+
+
+def _alike(table: DeviceTable, d: int, e: int) -> bool:
+    if (table.speeds[d], table.memories[d], table.rates[d][e]) != (
+        table.speeds[e],
+        table.memories[e],
+        table.rates[e][d],
+    ):
+        return False
+    others = [f for f in range(len(table.speeds)) if f not in (d, e)]
+    return all(table.rates[d][f] == table.rates[e][f] and table.rates[f][d] == table.rates[f][e] for f in others)

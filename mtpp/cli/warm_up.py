@@ -124,6 +124,7 @@ def _kinds_and_flows() -> Iterator[str]:
 
     from heuristics import Limits, search
     from heuristics.flow.search import search_flow
+    from instances import ComputationGraph
     from instances.devices.kinds import DeviceKind, Devices
     from instances.flow.problem import FlowInstance
     from instances.partitioning.kinds.problem import question_of_kinds
@@ -142,6 +143,9 @@ def _kinds_and_flows() -> Iterator[str]:
         start = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=_FEW)).partition
         for name in (name for name, model in KIND_MODELS.items() if isinstance(model, KindModel)):
             solve(instance, name, SolveOptions(time_limit=_SECONDS), start=start)
+    row = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 2.0, 1.0])
+    rated = question_of_kinds(row, Devices(kinds, rates=[[1.0, 0.5], [0.5, 1.0]]), [row.work / 2, row.work])
+    solve(rated, "ideals", start=search(rated, "portfolio", np.random.default_rng(0)).partition)
     yield "flows"
     capacity, rates = np.array([[0.0, 8.0, 4.0, 2.0]]), np.full((6, 6), 3.0)
     question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)

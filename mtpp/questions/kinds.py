@@ -16,6 +16,7 @@ from instances.graph.tensors import FloatArray
 from instances.partitioning.kinds.problem import question_of_kinds
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, Word
+from mtpp.text.parsing import parse_bandwidth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +32,9 @@ class DevicesWords(TypedDict, total=False):
     devices: Annotated[
         Devices | str | PathLike[str] | None,
         Word(
-            "Devices of several kinds, such as 4xA100,6xL4 (mtpp list devices), or a file (mtpp-devices/2); k is then "
-            "the most of them that are used.  [default: k devices that are alike]",
+            "Devices of several kinds, such as 4xA100,6xL4 (mtpp list devices), with the rate between kinds if wanted, "
+            "as 4xA100,6xL4@1.25GB/s, or a file (mtpp-devices/2); k is then the most of them that are used.  "
+            "[default: k devices that are alike]",
             metavar="KINDS|FILE",
         ),
     ]
@@ -51,6 +53,11 @@ def devices_of(given: Devices | str | PathLike[str], bandwidth: float, memory: f
     if not isinstance(given, str | PathLike):
         raise WordError("devices", given, "give mtpp.Devices, a text such as 4xA100,6xL4, or a file.")
     text = fspath(given)
+    kinds, at, rate = text.rpartition("@")
+    apart = devices_of_text(kinds) if at else None
+    if apart is not None:
+        between, own = parse_bandwidth(rate, word="devices"), range(len(apart.kinds))
+        return Devices(apart.kinds, apart.order, [[math.inf if s == t else between for t in own] for s in own])
     return devices_of_text(text) or read_kinds(text, bandwidth, memory)
 
 

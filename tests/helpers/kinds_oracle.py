@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 
@@ -26,6 +27,7 @@ class KindsCase:
     fit: bool
     fixed: bool
     k: int
+    rates: list[list[float]] | None = None  # from a device of a kind to one of another
 
     @property
     def n(self) -> int:
@@ -33,8 +35,8 @@ class KindsCase:
         return len(self.params)
 
 
-def draw_case(rng: random.Random, *, chain: bool = False, most: int = 7) -> KindsCase:
-    """A random question with few nodes, of sizes that tie often or span many powers."""
+def draw_case(rng: random.Random, *, chain: bool = False, most: int = 7, rated: bool = False) -> KindsCase:
+    """A random question with few nodes, of sizes that tie often or span many powers; perhaps with rates for pairs."""
     n, kinds = rng.randint(1, most), rng.randint(1, 3)
     wild = rng.random() < 0.3
 
@@ -67,6 +69,7 @@ def draw_case(rng: random.Random, *, chain: bool = False, most: int = 7) -> Kind
         fit=fit,
         fixed=fixed,
         k=sum(counts) if fixed else rng.randint(1, sum(counts)),
+        rates=[[rng.choice([0.25, 0.5, 1.0, 3.0, float("inf")]) for _ in counts] for _ in counts] if rated else None,
     )
 
 
@@ -84,6 +87,8 @@ def optimum_of(case: KindsCase) -> Number:
         return _cost(case, block, t)
 
     sequence = [t for t, count in enumerate(case.counts) for _ in range(count)]
+    if case.rates is not None:
+        return min(_of_all(case, ideals, sequence), default=None)
 
     @cache
     def rest(done: int, left: tuple[int, ...]) -> Number:
@@ -100,6 +105,49 @@ def optimum_of(case: KindsCase) -> Number:
         return best
 
     return rest(0, (0,) if case.fixed else (*case.counts, case.k))
+
+
+def _of_all(case: KindsCase, ideals: list[int], sequence: list[int]) -> Iterator[Fraction]:
+    """Bottlenecks of all partitions that fit."""
+    everything = (1 << case.n) - 1
+
+    def longer(done: int, left: tuple[int, ...], blocks: list[tuple[int, int]]) -> Iterator[Fraction]:
+        if done == everything:
+            costs = [_rated_cost(case, blocks, b) for b in range(len(blocks))]
+            known = [cost for cost in costs if cost is not None]
+            if len(known) == len(costs):
+                yield max(known)
+            return
+        for t, following in _choices(case, sequence, left):
+            for ideal in ideals:
+                if ideal != done and ideal & done == done:
+                    yield from longer(ideal, following, [*blocks, (ideal & ~done, t)])
+
+    return longer(0, (0,) if case.fixed else (*case.counts, case.k), [])
+
+
+def _rated_cost(case: KindsCase, blocks: list[tuple[int, int]], b: int) -> Number:
+    """Cost of a block: by its kind alone without transfers, and all that enters, and all that leaves once."""
+    inside, t = blocks[b]
+    ample = replace(case, memories=[float("inf")] * len(case.counts))
+    alone, moving = _cost(case, inside, t), _cost(ample, inside, t)
+    if alone is None or moving is None:
+        return None
+    total = alone - moving + sum(Fraction(case.works[t][v]) for v in range(case.n) if inside >> v & 1)
+    for u, size, readers in case.tensors:
+        home = next(i for i, (block, _) in enumerate(blocks) if block >> u & 1)
+        there = {i for i, (block, _) in enumerate(blocks) if any(block >> v & 1 for v in readers)} - {home}
+        if home == b and there:
+            total += max(_passing(case, size, t, blocks[i][1]) for i in there)
+        if b in there:
+            total += _passing(case, size, blocks[home][1], t)
+    return total
+
+
+def _passing(case: KindsCase, size: float, s: int, t: int) -> Fraction:
+    assert case.rates is not None
+    rate = min(case.rates[s][t], case.bandwidths[s], case.bandwidths[t])
+    return Fraction(0) if rate == float("inf") else Fraction(size) / Fraction(rate)
 
 
 def _choices(case: KindsCase, sequence: list[int], left: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:

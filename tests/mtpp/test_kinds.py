@@ -255,7 +255,7 @@ def test_bad_input_is_one_line(
             "partition bert-base --devices 4xA1000": "did you mean A100",
             "partition bert-base --devices absent.json": "there is no such file",
             "partition bert-base --devices none.json": "There are no devices",
-            "partition bert-base --devices rates.json": "expected 2 rows of 2 rates",
+            "partition bert-base --devices rates.json": "Rates between 2 kinds of devices are 2 rows",
             "partition bert-base --devices fixed.json -k 2": "leave k out",
             "partition bert-base --devices twice.json": "Two kinds of devices are called fast",
             "partition bert-base --devices small.json -k 9": "there are 4 devices",

@@ -17,11 +17,13 @@ from heuristics.method import Method
 from heuristics.orders.kahn import kahn
 from heuristics.portfolio import portfolio
 from instances import Instance, Partition, Platform
+from instances.devices.kinds import DeviceKind, Devices
 from instances.errors import InputError, NothingFoundError
 from instances.graph.tensors import IntArray
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.rated_paths import layers_in_a_row
 from instances.partitioning.kinds.reductions import reduce_kinds
 
 __all__ = ["has_one_order", "heuristic_of_kinds", "search_kinds"]
@@ -37,6 +39,8 @@ _HOT, _COLD = 0.5, 0.002
 _EXCHANGES = 0.02
 # Evaluations of the search for devices that are alike, and the part of the time that all of them take.
 _EQUAL_MOVES, _EQUAL = 300_000, 0.15
+# Part of the time for the slowest rates, where there is a rate for each pair of kinds.
+_SLOWEST = 0.4
 # Memory that is never too small.
 _AMPLE = 2.0**62
 
@@ -89,6 +93,10 @@ def search_kinds(
     """
     limits = limits or Limits()
     found = [start] if isinstance(start, UnlikePartition) else []
+    rated = instance.rates is not None and layers_in_a_row(instance.graph) is None
+    if rated:
+        with suppress(NothingFoundError):
+            found.append(_at_slowest_rates(instance, rng, limits))
     orders: Iterator[IntArray] = iter((instance.graph.topological_order,))
     if not has_one_order(instance):
         orders = _orders(instance, rng, limits)
@@ -100,7 +108,39 @@ def search_kinds(
     if not found:
         raise NothingFoundError(f"{instance.label}: no partition was found that fits.")
     best = _best(found)
-    return best if has_one_order(instance) else _walks(instance, best, rng, limits)
+    best = best if has_one_order(instance) else _walks(instance, best, rng, limits)
+    return _exchanged(best, limits) if rated and not instance.devices.is_fixed else best
+
+
+def _at_slowest_rates(instance: UnlikeInstance, rng: np.random.Generator, limits: Limits) -> UnlikePartition:
+    """An answer that is found with the slowest rate of each kind; the walks behind take the fastest ones."""
+    assert instance.rates is not None
+    slowest = np.minimum(instance.rates.min(axis=0), instance.rates.min(axis=1)).tolist()
+    kinds = [
+        DeviceKind(kind.name, kind.count, speed=t + 1.0, memory=kind.memory, bandwidth=rate)
+        for t, (kind, rate) in enumerate(zip(instance.devices.kinds, slowest, strict=True))
+    ]
+    question = replace(instance, devices=Devices(kinds, instance.devices.order))
+    evaluations = None if limits.evaluations is None else max(1, limits.evaluations // 2)
+    found = search_kinds(question, rng, Limits(limits.deadline.share(_SLOWEST), evaluations))
+    return UnlikePartition(instance, found.block, found.kind, found.order)
+
+
+def _exchanged(best: UnlikePartition, limits: Limits) -> UnlikePartition:
+    """The answer with devices exchanged as long as that is better by their rates."""
+    instance, again = best.instance, True
+    while again:
+        again, device = False, _devices(instance, best)
+        for a in range(instance.k):
+            for b in range(a + 1, len(device)):
+                if device[a] == device[b] or limits.reached(best.bottleneck):
+                    continue
+                other = device.copy()
+                other[[a, b]] = other[[b, a]]
+                changed = UnlikePartition(instance, best.block, other[: instance.k], best.order)
+                if changed.preference < best.preference:
+                    best, device, again = changed, other, True
+    return best
 
 
 def _orders(instance: UnlikeInstance, rng: np.random.Generator, limits: Limits) -> Iterator[IntArray]:

@@ -2,7 +2,8 @@
 
 With the devices in any order the program counts how many of each kind are used (`counted_paths`). Where there are too
 many such numbers, the kinds of the blocks are a sequence, which a descent over exchanges improves; each sequence is
-sliced exactly, as is a fixed order.
+sliced exactly, as is a fixed order. With a rate for each pair of kinds that is so for layers in a row; else costs are
+those at the fastest rates.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.counted_paths import best_path, best_sequence, is_countable
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.rated_paths import RatedSteps, best_rated_path, is_rateable, layers_in_a_row
 from instances.partitioning.partition import check_order
 
 __all__ = ["costs_of_kinds", "slice_kinds"]
@@ -30,8 +32,10 @@ _MOST_SEGMENTS = 2**27
 _EXCHANGES = 40
 
 
-def costs_of_kinds(instance: UnlikeInstance, order: IntArray) -> FloatArray:
+def costs_of_kinds(instance: UnlikeInstance, order: IntArray, *, still: bool = False) -> FloatArray:
     """Cost of each segment of an order on a device of each kind, (T, n, n); infinite where it has to fit and does not.
+
+    If `still`, transfers are left out.
 
     Raises
     ------
@@ -47,6 +51,8 @@ def costs_of_kinds(instance: UnlikeInstance, order: IntArray) -> FloatArray:
     tables = []
     for t in range(instance.kinds):
         arrays = KernelArrays.of(instance.of_kind(t))
+        if still:
+            arrays = arrays._replace(tensor_time=np.zeros_like(arrays.tensor_time))
         costs = segment_costs_kernel(order, arrays)
         if arrays.overflow_step > 0:
             costs[costs >= arrays.overflow_step] = np.inf
@@ -79,7 +85,14 @@ def slice_kinds(
         If no segments fit.
     """
     order = check_order(instance.graph, order)
-    costs, devices = costs_of_kinds(instance, order), instance.devices
+    sizes, devices = None if instance.rates is None else layers_in_a_row(instance.graph), instance.devices
+    if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
+        own = RatedSteps(costs_of_kinds(instance, order, still=True), sizes, instance.rates)
+        path = best_rated_path(own, devices, instance.k)
+        if path is None:
+            raise NothingFoundError("No segments of this order fit.")
+        return _cut(instance, order, path.starts, path.kinds)
+    costs = costs_of_kinds(instance, order)
     if not devices.is_fixed and is_countable(devices.counts, instance.graph.n):
         path = best_path(costs, devices.counts, instance.k)
         if path is None:

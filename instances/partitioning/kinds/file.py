@@ -11,6 +11,7 @@ import numpy as np
 from instances.certificates.claims import KINDS, Envelope, envelope
 from instances.certificates.provenance import check_written, opened
 from instances.devices.kinds import DeviceKind, Devices
+from instances.devices.kinds_file import rates_document, rates_of
 from instances.devices.platform import Platform
 from instances.errors import InputError
 from instances.graph.graph_file import graph_document, graph_from_document
@@ -77,9 +78,10 @@ def question_of_kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
 
 
 def kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
-    """Members `order` and `kinds` of a question."""
+    """Members `order` and `kinds` of a question, and `rates` where there are some."""
     devices = instance.devices
     return {
+        **({} if instance.rates is None else {"rates": rates_document(instance.rates.tolist())}),
         "order": devices.order,
         "kinds": [
             {
@@ -113,16 +115,16 @@ def kinds_from_document(document: Value) -> KindsCertificate:
     return KindsCertificate(
         **envelope(fields, "bottleneck", KINDS, stated_hash),
         instance=instance,
-        graph_hash=fields["instance"].members(_QUESTION)["graph_hash"].text(),
+        graph_hash=fields["instance"].open_members(("graph_hash",))["graph_hash"].text(),
         partition=None if fields["partition"].data is None else _stated(fields["partition"]),
         impossible=_reason(fields["impossible"]) if "impossible" in fields else None,
     )
 
 
 def _question(value: Value) -> UnlikeInstance:
-    fields = value.members(_QUESTION)
+    fields = value.members(_QUESTION, ("rates",))
     graph = graph_from_document(fields["graph"])
-    devices, works = devices_of_members(fields["kinds"], fields["order"], graph.n)
+    devices, works = devices_of_members(fields["kinds"], fields["order"], graph.n, fields.get("rates"))
     try:
         limits, fit = [kind.memory for kind in devices.kinds if math.isfinite(kind.memory)], fields["fit"].truth()
         memory = max(limits) if limits and (fit or len(limits) == len(devices.kinds)) else math.inf
@@ -133,8 +135,8 @@ def _question(value: Value) -> UnlikeInstance:
         value.fail(str(error))
 
 
-def devices_of_members(items: Value, order: Value, n: int) -> tuple[Devices, FloatArray]:
-    """Devices and (T, n) works of the members `kinds` and `order` of a question; `InputError` if they are none."""
+def devices_of_members(items: Value, order: Value, n: int, rates: Value | None = None) -> tuple[Devices, FloatArray]:
+    """Devices and (T, n) works of members `kinds`, `order` and `rates` of a question; `InputError` if they are none."""
     kinds, works = [], []
     for t, item in enumerate(items.items()):
         kind = item.members(_KIND)
@@ -148,7 +150,7 @@ def devices_of_members(items: Value, order: Value, n: int) -> tuple[Devices, Flo
             named = kind["name"].text(), kind["count"].whole()
             kinds.append(DeviceKind(*named, speed=t + 1.0, memory=memory, bandwidth=rate))
     with refused_at(items):
-        return Devices(kinds, order.text()), np.array(works)
+        return Devices(kinds, order.text(), None if rates is None else rates_of(rates)), np.array(works)
 
 
 def _stated(value: Value) -> StatedKinds:

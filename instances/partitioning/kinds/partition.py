@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from instances.errors import InputError
 from instances.graph.display import Rows, figures
-from instances.graph.tensors import FloatArray, IntArray, freeze
+from instances.graph.tensors import FloatArray, IntArray, freeze, sorted_unique, sums_by
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.partition import BlockCosts, Partition
 
@@ -102,11 +102,30 @@ class UnlikePartition(Partition):
         terms = np.zeros((len(BlockCosts._fields), self.instance.k))
         for t, partition in self._of_kinds.items():
             terms[:, self.kind == t] = np.array(partition.costs)[:, self.kind == t]
-        return BlockCosts(*terms)
+        if self.instance.rates is None:
+            return BlockCosts(*terms)
+        entered, home, times, sent = self._transfers
+        receive, send = sums_by(entered, times, self.instance.k), sums_by(home, sent, self.instance.k)
+        return BlockCosts(receive, terms[1], terms[2], send)
+
+    @cached_property
+    def _transfers(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
+        """At rates for pairs: block and time of each tensor that enters one; home of each tensor, time it is sent."""
+        instance, tensors, k = self.instance, self.instance.graph.tensors, self.instance.k
+        assert instance.rates is not None
+        home, reader = self.block[tensors.producer], self.block[tensors.consumers]
+        crosses = home[instance.graph.edge_tensor] != reader
+        tensor, entered = np.divmod(sorted_unique(instance.graph.edge_tensor[crosses] * k + reader[crosses]), k)
+        times = tensors.bytes[tensor] / instance.rates[self.kind[home[tensor]], self.kind[entered]]
+        sent = np.zeros(len(home))
+        np.maximum.at(sent, tensor, times)
+        return entered, home, times, sent
 
     @cached_property
     def tensor_times(self) -> FloatArray:
         """Time to move each tensor out of the block that makes it, (t,)."""
+        if self.instance.rates is not None:
+            return self._transfers[3]
         home = self.kind[self.block[self.instance.graph.tensors.producer]]
         times = np.zeros(len(home))
         for t in self._of_kinds:

@@ -7,6 +7,9 @@ memory :math:`M_t`. A block S on a device of kind t costs
     + \max(0, \mathrm{held}(S) + \mathrm{peak}(S) - M_t)\big),
 
 which is eq. (3) of `instances.partitioning.partition` in the question of that kind alone, `UnlikeInstance.of_kind`.
+Where there is a rate :math:`r_{st}` for each pair of kinds, a tensor that a block on kind s sends to one on kind t
+takes its bytes over :math:`r_{st}` in both; one that several blocks read is sent once, at the least of their rates.
+With :math:`\beta_t` at least the rates of kind t, :math:`f_t` is a bound on that.
 An answer has blocks in order, a kind for each, and at most :math:`N_t` blocks of kind t that are not empty.
 """
 
@@ -59,6 +62,8 @@ class UnlikeInstance(Instance):
         if self.k > self.devices.total:
             raise InputError(f"k is {self.k}, but there are {self.devices.total} devices; give no more.")
         freeze(self.works)
+        if self.rates is not None:
+            freeze(self.rates)
         if not self.name:
             object.__setattr__(self, "name", self.graph.name)
         if not self.cluster:
@@ -78,7 +83,10 @@ class UnlikeInstance(Instance):
             f"{kind.count} devices of {figures(kind.memory, 'bytes')} and {figures(rate, self._rate_unit)}"
             for kind, rate in zip(self.devices.kinds, self.bandwidths, strict=True)
         )
-        return f"k {self.k} of {devices} in {self.devices.order} order; {graph_in_words(self.graph)}"
+        between = ""
+        if self.rates is not None:
+            between = f", {figures(self.rates.min(), self._rate_unit)} or more between kinds"
+        return f"k {self.k} of {devices}{between} in {self.devices.order} order; {graph_in_words(self.graph)}"
 
     @property
     def _rate_unit(self) -> str:
@@ -91,6 +99,8 @@ class UnlikeInstance(Instance):
         for kind, rate, works in zip(self.devices.kinds, self.bandwidths, self.works.tolist(), strict=True):
             yield " ".join(["kind", said_text(kind.name), str(kind.count), said_number(kind.memory), said_number(rate)])
             yield " ".join(["works", *map(said_number, works)])
+        for row in () if self.rates is None else self.rates.tolist():
+            yield " ".join(["rates", *map(said_number, row)])
 
     @property
     def kinds(self) -> int:
@@ -113,9 +123,23 @@ class UnlikeInstance(Instance):
 
     @property
     def bandwidths(self) -> tuple[float, ...]:
-        """Bandwidth of a device of each kind [bytes per unit of work time]."""
-        rates = (kind.bandwidth for kind in self.devices.kinds)
-        return tuple(self.platform.bandwidth if rate is None else rate for rate in rates)
+        """Bandwidth of a device of each kind [bytes per unit of work time].
+
+        Where there are rates for pairs, it is what overflows that takes it; else it is the fastest of these rates.
+        """
+        given = [kind.bandwidth for kind in self.devices.kinds]
+        if self.rates is None:
+            return tuple(self.platform.bandwidth if rate is None else rate for rate in given)
+        streams = [math.isfinite(kind.memory) and not self.platform.fit for kind in self.devices.kinds]
+        fastest = np.maximum(self.rates.max(axis=0), self.rates.max(axis=1)).tolist()
+        return tuple(
+            rate if rate is not None and over else own for rate, over, own in zip(given, streams, fastest, strict=True)
+        )
+
+    @cached_property
+    def rates(self) -> FloatArray | None:
+        """(T, T) bytes per unit of work time from a device of one kind to one of another; None without such rates."""
+        return pair_rates(self.devices)
 
     @property
     def has_overflow(self) -> bool:
@@ -145,6 +169,8 @@ class UnlikeInstance(Instance):
         ]
         words = f"{self.graph.content_hash}{self.platform.key}{self.devices.order}{numbers}{self.by_need}"
         digest = hashlib.sha256(words.encode())
+        if self.rates is not None:
+            digest.update(self.rates.tobytes())
         digest.update(self.works.tobytes())
         if self.need is not None:
             digest.update(self.need.tobytes())
@@ -212,7 +238,10 @@ def question_of_kinds(
     rates = [bandwidth if kind.bandwidth is None else kind.bandwidth for kind in devices.kinds]
     _check_works(graph, devices, table)
     k = devices.total if k is None else k
-    if len(rates) == 1 and not devices.is_fixed:
+    paired = pair_rates(devices)
+    if paired is not None and len(rates) == 1 and devices.kinds[0].bandwidth in (None, paired[0, 0]):
+        rates, paired = [paired[0, 0]], None
+    if len(rates) == 1 and not devices.is_fixed and paired is None:
         if k > devices.total:
             raise InputError(f"k is {k}, but there are {devices.total} devices; give no more.")
         platform = Platform(k, rates[0], devices.kinds[0].memory, activation_buffer, fit)
@@ -221,6 +250,18 @@ def question_of_kinds(
     memory = max(limits) if fit and limits else math.inf if len(limits) < len(rates) else max(limits)
     platform = Platform(k, bandwidth, memory, activation_buffer, fit)
     return UnlikeInstance(graph, platform, name, devices=devices, works=table)
+
+
+def pair_rates(devices: Devices) -> FloatArray | None:
+    """(T, T) rates between devices of each two kinds, which no bandwidth of either exceeds; None without rates."""
+    if devices.rates is None:
+        return None
+    own = np.array([math.inf if kind.bandwidth is None else kind.bandwidth for kind in devices.kinds])
+    found: FloatArray = np.minimum(devices.rates, np.minimum(own, own[:, None]))
+    for t in np.flatnonzero(np.array(devices.counts) == 1).tolist() if len(own) > 1 else ():
+        found[t, t] = 0.0  # a device that is alone sends nothing to its like
+        found[t, t] = max(found[t].max(), found[:, t].max())
+    return found
 
 
 def _check_works(graph: ComputationGraph, devices: Devices, works: FloatArray) -> None:

@@ -2,7 +2,7 @@
 
 They hold where the node that moves has no work on any kind: what it saves and what may overflow, where it goes, take
 the same bandwidth, that of the device of that block; and where nothing can overflow on the smallest memory, nothing can
-on any.
+on any. With a rate for each pair of kinds they do not: what a node reads may pass faster than what it makes.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class KindContraction:
 
 
 def reduce_kinds(instance: UnlikeInstance) -> KindContraction:
-    """Merge what some optimal partition keeps together; nothing where peaks depend on single nodes."""
+    """Merge what some optimal partition keeps together; nothing where peaks are of single nodes, or rates of pairs."""
     graph, nodes = instance.graph, np.arange(instance.graph.n)
-    if instance.needs_peaks:
+    if instance.needs_peaks or instance.rates is not None:
         return KindContraction(instance, instance, nodes, nodes)
     platform = instance.platform
     least = min(kind.memory for kind in instance.devices.kinds)

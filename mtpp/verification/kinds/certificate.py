@@ -14,6 +14,7 @@ from mtpp.verification.clock import Clock, Limits
 from mtpp.verification.faults import faults_of_cost, faults_of_sum, unequal
 from mtpp.verification.fractions import as_float
 from mtpp.verification.kinds.paths import TooManyIdealsError, some_path_is_below
+from mtpp.verification.kinds.rates import is_a_row, row_leads_below, slowest_block
 from mtpp.verification.partitioning.costs import block_terms, find_fault, held
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 from mtpp.verification.verdict import Check, NoAnswer, Verdict, by_solver, check_claims, compare
@@ -38,7 +39,8 @@ def verify_kinds(document: Value, limits: Limits) -> Verdict:
     if stated is not None:
         fault = find_fault(exact[0], stated.block, stated.order) or _fault_of_kinds(instance, exact, stated)
         if fault is None:
-            cost = _bottleneck(instance, exact, stated)
+            slowest = _bottleneck if instance.rates is None else slowest_block
+            cost = slowest(instance, exact, stated)
             faults += _faults_of_copies(certificate, stated, cost)
         else:
             faults.append(f"partition: {fault}")
@@ -166,10 +168,11 @@ class _Task:
         return compare(claim, least, f"re-proved by {len(found)} minimum cuts")
 
     def _ideals(self, claim: Claim) -> Check:
-        """All paths of blocks below the claim, over all ideals."""
-        value = Fraction(claim.value)
+        """All paths of blocks below the claim, over all ideals; at rates for pairs where layers are in a row."""
+        value, in_a_row = Fraction(claim.value), self.instance.rates is not None and is_a_row(self.exact[0])
         try:
-            below = some_path_is_below(self.instance, self.exact, value, self.clock)
+            leads = row_leads_below if in_a_row else some_path_is_below
+            below = leads(self.instance, self.exact, value, self.clock)
         except TooManyIdealsError as error:
             return Check(claim, None, f"not re-checked: {error}")
         if not below:

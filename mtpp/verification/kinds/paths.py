@@ -17,10 +17,10 @@ from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp.verification.clock import Clock
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 
-__all__ = ["TooManyIdealsError", "blocks_lead_through", "some_path_is_below"]
+__all__ = ["MOST_TRUTHS", "TooManyIdealsError", "blocks_lead_through", "costs_of_block", "some_path_is_below"]
 
 # Ideals, blocks that are looked at, and numbers in all tables of truths.
-_MOST_IDEALS, _MOST_BLOCKS, _MOST_TRUTHS = 20_000, 10_000_000, 2**29
+_MOST_IDEALS, _MOST_BLOCKS, MOST_TRUTHS = 20_000, 10_000_000, 2**29
 
 
 class TooManyIdealsError(Exception):
@@ -96,7 +96,7 @@ def _blocks_from(exact: Sequence[ExactInstance], first: int, goals: Sequence[int
         following: dict[int, list[int]] = {}
         for last, works in level.items():
             if last != first:
-                for t, cost in enumerate(_costs(exact, masks, last & ~first, works)):
+                for t, cost in enumerate(costs_of_block(exact, masks, last & ~first, works)):
                     if cost is not None and cost < goals[t]:
                         ends[t].append(last)
             for v in range(one.n):
@@ -110,7 +110,7 @@ def _blocks_from(exact: Sequence[ExactInstance], first: int, goals: Sequence[int
     return ends
 
 
-def _costs(
+def costs_of_block(
     exact: Sequence[ExactInstance], masks: Sequence[tuple[int, int]], block: int, works: Sequence[int]
 ) -> list[int | None]:
     """Cost of a block on each kind in its own unit; None where it has to fit and does not."""
@@ -136,7 +136,7 @@ def _leads(instance: UnlikeInstance, blocks: Sequence[Sequence[Sequence[int]]], 
     """Whether blocks lead to the last place with at most so many devices of each kind, and k in all."""
     shape = tuple(count + 1 for count in instance.devices.counts)
     last, states = len(blocks), int(np.prod(shape, dtype=np.float64))
-    if (last + 1) * states > _MOST_TRUTHS:
+    if (last + 1) * states > MOST_TRUTHS:
         raise TooManyIdealsError(f"there are {states} numbers of devices for {last + 1} ideals")
     allowed: NDArray[np.bool_] = np.indices(shape).sum(axis=0) <= instance.k
     reached = [np.zeros(shape, dtype=bool) for _ in range(last + 1)]

@@ -23,6 +23,7 @@ from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.rated_paths import RatedSteps, best_rated_path, is_rateable, layers_in_a_row
 from mtpp_models.simple import speed_bound, speed_shares
 
 __all__ = ["IDEALS", "ideals_of_kinds", "list_ideals", "sufficient_counts"]
@@ -30,6 +31,7 @@ __all__ = ["IDEALS", "ideals_of_kinds", "list_ideals", "sufficient_counts"]
 IDEALS = "ideals"
 # Numbers in the table of steps, a kind.
 _MOST_STEPS = 2**24
+_Ideals = tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]  # as of `list_ideals`
 # What sums of floats may be wrong by, relative to all that is summed.
 _ROUNDING = 1e-13
 
@@ -48,9 +50,8 @@ def ideals_of_kinds(
         shares = speed_shares(instance)
         value = speed_bound(instance, shares)
         return Result(IDEALS, instance, start, Bound(value, "simple", witness={"shares": shares.tolist()}))
-    inside, node, parent = listed
-    costs = _steps(instance, inside, node, parent)
-    path = _in_sequence(costs, devices.sequence) if devices.is_fixed else best_path(costs, devices.counts, instance.k)
+    inside = listed[0]
+    path = _best_path(instance, listed)
     if path is None or path.bottleneck == math.inf:
         return Result(IDEALS, instance, impossible="does not fit: no cut into blocks fits on these devices")
     block, kind = np.zeros(instance.graph.n, dtype=np.int64), np.full(instance.k, IDLE)
@@ -61,6 +62,20 @@ def ideals_of_kinds(
     value = min(path.bottleneck, found.bottleneck)
     best = found if start is None or found.preference < start.preference else start
     return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
+
+
+def _best_path(instance: UnlikeInstance, listed: _Ideals) -> CountedPath | None:
+    """The best path of blocks; with rates for pairs at the fastest ones, unless layers are in a row."""
+    devices = instance.devices
+    sizes = None if instance.rates is None else layers_in_a_row(instance.graph)
+    if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
+        steps = RatedSteps(_steps(instance, *listed, still=True), sizes * (1 - _ROUNDING), instance.rates)
+        return best_rated_path(steps, devices, instance.k)
+    costs = _steps(instance, *listed)
+    if devices.is_fixed:
+        bottleneck, starts = best_sequence(costs, np.array(devices.sequence))
+        return CountedPath(bottleneck, starts, np.array(devices.sequence))
+    return best_path(costs, devices.counts, instance.k)
 
 
 def sufficient_counts(
@@ -89,14 +104,7 @@ def sufficient_counts(
             yield counts
 
 
-def _in_sequence(costs: FloatArray, sequence: tuple[int, ...]) -> CountedPath:
-    bottleneck, starts = best_sequence(costs, np.array(sequence))
-    return CountedPath(bottleneck, starts, np.array(sequence))
-
-
-def list_ideals(
-    instance: UnlikeInstance, most: int, deadline: Deadline
-) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]] | None:
+def list_ideals(instance: UnlikeInstance, most: int, deadline: Deadline) -> _Ideals | None:
     """All ideals, the smaller first; and for each the last nodes that it can have, with the ideal without them.
 
     Returns
@@ -136,19 +144,26 @@ def list_ideals(
     return inside, node, parent
 
 
-def _steps(instance: UnlikeInstance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray) -> FloatArray:
-    """(T, m, m) cost of each step between ideals, as `best_path` takes it; infinite where there is none."""
+def _steps(
+    instance: UnlikeInstance, inside: NDArray[np.bool_], node: IntArray, parent: IntArray, *, still: bool = False
+) -> FloatArray:
+    """(T, m, m) cost of each step between ideals, as `best_path` takes it; infinite where there is none.
+
+    If `still`, transfers are left out.
+    """
     tables = []
     for t in range(instance.kinds):
         question = instance.of_kind(t)
         arrays, by_need = KernelArrays.of(question), question.needs_peaks
+        if still:
+            arrays = arrays._replace(tensor_time=np.zeros_like(arrays.tensor_time))
         needs = question.needs if by_need else np.zeros(question.graph.n)
         costs = _step_kernel(
             arrays, question.graph.tensors.start, question.graph.tensors.consumers, inside, node, parent, needs
         )
         if arrays.overflow_step > 0:
             costs[costs >= arrays.overflow_step] = np.inf
-        unsure = _ROUNDING * float(question.graph.work.sum() + 2 * question.tensor_time.sum())
+        unsure = _ROUNDING * float(question.graph.work.sum() + 2 * arrays.tensor_time.sum())
         tables.append(np.maximum(0.0, costs * (1 - _ROUNDING) - unsure))
     return np.array(tables)
 

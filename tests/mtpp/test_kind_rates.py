@@ -1,0 +1,140 @@
+"""Rates between kinds of devices: golden values, brute force, files, forgeries, and what refuses them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import assert_misuse, columns, mtpp
+from hunt_kinds import faults_of
+from kinds_cases import U1, chain, question
+from kinds_oracle import draw_case
+
+from heuristics import Limits, search
+from instances import Instance, Platform
+from instances.devices.kinds import DeviceKind, Devices
+from instances.devices.kinds_file import devices_document, read_kinds
+from instances.json_files import json_text, parse_json, write_json
+from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
+from mtpp.certificates.writing import certificate_document
+from mtpp.certifying.certify import certify
+from mtpp.verification.verify import verify
+from mtpp_models import SolveOptions, solve
+
+_ROW = chain([4, 2, 3, 1, 5, 3], [4, 2, 6, 2, 4])
+
+
+def _devices(rates: list[list[float]], order: str = "free") -> Devices:
+    return Devices([DeviceKind("fast", 1, speed=2.0), DeviceKind("slow", 2, speed=1.0)], order, rates)
+
+
+@pytest.mark.parametrize(("rates", "optimum"), [([[4, 1], [4, 2]], 6.5), ([[4, 4], [1, 2]], 7.0)])
+def test_golden_values_are_found_proved_and_verified(rates: list[list[float]], optimum: float) -> None:
+    """By brute force; all rates as those of the fast device cost less."""
+    result = certify(question(_ROW, _devices(rates)), SolveOptions(time_limit=5.0))
+    assert result.cost == optimum
+    assert result.proved
+    verdict = verify(parse_json(json_text(certificate_document([result])), "golden.json"))
+    assert verdict.faults == ()
+    assert float(verdict.proved_ratio or 0) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_a_tensor_takes_the_rate_of_its_two_kinds() -> None:
+    """Of one that both others read, the sender waits for the slower one; what overflows takes the bandwidth."""
+    graph = chain([1, 1, 1], [6, 0]).__class__.from_edges([(0, 1), (0, 2)], [1, 1, 1], [6, 0, 0], param_bytes=[0, 9, 0])
+    kinds = [DeviceKind("a", 1, speed=1.0), DeviceKind("b", 1, speed=1.0, memory=8.0, bandwidth=5.0)]
+    own = Devices([*kinds, DeviceKind("c", 1, speed=1.0)], rates=[[1, 9, 2], [1, 1, 1], [1, 1, 1]])
+    partition = UnlikePartition(question(graph, own, activation_buffer=0.0), [0, 1, 2], [0, 1, 2])  # type: ignore[arg-type]
+    assert [list(row) for row in partition.costs] == [[0, 6 / 5, 3], [1, 1, 1], [0, 1 / 5, 0], [3, 0, 0]]
+    assert partition.tensor_times.tolist()[0] == 3
+
+
+@pytest.mark.parametrize("chained", [True, False])
+def test_no_bound_is_above_brute_force(chained: bool) -> None:
+    """A short hunt, also in a fixed order and with memory."""
+    for i in range(6):
+        case = draw_case(random.Random(f"rates {i}"), chain=chained, most=5 if chained else 4, rated=True)
+        assert faults_of(case, seconds=0.05) == [], case
+
+
+def test_one_kind_and_equal_rates() -> None:
+    """One kind is the question of devices that are alike; without rates nothing changes."""
+    one = question(_ROW, Devices([DeviceKind("a", 3, speed=1.0)], rates=[[2.0]]))
+    assert type(one) is Instance
+    assert one.key == Instance(_ROW, Platform(3, 2.0)).key
+    same = [question(U1, Devices(_devices([[3, 3], [3, 3]]).kinds, rates=r)) for r in (None, [[3, 3], [3, 3]])]
+    assert same[0].key != same[1].key
+    costs = [certify(asked, SolveOptions(time_limit=2.0)).cost for asked in (same[1], question(U1, _bandwidth(3.0)))]
+    assert costs[0] == costs[1]
+
+
+def _bandwidth(rate: float) -> Devices:
+    return Devices([DeviceKind("fast", 1, speed=2.0, bandwidth=rate), DeviceKind("slow", 2, speed=1.0, bandwidth=rate)])
+
+
+def test_graphs_are_searched_at_their_rates() -> None:
+    """Two sites with a slow link between: a layout of branches that stays inside is found."""
+    edges = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2), (2, 4)]
+    graph = chain([1], []).__class__.from_edges(edges, [4, 4, 1, 4, 4], [3, 3, 0.01, 3, 0])
+    kinds = [DeviceKind("here", 2, speed=1.0), DeviceKind("there", 2, speed=1.0)]
+    instance = question(graph, Devices(kinds, rates=[[10, 0.01], [0.01, 10]]))
+    assert isinstance(instance, UnlikeInstance)
+    found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=4000)).partition
+    assert found is not None
+    assert found.bottleneck < 9
+    assert solve(instance, "ideals", SolveOptions(time_limit=2.0), start=found).bound is not None
+
+
+def test_forgeries_are_found() -> None:
+    """Of rates, of the bound and of the bottleneck."""
+    result = certify(question(_ROW, _devices([[4, 1], [4, 2]])), SolveOptions(time_limit=5.0))
+    for path, value in (
+        (["instance", "rates", 1, 1], 1.0),
+        (["bottleneck"], 6.4),
+        (["bounds", -1, "value"], 6.51),
+        (["partition", "kind"], ["slow", "slow", "fast"]),
+    ):
+        document: Any = json.loads(json_text(certificate_document([result])))
+        place = document
+        for step in path[:-1]:
+            place = place[step]
+        assert place[path[-1]] != value
+        place[path[-1]] = value
+        assert verify(parse_json(json.dumps(document), "forged.json")).faults, path
+
+
+def test_files_and_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinds with rates, tables of devices, and a rate behind a text."""
+    monkeypatch.chdir(tmp_path)
+    own = _devices([[4, math.inf], [4, 2]])
+    write_json(tmp_path / "own.json", {"format": "mtpp-devices/2", **devices_document(own)})
+    assert read_kinds("own.json") == own
+    write_json(
+        tmp_path / "table.json",
+        {"format": "mtpp-devices/1", "speeds": [1, 1, 2], "rates": [[None, 8, 3], [8, None, 3], [3, 3, None]]},
+    )
+    read = read_kinds("table.json")
+    assert (read.counts, read.rates) == ((2, 1), ((8.0, 3.0), (3.0, math.inf)))
+    words = "--level layer --dim phase=prefill --time-limit 5 --json --no-log"
+    costs = []
+    for devices in ("1xA100,2xL4@100MB/s", "1xA100,2xL4"):
+        assert mtpp(f"certify llama-3-8b --devices {devices} {words.replace(' --json --no-log', '')} --out c.json") == 0
+        assert columns(capsys.readouterr().out)["status"] == "optimal"
+        costs.append(json.loads((tmp_path / "c.json").read_text())["bottleneck"])
+    assert costs[0] > costs[1]
+    write_json(tmp_path / "bad.json", {"format": "mtpp-devices/2", **devices_document(own), "rates": [[1, 0], [1, 1]]})
+    assert_misuse(
+        capsys,
+        {
+            "partition bert-base --devices bad.json": "rates[0][1] is 0.0; it must be positive",
+            "partition bert-base --devices 1xA100,2xL4@fast": "--devices",
+            "bound bert-base --devices own.json --model exact": "knows no rates between kinds",
+            "serve llama-3-8b --devices 1xA100,2xL4@1GB/s --for llama-cpp": "no rates between kinds yet",
+        },
+    )
