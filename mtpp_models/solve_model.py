@@ -132,12 +132,18 @@ def _solve_kinds(
         controls = Controls(options, deadline, report=report, relaxation=relaxation, known=known)
         watch, reduction = Stopwatch(), reduce_kinds(instance)
         fits = isinstance(start, UnlikePartition) and start.bottleneck < math.inf
-        begin = reduction.restrict(cast(UnlikePartition, start)) if fits else one_block_of_kinds(reduction.instance)
+        # Of merged nodes the peak may be less than what one of them needs.
+        question = reduction.instance if reduction.instance.need is None else reduction.instance.modelled()
+        assert isinstance(question, UnlikeInstance)
+        begin = one_block_of_kinds(question)
+        if fits:
+            own = reduction.restrict(cast(UnlikePartition, start))
+            begin = UnlikePartition(question, own.block, own.kind, own.order)
         result: Result
         if isinstance(chosen, KindFormulation) and begin.bottleneck >= _SMALLEST:
-            result = _solved(chosen, reduction.instance.modelled(), begin if fits else None, controls)
+            result = _solved(chosen, question.modelled(), begin if fits else None, controls)
         elif chosen.exact and isinstance(chosen, KindModel):
-            result = ideals_of_kinds(reduction.instance, begin if fits else None, deadline)
+            result = ideals_of_kinds(question, begin if fits else None, deadline)
         elif isinstance(chosen, KindFormulation) or begin.bottleneck <= 0 or chosen.is_too_large(begin.instance):
             result = Result(name, begin.instance, None, _least(begin.instance))
         else:

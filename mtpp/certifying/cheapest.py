@@ -95,6 +95,7 @@ def find_least(
                 bandwidth=question.platform.bandwidth,
                 activation_buffer=question.platform.activation_buffer,
                 fit=question.platform.fit and any(math.isfinite(kind.memory) for kind in chosen.kinds),
+                constraints=question.constraints,
                 name=question.name,
             )
             found = certify(instance, options, good_enough=good_enough, on_progress=on_progress, on_fault=on_fault)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -13,6 +14,7 @@ from instances.devices.kinds_file import devices_of_text, read_kinds
 from instances.errors import InputError, WordError, printable, said, word
 from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray
+from instances.partitioning.constraints import BlockRules, Constraints
 from instances.partitioning.kinds.problem import question_of_kinds
 from mtpp.questions.reading import ReadingWords, read_graph
 from mtpp.questions.words import GraphLike, Word
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from instances import Instance
+    from instances.runtimes import Runtime
 
 __all__ = ["DevicesWords", "devices_of", "questions_of_kinds", "works_of_kinds"]
 
@@ -71,6 +74,8 @@ def questions_of_kinds(
     bandwidth: float,
     activation_buffer: float | None,
     fit: bool,
+    constraints: Constraints,
+    runtime: Runtime | None,
 ) -> list[Instance]:
     """One question for each k, by default for all devices.
 
@@ -81,6 +86,8 @@ def questions_of_kinds(
     counts : sequence of int, optional
     reading : ReadingWords
         How it was read.
+    runtime : Runtime, optional
+        Only cuts that it can express are legal.
 
     Raises
     ------
@@ -90,10 +97,37 @@ def questions_of_kinds(
     if fit and all(kind.memory == math.inf for kind in devices.kinds):
         raise WordError("fit", None, f"no kind of devices has a limit on its memory; give one, or {word('memory')}.")
     works = works_of_kinds(graph, loaded, devices, reading)
+    if runtime is not None:
+        works = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
+        loaded = runtime.seen(loaded)
+        constraints += _without_counts(runtime.rules(loaded), loaded, runtime.name)
     return [
-        question_of_kinds(loaded, devices, works, k, bandwidth=bandwidth, activation_buffer=activation_buffer, fit=fit)
+        question_of_kinds(
+            loaded,
+            devices,
+            works,
+            k,
+            bandwidth=bandwidth,
+            activation_buffer=activation_buffer,
+            fit=fit,
+            constraints=constraints,
+        )
         for k in counts or [devices.total]
     ]
+
+
+def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -> Constraints:
+    """The rules of a runtime without what each stage needs, where all nodes that are together have it.
+
+    Devices that idle are no stages of the runtime.
+    """
+    own = replace(rules, at_least=())
+    group = BlockRules.of(graph, 1, own).group
+    for count, nodes in rules.at_least:
+        if count > 1 or set(group.tolist()) - set(group[list(nodes)].tolist()):
+            why = f"what each of its stages needs cannot be combined with {word('devices')} yet; leave one of them out."
+            raise WordError("runtime", runtime, why)
+    return own
 
 
 def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Devices, reading: ReadingWords) -> FloatArray:

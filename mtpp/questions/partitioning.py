@@ -163,8 +163,9 @@ def instances_of(
     loaded = read_graph(graph, pick(ReadingWords, words))
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"
     rate = 1.0 if costs_given else bandwidth_of(loaded, words["bandwidth"])
+    rules = rules_of(words["constraints"], loaded)
+    rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
     if devices is not None:
-        _check_alone(words)
         kinds = devices_of(devices, rate, limits[0])
         if is_open and kinds.is_fixed:
             raise WordError("k", AUTO, f"in a fixed order of {word('devices')} each has its block; leave k out.")
@@ -177,20 +178,13 @@ def instances_of(
             bandwidth=rate,
             activation_buffer=limits[1],
             fit=words["fit"],
+            constraints=rules,
+            runtime=None if words["runtime"] is None else runtime_of(words["runtime"]),
         )
-    rules = rules_of(words["constraints"], loaded)
-    rules += _same_colour(loaded) if words["colour_classes"] else Constraints()
     if words["runtime"] is not None:
         loaded, rules = runtime_of(words["runtime"]).seen(loaded), rules + runtime_rules(words["runtime"], loaded)
     platforms = [Platform(count, rate, *limits, fit=words["fit"]) for count in counts or [rules.fewest_blocks]]
     return [Instance(loaded, platform, constraints=rules) for platform in platforms]
-
-
-def _check_alone(words: PartitioningWords) -> None:
-    """Refuse words that cannot be combined with devices of several kinds yet."""
-    for name in ("constraints", "colour_classes", "runtime"):
-        if words[name]:
-            raise WordError(name, None, f"it cannot be combined with {word('devices')} yet; leave one of them out.")
 
 
 def counts_of(k: Blocks) -> list[int]:

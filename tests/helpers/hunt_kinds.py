@@ -19,8 +19,10 @@ from heuristics import Limits, search
 from instances import ComputationGraph, Instance, Result
 from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import json_text, parse_json
+from instances.partitioning.constraints import Constraints
 from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
 from instances.partitioning.kinds.rated_paths import layers_in_a_row
+from instances.partitioning.kinds.reductions import reduce_kinds
 from mtpp.certificates.writing import certificate_document
 from mtpp.verification.verify import verify
 from mtpp_models import SolveOptions, solve
@@ -44,7 +46,14 @@ def instance_of(case: KindsCase) -> Instance:
     ]
     devices = Devices(kinds, "fixed" if case.fixed else "free", case.rates)
     return question_of_kinds(
-        graph, devices, case.works, case.k, activation_buffer=case.buffer, fit=case.fit, name="drawn"
+        graph,
+        devices,
+        case.works,
+        case.k,
+        activation_buffer=case.buffer,
+        fit=case.fit,
+        constraints=Constraints(case.together),
+        name="drawn",
     )
 
 
@@ -60,7 +69,7 @@ def faults_of(case: KindsCase, seconds: float = 0.3, counts: Counter[str] | None
         faults.append(f"called impossible ({found.impossible}), and {float(optimum)!r} is possible")
     if found.partition is not None and (optimum is None or found.partition.bottleneck < optimum * (1 - _ROUNDING)):
         faults.append(f"search: {found.partition.bottleneck!r} is below the optimum {optimum!r}")
-    in_a_row = case.rates is None or layers_in_a_row(instance.graph) is not None
+    in_a_row = case.rates is None or layers_in_a_row(reduce_kinds(instance).instance.graph) is not None
     for name in BOUNDS if case.rates is None else (name for name in BOUNDS if name != "exact"):
         for start in {None, found.partition}:
             result = solve(instance, name, SolveOptions(time_limit=seconds), start=start)
@@ -90,8 +99,8 @@ def _faults_of_file(results: list[Result]) -> list[str]:
 
 def _drawn(rng: random.Random, number: int) -> KindsCase:
     if number % 5 == 4:  # brute force over rates for pairs takes long
-        return draw_case(rng, chain=number % 2 == 0, most=5, rated=True)
-    return draw_case(rng, chain=number % 3 == 0)
+        return draw_case(rng, chain=number % 2 == 0, most=5, rated=True, grouped=number % 20 == 4)
+    return draw_case(rng, chain=number % 3 == 0, grouped=number % 10 == 7)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ class KindsCase:
     fixed: bool
     k: int
     rates: list[list[float]] | None = None  # from a device of a kind to one of another
+    together: tuple[tuple[int, ...], ...] = ()  # nodes that share a block
 
     @property
     def n(self) -> int:
@@ -35,8 +36,13 @@ class KindsCase:
         return len(self.params)
 
 
-def draw_case(rng: random.Random, *, chain: bool = False, most: int = 7, rated: bool = False) -> KindsCase:
-    """A random question with few nodes, of sizes that tie often or span many powers; perhaps with rates for pairs."""
+def draw_case(
+    rng: random.Random, *, chain: bool = False, most: int = 7, rated: bool = False, grouped: bool = False
+) -> KindsCase:
+    """A random question with few nodes, of sizes that tie often or span many powers.
+
+    Perhaps with rates for pairs of kinds, and with nodes that are together.
+    """
     n, kinds = rng.randint(1, most), rng.randint(1, 3)
     wild = rng.random() < 0.3
 
@@ -70,6 +76,7 @@ def draw_case(rng: random.Random, *, chain: bool = False, most: int = 7, rated: 
         fixed=fixed,
         k=sum(counts) if fixed else rng.randint(1, sum(counts)),
         rates=[[rng.choice([0.25, 0.5, 1.0, 3.0, float("inf")]) for _ in counts] for _ in counts] if rated else None,
+        together=tuple(tuple(rng.sample(range(n), 2)) for _ in range(rng.randint(1, 2))) if grouped and n > 1 else (),
     )
 
 
@@ -81,6 +88,7 @@ def optimum_of(case: KindsCase) -> Number:
         for v in readers:
             before[v] |= 1 << u
     ideals = [s for s in range(everything + 1) if all(before[v] & ~s == 0 for v in range(case.n) if s >> v & 1)]
+    ideals = [s for s in ideals if all(len({s >> v & 1 for v in group}) == 1 for group in case.together)]
 
     @cache
     def cost(block: int, t: int) -> Number:

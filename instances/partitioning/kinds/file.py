@@ -17,7 +17,8 @@ from instances.errors import InputError
 from instances.graph.graph_file import graph_document, graph_from_document
 from instances.graph.tensors import FloatArray
 from instances.json_files import Value, finite_or_none
-from instances.partitioning.constraints_file import refused_at
+from instances.partitioning.constraints import NO_CONSTRAINTS
+from instances.partitioning.constraints_file import constraints_document, refused_at, stated_constraints
 from instances.partitioning.kinds.problem import UnlikeInstance
 
 __all__ = [
@@ -72,6 +73,7 @@ def question_of_kinds_document(instance: UnlikeInstance) -> dict[str, Any]:
         "activation_buffer": platform.activation_buffer,
         "fit": platform.fit,
         **kinds_document(instance),
+        **({"constraints": constraints_document(instance.constraints)} if instance.constraints else {}),
         "graph_hash": instance.graph.content_hash,
         "graph": graph_document(instance.graph),
     }
@@ -122,7 +124,7 @@ def kinds_from_document(document: Value) -> KindsCertificate:
 
 
 def _question(value: Value) -> UnlikeInstance:
-    fields = value.members(_QUESTION, ("rates",))
+    fields = value.members(_QUESTION, ("rates", "constraints"))
     graph = graph_from_document(fields["graph"])
     devices, works = devices_of_members(fields["kinds"], fields["order"], graph.n, fields.get("rates"))
     try:
@@ -130,7 +132,10 @@ def _question(value: Value) -> UnlikeInstance:
         memory = max(limits) if limits and (fit or len(limits) == len(devices.kinds)) else math.inf
         buffer = fields["activation_buffer"].optional_number()
         platform = Platform(fields["k"].whole(), _or_infinite(fields["bandwidth"]), memory, buffer, fit)
-        return UnlikeInstance(graph, platform, fields["name"].text(), devices=devices, works=works)
+        rules = NO_CONSTRAINTS
+        if "constraints" in fields:
+            rules = stated_constraints(fields["constraints"], graph, platform.k)
+        return UnlikeInstance(graph, platform, fields["name"].text(), rules, devices=devices, works=works)
     except InputError as error:
         value.fail(str(error))
 

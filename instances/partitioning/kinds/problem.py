@@ -31,8 +31,9 @@ from instances.graph.display import figures
 from instances.graph.graph import ComputationGraph
 from instances.graph.question_lines import hash_of_question, said_number, said_text
 from instances.graph.tensors import FloatArray, freeze
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.problem import Instance
-from instances.partitioning.question_lines import graph_in_words, instance_lines
+from instances.partitioning.question_lines import graph_in_words, instance_lines, rules_in_words
 
 __all__ = ["UnlikeInstance", "question_of_kinds"]
 
@@ -52,8 +53,13 @@ class UnlikeInstance(Instance):
     works: FloatArray = None  # type: ignore[assignment]
 
     def __post_init__(self, *given: object) -> None:
-        if self.constraints or any(given):
-            raise InputError("Constraints cannot be combined with devices of several kinds; leave them out.")
+        if any(given) or self.constraints.windows or self.constraints.at_least:
+            raise InputError(
+                "Windows of stages and least numbers of nodes cannot be combined with devices of several kinds; leave "
+                "them out, and give nodes that are together or uncut as `constraints`."
+            )
+        if self.constraints:
+            self.rules  # noqa: B018 - a contradiction shows here
         if self.devices.is_fixed and self.k != self.devices.total:
             raise InputError(
                 f"k is {self.k}, and in a fixed order each of the {self.devices.total} devices has a block, which may "
@@ -86,7 +92,8 @@ class UnlikeInstance(Instance):
         between = ""
         if self.rates is not None:
             between = f", {figures(self.rates.min(), self._rate_unit)} or more between kinds"
-        return f"k {self.k} of {devices}{between} in {self.devices.order} order; {graph_in_words(self.graph)}"
+        rules = f", {rules_in_words(self.constraints)}" if self.constraints else ""
+        return f"k {self.k} of {devices}{between} in {self.devices.order} order{rules}; {graph_in_words(self.graph)}"
 
     @property
     def _rate_unit(self) -> str:
@@ -169,6 +176,8 @@ class UnlikeInstance(Instance):
         ]
         words = f"{self.graph.content_hash}{self.platform.key}{self.devices.order}{numbers}{self.by_need}"
         digest = hashlib.sha256(words.encode())
+        if self.constraints and self.rules.has_groups:
+            digest.update(self.rules.group.tobytes())
         if self.rates is not None:
             digest.update(self.rates.tobytes())
         digest.update(self.works.tobytes())
@@ -209,6 +218,7 @@ def question_of_kinds(
     bandwidth: float = math.inf,
     activation_buffer: float | None = None,
     fit: bool = False,
+    constraints: Constraints = NO_CONSTRAINTS,
     name: str = "",
 ) -> Instance:
     """The question for devices of several kinds; with a single kind in free order that of equal devices.
@@ -226,6 +236,8 @@ def question_of_kinds(
         Of kinds that have none.
     activation_buffer, fit
         As of `Platform`; a kind without a limit on its memory always fits.
+    constraints : Constraints
+        Without windows and least numbers, unless there is a single kind in free order.
 
     Raises
     ------
@@ -245,11 +257,11 @@ def question_of_kinds(
         if k > devices.total:
             raise InputError(f"k is {k}, but there are {devices.total} devices; give no more.")
         platform = Platform(k, rates[0], devices.kinds[0].memory, activation_buffer, fit)
-        return Instance(replace(graph, work=table[0]), platform, name)
+        return Instance(replace(graph, work=table[0]), platform, name, constraints)
     limits = [kind.memory for kind in devices.kinds if math.isfinite(kind.memory)]
     memory = max(limits) if fit and limits else math.inf if len(limits) < len(rates) else max(limits)
     platform = Platform(k, bandwidth, memory, activation_buffer, fit)
-    return UnlikeInstance(graph, platform, name, devices=devices, works=table)
+    return UnlikeInstance(graph, platform, name, constraints, devices=devices, works=table)
 
 
 def pair_rates(devices: Devices) -> FloatArray | None:

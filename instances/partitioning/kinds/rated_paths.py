@@ -31,7 +31,7 @@ _NEAR = 1e-3
 
 
 class RatedSteps(NamedTuple):
-    """What blocks of layers in a row cost."""
+    """Costs of blocks of layers in a row."""
 
     costs: FloatArray  # (T, m, m): of layers i to j on kind t, without transfers; not looked at for j < i
     sizes: FloatArray  # (m + 1,): bytes between layers i - 1 and i; nothing passes the ends

@@ -13,10 +13,11 @@ import numpy as np
 
 from instances.devices.platform import Platform
 from instances.graph.tensors import IntArray, sums_by
+from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
-from instances.partitioning.reductions import reduce_instance
+from instances.partitioning.reductions import contract_groups, reduce_instance
 
 __all__ = ["KindContraction", "reduce_kinds"]
 
@@ -48,18 +49,18 @@ class KindContraction:
 
 
 def reduce_kinds(instance: UnlikeInstance) -> KindContraction:
-    """Merge what some optimal partition keeps together; nothing where peaks are of single nodes, or rates of pairs."""
-    graph, nodes = instance.graph, np.arange(instance.graph.n)
-    if instance.needs_peaks or instance.rates is not None:
-        return KindContraction(instance, instance, nodes, nodes)
-    platform = instance.platform
+    """Merge what has to be together, and, unless there are peaks of nodes or rates of pairs, what may as well be."""
+    graph, platform = instance.graph, instance.platform
     least = min(kind.memory for kind in instance.devices.kinds)
     alike = Platform(instance.k, 1.0, least, platform.activation_buffer, platform.fit and np.isfinite(least))
     # A sum of works may lose a small one, but is 0 only where all are.
-    found = reduce_instance(Instance(replace(graph, work=instance.works.sum(axis=0)), alike))
+    summed = replace(graph, work=instance.works.sum(axis=0))
+    reduce = contract_groups if instance.needs_peaks or instance.rates is not None else reduce_instance
+    found = reduce(Instance(summed, alike, constraints=instance.constraints, need=instance.need))
     if found.instance is found.original:
-        return KindContraction(instance, instance, nodes, nodes)
+        return KindContraction(instance, instance, found.group, found.anchor)
     smaller = found.instance.graph
     works = np.array([sums_by(found.group, row, smaller.n) for row in instance.works])
-    merged = replace(instance, graph=smaller, works=works)
+    need = found.instance.need if instance.needs_peaks else None
+    merged = replace(instance, graph=smaller, works=works, constraints=NO_CONSTRAINTS, need=need)
     return KindContraction(instance, merged, found.group, found.anchor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from instances.certificates.claims import Claim
@@ -17,6 +17,8 @@ from mtpp.verification.kinds.paths import TooManyIdealsError, some_path_is_below
 from mtpp.verification.kinds.rates import is_a_row, row_leads_below, slowest_block
 from mtpp.verification.partitioning.costs import block_terms, find_fault, held
 from mtpp.verification.partitioning.exact_instance import ExactInstance
+from mtpp.verification.partitioning.groups import merge_groups, shared_blocks
+from mtpp.verification.partitioning.rules import find_breach
 from mtpp.verification.verdict import Check, NoAnswer, Verdict, by_solver, check_claims, compare
 
 __all__ = ["fault_of_devices", "verify_kinds"]
@@ -37,14 +39,18 @@ def verify_kinds(document: Value, limits: Limits) -> Verdict:
     if certificate.graph_hash != instance.graph.content_hash:
         faults.append(unequal("instance.graph_hash", certificate.graph_hash, instance.graph.content_hash))
     if stated is not None:
-        fault = find_fault(exact[0], stated.block, stated.order) or _fault_of_kinds(instance, exact, stated)
+        one, names = replace(exact[0], fit=False), instance.graph.names
+        fault = find_fault(one, stated.block, stated.order)
+        fault = fault or find_breach(one, instance.constraints, names, stated.block, stated.order)
+        fault = fault or _fault_of_kinds(instance, exact, stated)
         if fault is None:
             slowest = _bottleneck if instance.rates is None else slowest_block
             cost = slowest(instance, exact, stated)
             faults += _faults_of_copies(certificate, stated, cost)
         else:
             faults.append(f"partition: {fault}")
-    task = _Task(instance, exact, Clock(limits.seconds))
+    group = shared_blocks(exact[0], instance.constraints)
+    task = _Task(instance, [merge_groups(one, group) for one in exact], group, Clock(limits.seconds))
     checks, false = check_claims(certificate, task.check, limits.seconds)
     faults += false
     if stated is None or cost is not None:
@@ -124,7 +130,8 @@ class _Task:
     """Question and limits for all checkers."""
 
     instance: UnlikeInstance
-    exact: list[ExactInstance]  # a kind
+    exact: list[ExactInstance]  # a kind, with one node for each group of nodes that have to share a block
+    group: Sequence[int]  # node of `exact` that holds each node of the file
     clock: Clock
 
     def check(self, claim: Claim) -> Check:
@@ -158,10 +165,10 @@ class _Task:
         from mtpp.verification.partitioning.cuts import block_bound
 
         nodes = claim.parameters.open_members(("nodes",))["nodes"].whole_numbers()
-        if len(nodes) != 1 or not 0 <= nodes[0] < self.exact[0].n:
-            return Check(claim, None, "false", f"parameters.nodes is not one of {self.exact[0].n} nodes")
+        if len(nodes) != 1 or not 0 <= nodes[0] < len(self.group):
+            return Check(claim, None, "false", f"parameters.nodes is not one of {len(self.group)} nodes")
         value = Fraction(claim.value)
-        found = [block_bound(one, value, [(nodes[0],)], self.clock) for one in self.exact]
+        found = [block_bound(one, value, [(self.group[nodes[0]],)], self.clock) for one in self.exact]
         least, lost = min((cut.least, cut.lost) for cut in found)
         if least < value <= least + lost:
             return Check(claim, least, f"re-proved by minimum cuts, to {as_float(least)!r}")
@@ -183,8 +190,8 @@ class _Task:
         """Check that the prices are valid; their bound is trusted."""
         prices = claim.parameters.open_members(("prices",))["prices"].numbers()
         shares, fault = self._shares(claim), ""
-        if len(prices) != self.exact[0].n or min(prices) < 0:
-            fault = f"parameters.prices are not {self.exact[0].n} numbers, none below 0"
+        if len(prices) != len(self.group) or min(prices) < 0:
+            fault = f"parameters.prices are not {len(self.group)} numbers, none below 0"
         elif shares is None or min(shares) <= 0:
             fault = f"parameters.shares are not {self.instance.kinds} numbers above 0"
         else:

@@ -59,9 +59,8 @@ def ideals_of_kinds(
         block[~inside[place]] = b
         kind[b] = path.kinds[b]
     found = UnlikePartition(instance, block, kind)
-    value = min(path.bottleneck, found.bottleneck)
     best = found if start is None or found.preference < start.preference else start
-    return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
+    return Result(IDEALS, instance, best, Bound(min(path.bottleneck, best.bottleneck), IDEALS))
 
 
 def _best_path(instance: UnlikeInstance, listed: _Ideals) -> CountedPath | None:
