@@ -86,9 +86,10 @@ def devices_from_document(document: Value, memory: float = math.inf, beside: tup
     if len(values) > _MOST_KINDS:
         fields["kinds"].fail(f"there are {len(values)} kinds; {_MOST_KINDS} are the most.")
     kinds = [_kind(value, memory) for value in values]
+    order = fields["order"].text() if "order" in fields else "free"
+    rates = rates_of(fields["rates"]) if "rates" in fields else None
     try:
-        order = fields["order"].text() if "order" in fields else "free"
-        return Devices(kinds, order, rates_of(fields["rates"]) if "rates" in fields else None)
+        return Devices(kinds, order, rates)
     except InputError as error:
         document.fail(str(error))
 
