@@ -159,6 +159,7 @@ def instances_of(
     if k is None and not is_open and devices is None:
         raise InputError(f"{word('k')} is missing; give the number of blocks.")
     counts = None if k is None else counts_of(k)
+    runtime = None if words["runtime"] is None else runtime_of(words["runtime"])
     limits = memory_limits(words["memory"], words["activation_buffer"])
     loaded = read_graph(graph, pick(ReadingWords, words))
     costs_given = words["bandwidth"] is None and words["communication"] == "cost"
@@ -179,10 +180,10 @@ def instances_of(
             activation_buffer=limits[1],
             fit=words["fit"],
             constraints=rules,
-            runtime=None if words["runtime"] is None else runtime_of(words["runtime"]),
+            runtime=runtime,
         )
-    if words["runtime"] is not None:
-        loaded, rules = runtime_of(words["runtime"]).seen(loaded), rules + runtime_rules(words["runtime"], loaded)
+    if runtime is not None:
+        loaded, rules = runtime.seen(loaded), rules + runtime.rules(loaded)
     platforms = [Platform(count, rate, *limits, fit=words["fit"]) for count in counts or [rules.fewest_blocks]]
     return [Instance(loaded, platform, constraints=rules) for platform in platforms]
 

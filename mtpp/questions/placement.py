@@ -10,7 +10,7 @@ from instances.devices.unequal import DeviceTable, read_devices
 from instances.errors import InputError, WordError, word
 from instances.placement.problem import PlacementInstance
 from mtpp.questions.partitioning import counts_of
-from mtpp.questions.platforms import DeviceMemoryWords, bandwidth_of
+from mtpp.questions.platforms import DEFAULT_BANDWIDTH, DeviceMemoryWords, bandwidth_of
 from mtpp.questions.reading import ReadingWords, StepWords, read_graph
 from mtpp.questions.solving import SEARCH, SeedWords
 from mtpp.questions.words import Word, checked, chosen, pick
@@ -103,10 +103,8 @@ def _graph(graph: object, words: PlacementWords) -> tuple[ComputationGraph, floa
     from instances.placement.families import BANDWIDTH, family_graph
 
     family = family_graph(graph) if isinstance(graph, str) else None
-    if family is None:
-        loaded = read_graph(graph, checked(ReadingWords, pick(StepWords, words)))
-        return loaded, bandwidth_of(loaded, words["bandwidth"])
-    if chosen(StepWords, words):
+    if family is not None and chosen(StepWords, words):
         names = (word(name) for name in ("dims", "training", "reader"))
         raise InputError(f"{graph}: this graph has no options; leave out {', '.join(names)} and the like.")
-    return family, bandwidth_of(family, words["bandwidth"], BANDWIDTH)
+    loaded = read_graph(graph, checked(ReadingWords, pick(StepWords, words))) if family is None else family
+    return loaded, bandwidth_of(loaded, words["bandwidth"], DEFAULT_BANDWIDTH if family is None else BANDWIDTH)

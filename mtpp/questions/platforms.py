@@ -11,10 +11,18 @@ from instances.errors import WordError, word
 from mtpp.questions.words import Word
 from mtpp.text.parsing import Quantity, parse_bandwidth, parse_bytes
 
-__all__ = ["DeviceMemoryWords", "MemoryWords", "PlatformWords", "bandwidth_of", "memory_limits", "platform_of"]
+__all__ = [
+    "DEFAULT_BANDWIDTH",
+    "DeviceMemoryWords",
+    "MemoryWords",
+    "PlatformWords",
+    "bandwidth_of",
+    "memory_limits",
+    "platform_of",
+]
 
-# Where the work is in seconds [bytes/s].
-_DEFAULT_BANDWIDTH = 25e9
+#: Where the work is in seconds [bytes/s].
+DEFAULT_BANDWIDTH = 25e9
 
 
 class BandwidthWords(TypedDict, total=False):
@@ -96,7 +104,7 @@ def memory_limits(memory: Quantity | None, activation_buffer: Quantity | None) -
     )
 
 
-def bandwidth_of(graph: ComputationGraph, given: Quantity | None, default: float = _DEFAULT_BANDWIDTH) -> float:
+def bandwidth_of(graph: ComputationGraph, given: Quantity | None, default: float = DEFAULT_BANDWIDTH) -> float:
     """The bandwidth, or the default [bytes per unit of work time].
 
     Raises

@@ -163,14 +163,14 @@ def load(
 
 def read_graph(graph: object, words: ReadingWords) -> ComputationGraph:
     """As `load`, with words that are checked."""
+    if is_module(graph):
+        return read_module(graph, words)
     if isinstance(graph, str | PathLike):
         given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
         for name in ("peak_flops", "memory_bandwidth", *_OF_MODULES):
             given.pop(name, None)
         _refuse(words, _OF_MODULES, f"{fspath(graph)}: only PyTorch modules take examples")
         return load_graph(fspath(graph), **given, device=device_of(words))
-    if is_module(graph):
-        return read_module(graph, words)
     if names := chosen(ReadingWords, words):
         raise InputError(f"Only architectures and files are read; leave out {', '.join(names)}.")
     if isinstance(graph, ComputationGraph):
@@ -238,12 +238,12 @@ def read_module(graph: Any, words: DeviceWords) -> ComputationGraph:
     for size, value in (sizes or {}).items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise InputError(f"{word('dims')}: {size} is {value!r}; give a whole number.")
-    if type(graph).__name__ == "ExportedProgram":
-        _refuse(given, ("args", "kwargs"), f"{name}: a program has its shapes")
-        example = graph.example_inputs if given.get("observe") else None
-        return from_exported_program(graph, device, name, sizes, example)
-    args, kwargs = _example(name, given)
-    return trace(graph, args, kwargs, device, name, sizes, bool(given.get("observe")))
+    if type(graph).__name__ != "ExportedProgram":
+        args, kwargs = _example(name, given)
+        return trace(graph, args, kwargs, device, name, sizes, bool(given.get("observe")))
+    _refuse(given, ("args", "kwargs"), f"{name}: a program has its shapes")
+    example = graph.example_inputs if given.get("observe") else None
+    return from_exported_program(graph, device, name, sizes, example)
 
 
 def _name(graph: Any) -> str:
