@@ -15,7 +15,7 @@ from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.chain import LayerChain
 
-__all__ = ["by_block", "collapse"]
+__all__ = ["by_block", "collapse", "latest_order"]
 
 #: Tensors count when they hold this part of the bytes that cross, and compete within this part of the graph.
 _COUNTS, _NEIGHBOURHOOD = 0.01, 0.05
@@ -65,7 +65,7 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     times = 2 * graph.work if backward is None else numbers(backward, "backward")
     if len(times) != graph.n:
         raise InputError(f"There are {graph.n} nodes but {len(times)} backward times; give one a node.")
-    order = _latest_order(graph)
+    order = latest_order(graph)
     position = np.empty(graph.n, dtype=np.int64)
     position[order] = np.arange(graph.n)
     total, count = _crossing(graph, position)
@@ -121,7 +121,8 @@ def _block(name: str) -> str:
     return f"{head}.{tail[0]}" if tail and tail[0].isdigit() else head
 
 
-def _latest_order(graph: ComputationGraph) -> IntArray:
+def latest_order(graph: ComputationGraph) -> IntArray:
+    """(n,) order of the nodes in which each comes as late as its readers allow; see `collapse`."""
     start, successor = graph.successors
     height = np.zeros(graph.n, dtype=np.int64)
     for u in graph.topological_order[::-1].tolist():
