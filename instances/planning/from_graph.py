@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -46,7 +47,8 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     Returns
     -------
     LayerChain
-        A layer is called after its first and last node.
+        A layer is called after its first and last node. Its source says what is shared between layers, and whether
+        attention keeps its scores.
 
     Raises
     ------
@@ -96,8 +98,18 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
         stored_bytes=per_layer(outputs),
         names=tuple(names[i] if i == j else f"{names[i]} … {names[j]}" for i, j in zip(starts, ends, strict=True)),
         name=graph.name,
-        source=graph.source,
+        source="; ".join([graph.source, *_said(graph, layer)]),
     )
+
+
+def _said(graph: ComputationGraph, layer: IntArray) -> Iterator[str]:
+    """What the costs of the layers take for granted."""
+    if any("attention" in name and name.endswith("softmax") for name in graph.names):
+        yield "attention is unfused"
+    for one in graph.parameters:
+        count = len(set(layer[list(one.users)].tolist()))
+        if count > 1:
+            yield f"{one.name} counts in each of {count} layers"
 
 
 def by_block(chain: LayerChain) -> LayerChain:

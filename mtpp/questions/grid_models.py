@@ -66,8 +66,8 @@ def chains_of(
         return (_measured(_read(text, words), words),)
     known = ", ".join(TRANSFORMERS)
     raise InputError(
-        f"{printable(text)}: there is no such model with configurations; give {known}, or a file of mtpp-chain/2 "
-        "or Piper."
+        f"{printable(text)}: there is no such model with configurations; give {known}, a "
+        f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; {word('microbatches')} plans any graph."
     )
 
 
