@@ -52,8 +52,8 @@ _RECHECKS = {
     FLOW: {"shared-layers": "formula", "patterns": "patterns", "patterns-with-links": "patterns"},
     PLANNING: {
         "z-any-order": "trusted",
-        "z-fixed": "trusted",
-        "z-split": "trusted",
+        "z-fixed": "program",
+        "z-split": "program",
         "work-any": "formula",
         "z-grid": "program",
         "turns-grid": "program",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from instances.graph.groups import parameters_by
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.chain import LayerChain
 
-__all__ = ["by_block", "collapse"]
+__all__ = ["by_block", "collapse", "latest_order"]
 
 #: Tensors count when they hold this part of the bytes that cross, and compete within this part of the graph.
 _COUNTS, _NEIGHBOURHOOD = 0.01, 0.05
@@ -46,7 +47,8 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     Returns
     -------
     LayerChain
-        A layer is called after its first and last node.
+        A layer is called after its first and last node. Its source says what is shared between layers, and whether
+        attention keeps its scores.
 
     Raises
     ------
@@ -65,7 +67,7 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
     times = 2 * graph.work if backward is None else numbers(backward, "backward")
     if len(times) != graph.n:
         raise InputError(f"There are {graph.n} nodes but {len(times)} backward times; give one a node.")
-    order = _latest_order(graph)
+    order = latest_order(graph)
     position = np.empty(graph.n, dtype=np.int64)
     position[order] = np.arange(graph.n)
     total, count = _crossing(graph, position)
@@ -96,8 +98,18 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
         stored_bytes=per_layer(outputs),
         names=tuple(names[i] if i == j else f"{names[i]} … {names[j]}" for i, j in zip(starts, ends, strict=True)),
         name=graph.name,
-        source=graph.source,
+        source="; ".join([graph.source, *_said(graph, layer)]),
     )
+
+
+def _said(graph: ComputationGraph, layer: IntArray) -> Iterator[str]:
+    """What the costs of the layers take for granted."""
+    if any("attention" in name and name.endswith("softmax") for name in graph.names):
+        yield "attention is unfused"
+    for one in graph.parameters:
+        count = len(set(layer[list(one.users)].tolist()))
+        if count > 1:
+            yield f"{one.name} counts in each of {count} layers"
 
 
 def by_block(chain: LayerChain) -> LayerChain:
@@ -121,7 +133,8 @@ def _block(name: str) -> str:
     return f"{head}.{tail[0]}" if tail and tail[0].isdigit() else head
 
 
-def _latest_order(graph: ComputationGraph) -> IntArray:
+def latest_order(graph: ComputationGraph) -> IntArray:
+    """(n,) order of the nodes in which each comes as late as its readers allow; see `collapse`."""
     start, successor = graph.successors
     height = np.zeros(graph.n, dtype=np.int64)
     for u in graph.topological_order[::-1].tolist():

@@ -65,7 +65,9 @@ def headlines(covered: CoveredPlan, iteration: Iteration) -> list[tuple[str, str
         ("question", instance.question_hash),
     ]
     if instance.network is not None:
-        rows.append(("numbers", _numbers(instance)))
+        rows += [("numbers", _numbers(instance))] + [("source", printable(instance.chain.source))] * bool(
+            instance.chain.source
+        )
     (schedule, *_) = iteration.schedules
     order = f", {schedule.order_name}" if isinstance(schedule, Timeline) and schedule.order_name else ""
     rows += [

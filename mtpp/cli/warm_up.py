@@ -163,12 +163,15 @@ def _planning() -> Iterator[str]:
 
     from heuristics.planning import PLANNERS
     from instances.devices.network import Network
+    from instances.json_files import Value, json_text
     from instances.planning import Cluster, LayerChain, TrainingInstance
+    from mtpp.certificates.writing import plan_certificate
     from mtpp.certifying.grid import covered_grid
     from mtpp.certifying.planning import certify_plan
     from mtpp.questions.grid import grid_instance
     from mtpp.questions.planning import PlanWords
     from mtpp.questions.words import checked
+    from mtpp.verification.verify import verify
 
     layers, between = np.ones(4), np.ones(3)
     network = LayerChain(layers, 2 * layers, between, between, layers)
@@ -177,7 +180,8 @@ def _planning() -> Iterator[str]:
         yield name
         certify_plan(instance, np.random.default_rng(0), name)
     yield "shared network cards"
-    certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
+    covered = certify_plan(replace(instance, network=Network()), np.random.default_rng(0))
+    verify(Value(json.loads(json_text(plan_certificate([covered]))), "plan"))
     yield "plans in a grid"
     for fix in (None, "pp=2,v=2"):
         covered_grid(grid_instance("gpt2", "1x2", checked(PlanWords, {**_GRID, "fix": fix})))

@@ -13,13 +13,14 @@ from mtpp.questions.words import Word
 from mtpp.text.parsing import parse_bandwidth, parse_bytes, parse_flops
 
 if TYPE_CHECKING:
-    from instances.planning.grid import GridInstance, Servers
+    from instances.planning.grid import ConfiguredChain, GridInstance, Servers
     from instances.planning.grid.accelerators import Accelerator
 
 __all__ = ["GridWords", "grid_instance"]
 
 _GRID = "Training in a grid"
-_DEVICE, _OPTIMIZER_BYTES, _GRADIENT_BYTES, _UPDATE_BYTES = "A100-80", 18.0, 4.0, 42
+_DEVICE, _UPDATE_BYTES = "A100-80", 42
+_GRADIENT_BYTES, _MOMENT_BYTES, _COPY_BYTES = 4.0, 8.0, 4.0
 #: Part of a device's memory that a plan may fill, if nobody says how much; bandwidths that transfers reach.
 _FILLED, _REACHED = 0.94, 0.8
 _SHARDED = 2  # first stage of ZeRO that divides gradients
@@ -86,8 +87,10 @@ def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridIns
     device, fixed, servers = _device(words), _fixed(words["fix"]), _servers(cluster, words)
     dtype = words["dtype"] or "bf16"
     chains = chains_of(chain, words, device, servers, {name: fixed.pop(name, None) for name in ("cp", "ep")}, dtype)
-    width = WIDTHS[dtype]
-    total = _OPTIMIZER_BYTES if words["optimizer_bytes"] is None else words["optimizer_bytes"]
+    width = _width(chains[0])
+    total = words["optimizer_bytes"]
+    if total is None:  # of Adam, with a copy in 32 bits of shorter numbers
+        total = width + _GRADIENT_BYTES + _MOMENT_BYTES + (_COPY_BYTES if width < _COPY_BYTES else 0)
     if total < width + _GRADIENT_BYTES:
         least = f"weights and gradients alone take {width + _GRADIENT_BYTES:g}."
         raise WordError("optimizer_bytes", f"{total:g}", least)
@@ -115,7 +118,6 @@ def _check_words(words: Mapping[str, Any]) -> None:
         "recompute": False,
         "dims": None,
         "input_work": None,
-        "time_unit": None,
         "orders": "auto",
         "effort": 2,
     }
@@ -144,6 +146,16 @@ def _device(words: Mapping[str, Any]) -> Accelerator:
     if words["memory_bandwidth"] is not None:
         found = replace(found, memory_bandwidth=parse_bandwidth(words["memory_bandwidth"], word="memory_bandwidth"))
     return found
+
+
+def _width(chain: ConfiguredChain) -> float:
+    """Bytes of a number of a chain."""
+    from instances.planning.problem import ELEMENT_BYTES
+
+    if chain.dtype not in ELEMENT_BYTES:
+        known = ", ".join(ELEMENT_BYTES)
+        raise InputError(f"{chain.name}: dtype is {printable(chain.dtype)}; give one of {known}.")
+    return ELEMENT_BYTES[chain.dtype]
 
 
 def _servers(cluster: Any, words: Mapping[str, Any]) -> Servers:

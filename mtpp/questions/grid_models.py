@@ -63,19 +63,33 @@ def chains_of(
             warnings.warn(doubt, InputWarning, stacklevel=2)
         return _estimated(transformer_of(record, name), words, device, servers, fixed, dtype)
     if Path(text).is_file():
-        from instances.json_files import read_json
-        from instances.planning.grid.question_file import configured_from_document
-
-        return (_measured(configured_from_document(read_json(text)), words),)
+        return (_measured(_read(text, words), words),)
     known = ", ".join(TRANSFORMERS)
     raise InputError(
-        f"{printable(text)}: there is no such model with configurations; give {known}, or a file of mtpp-chain/2."
+        f"{printable(text)}: there is no such model with configurations; give {known}, a "
+        f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; {word('microbatches')} plans any graph."
     )
+
+
+def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
+    """Layers from a file of mtpp-chain/2, or of Piper."""
+    from instances.json_files import parse_json, read_text
+    from instances.planning.grid.piper_chain import configured_from_piper
+    from instances.planning.grid.question_file import configured_from_document
+    from instances.readers.piper import recognises_piper
+
+    text = read_text(path)
+    if recognises_piper(text):
+        return configured_from_piper(path, words["time_unit"] or "s")
+    if words["time_unit"] is not None:
+        raise InputError(f"{path}: its times are in seconds; leave out {word('time_unit')}.")
+    return configured_from_document(parse_json(text, path))
 
 
 def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredChain:
     """A chain that has its own times."""
-    for name, default in (("micro_batch", "auto"), ("tp", "auto"), ("cp", "1"), ("ep", "1"), ("sequence", None)):
+    own = {"micro_batch": "auto", "tp": "auto", "cp": "1", "ep": "1", "sequence": None, "dtype": None}
+    for name, default in own.items():
         if words[name] != default:
             raise InputError(f"{chain.name}: it has its own configurations; leave out {word(name)}.")
     return chain
@@ -92,6 +106,8 @@ def _estimated(
     from instances.planning.grid.layer_costs import LayerCosts, configured
     from instances.planning.grid.layer_times import Clockwork
 
+    if words["time_unit"] is not None:
+        raise InputError(f"{model.name}: its times are estimated; leave out {word('time_unit')}.")
     sequence = words["sequence"] or min(_SEQUENCE, model.positions or _SEQUENCE)
     if model.positions and sequence > model.positions:
         raise WordError("sequence", sequence, f"{model.name} knows {model.positions} positions; give at most that.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -118,12 +119,14 @@ def _plans(
             continue
 
 
-def with_ends(rng: np.random.Generator, least: int = 2) -> GridInstance:
-    """Two or three equal layers, or more, between two others, and four to six devices."""
+def with_ends(rng: np.random.Generator, least: int = 2, *, alike: bool = True) -> GridInstance:
+    """Two or three equal layers, or more, or measured ones, between two others, and four to six devices."""
     ends = [_random_ways(rng, [1, 2], False) for _ in range(2)]
     inner, count = _random_ways(rng, [1, 2], False), int(rng.integers(least, least + 2))
     layers = [ConfiguredLayer("before", "before", ends[0])]
     layers += [ConfiguredLayer(f"layer.{i}", "layer", inner) for i in range(count)]
+    if not alike:
+        layers[1:] = [_slower(layer, float(rng.choice([1, 1.25, 1.5]))) for layer in layers[1:]]
     layers.append(ConfiguredLayer("after", "after", ends[1]))
     servers = Servers(int(rng.integers(2, 4)), 2, 4.0, 1.0)
     memory = float(rng.choice([12, 20, 30])) if rng.random() < 0.8 else math.inf
@@ -135,6 +138,13 @@ def with_ends(rng: np.random.Generator, least: int = 2) -> GridInstance:
         state_bytes=StateBytes(1, 1, 2),
         zero=(int(rng.integers(0, 4)),),
     )
+
+
+def _slower(layer: ConfiguredLayer, factor: float) -> ConfiguredLayer:
+    """A layer of its own kind that takes and keeps so much more."""
+    names = ("forward", "input_backward", "weight_backward", "stored_bytes")
+    ways = [replace(one, **{name: factor * getattr(one, name) for name in names}) for one in layer.configurations]
+    return ConfiguredLayer(layer.name, layer.name, tuple(ways))
 
 
 def plans_in_turns(question: GridInstance) -> Iterator[GridPlan]:

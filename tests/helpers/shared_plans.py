@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from heuristics.planning.orders import PassLists, interleaved, portfolio
 from instances.devices.network import Network
 from instances.planning import Cluster, LayerChain, Plan, TrainingInstance
 
-__all__ = ["random_orders", "random_plan", "random_question"]
+__all__ = ["random_orders", "random_plan", "random_question", "tiny_question"]
 
 
 def random_question(rng: np.random.Generator, *, ties: bool, devices: int = 8) -> TrainingInstance:
@@ -66,3 +68,14 @@ def random_orders(rng: np.random.Generator, plan: Plan) -> PassLists:
         return interleaved(groups, S // groups, plan.instance.microbatches)
     found = [orders for _, orders in portfolio(plan)]
     return found[int(rng.integers(len(found)))]
+
+
+def tiny_question(rng: np.random.Generator) -> TrainingInstance:
+    """Up to three layers on four devices, small enough to try all plans; memory may be tight."""
+    while True:
+        instance = random_question(rng, ties=bool(rng.integers(2)), devices=4)
+        if instance.chain.n <= 3 and instance.microbatches <= 4:
+            break
+    chain, copies = instance.chain, instance.parameter_copies
+    most = copies * chain.param_bytes.sum() + instance.microbatches * chain.stored.sum()
+    return replace(instance, memory=float(most * rng.uniform(0.5, 1))) if rng.random() < 0.5 else instance

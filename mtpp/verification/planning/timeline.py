@@ -1,4 +1,4 @@
-"""Check a plan with all its times on shared network cards; bounds of programs are trusted."""
+"""Check a plan with all its times on shared network cards, and its bounds."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mtpp.verification.fractions import as_float
 from mtpp.verification.planning.even_share import least_work
 from mtpp.verification.planning.passes import PlanPasses, deadlocks, structure_faults
 from mtpp.verification.planning.shared_cards import Operation, progress
+from mtpp.verification.planning.suffixes import check_suffixes
 from mtpp.verification.verdict import Check, Verdict, check_claims, compare
 
 __all__ = ["verify_timeline"]
@@ -82,7 +83,7 @@ def _check(stated: StatedTimeline, claim: Claim) -> Check:
     if claim.value <= 0:
         return Check(claim, Fraction(0), "nothing to prove")
     if claim.method != "work-any":
-        return Check(claim, None, "trusted from a program over stages on the fastest links")
+        return check_suffixes(stated.instance, claim)
     return compare(claim, least_work(stated.instance), "re-proved: an even share of all work")
 
 

@@ -30,11 +30,10 @@ def grid_bounds(plan: GridPlan, deadline: Deadline) -> tuple[Bound, ...]:
     Settings that the deadline leaves out count with their even share of work.
     """
     question, narrow = plan.instance, plan.time
-    every = list(settings_of(question))
-    settings = [(even_work(question, *one), *one) for one in every]
+    settings = [(even_work(question, *one), *one) for one in settings_of(question)]
     work = Bound(min([plan.time, *(least for least, _, _ in settings)]), "work-grid")
     if plan.turns > 1:
-        turns = None if deadline.passed else turns_bound(plan, every)
+        turns = None if deadline.passed else turns_bound(plan)
         return (work,) if turns is None else (Bound(max(turns, work.value), "turns-grid"), work)
     for least, setting, arrays in sorted(settings, key=lambda one: one[0]):
         if least >= narrow:

@@ -1,11 +1,12 @@
 r"""A bound for plans whose devices run several stages in turns, in Megatron-LM's order.
 
-For a model of equal layers with one layer before and one after them, as language models have. Group g of S holds some
-of the equal layers, the first group also what comes before, the last one what comes after. In this order it begins with
-:math:`(v - 1) S + 2 (S - g) - 1` forward passes: S of each turn but the last, of that one :math:`r = \min(S, 2 (S - g)
-- 1)`, all kept at once, as S divides M. With τ the time of both passes of its layers, F of forward passes, f and b of
-the passes of one layer, c of a transfer, at the best degree and link where other groups run them, and A of what follows
-the last backward pass of the first layer:
+For a model of equal layers with one layer before and one after them, as language models have. Layers between the first
+and the last that differ count as equal ones with the least of all their numbers: no plan takes longer with these. Group
+g of S holds some of the equal layers, the first group also what comes before, the last one what comes after. In this
+order it begins with :math:`(v - 1) S + 2 (S - g) - 1` forward passes: S of each turn but the last, of that one :math:`r
+= \min(S, 2 (S - g) - 1)`, all kept at once, as S divides M. With τ the time of both passes of its layers, F of forward
+passes, f and b of the passes of one layer, c of a transfer, at the best degree and link where other groups run them,
+and A of what follows the last backward pass of the first layer:
 
 - its passes lie between g forward and g backward passes of other groups: :math:`T ≥ g (f + b + 2 c) + M τ + A`;
 - its first backward pass follows all forward passes of a microbatch, of time P, and S - g - 1 backward passes, and till
@@ -20,7 +21,7 @@ bound is the largest such time, by bisection.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,26 +29,27 @@ import numpy as np
 from instances.compiled import compiled
 from instances.graph.tensors import FloatArray, IntArray
 from instances.planning.grid.arrays import GridArrays
+from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain, ConfiguredLayer
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.program import stage_costs
-from instances.planning.grid.settings import Setting, even_work
+from instances.planning.grid.settings import Setting, even_work, settings_of
 
 __all__ = ["turns_bound"]
 
 _STEPS = 24
 
 
-def turns_bound(plan: GridPlan, settings: Sequence[tuple[Setting, GridArrays]]) -> float | None:
-    """Time that no plan in turns is below, at most that of this plan [s]; None if the layers are of other kinds."""
-    question, high, rooms = plan.instance, plan.time, list[_Room]()
-    if question.layers < 4 or any(len({layer.kind for layer in c.layers[1:-1]}) > 1 for c in question.chains):
+def turns_bound(plan: GridPlan) -> float | None:
+    """Time that no plan in turns is below, at most that of this plan [s]; None of less than four layers."""
+    question, high = plan.instance, plan.time
+    if question.layers < 4:
         return None
-    for setting, arrays in settings:
-        if even_work(question, setting, arrays) < high:
-            rooms.append(_Room(question, setting, arrays))
-    low = min([high, *(even_work(question, *one) for one in settings)])
-    rooms = [room for room in rooms if room.holds(high)]
+    works = [even_work(question, *one) for one in settings_of(question)]
+    question = replace(question, chains=tuple(map(_equal_between_ends, question.chains)))
+    both = zip(works, settings_of(question), strict=True)
+    low = min([high, *works])
+    rooms = [room for work, one in both if work < high and (room := _Room(question, *one)).holds(high)]
     if not rooms:
         return high
     for _ in range(_STEPS):
@@ -58,6 +60,26 @@ def turns_bound(plan: GridPlan, settings: Sequence[tuple[Setting, GridArrays]]) 
         else:
             low = middle
     return low
+
+
+def _equal_between_ends(chain: ConfiguredChain) -> ConfiguredChain:
+    """Chain whose layers but the first and the last have the least numbers of all of these, in all ways to run one."""
+    first, *between, last = chain.layers
+    if len({layer.kind for layer in between}) == 1:
+        return chain
+    ways = {(one.degrees, one.recompute): one for layer in between for one in layer.configurations}
+    for layer in between:
+        for one in layer.configurations:
+            way = one.degrees, one.recompute
+            ways[way] = Configuration(
+                **{
+                    name: min(getattr(ways[way], name), value) if isinstance(value, float) else value
+                    for name, value in vars(one).items()
+                }
+            )
+    alike = [replace(one, forward=ways[one.degrees, NONE].forward) for one in ways.values()]
+    equal = ConfiguredLayer("between", "between", tuple(alike))
+    return replace(chain, layers=(first, *[equal] * len(between), last))
 
 
 class _Tables(NamedTuple):

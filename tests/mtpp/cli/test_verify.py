@@ -93,10 +93,8 @@ def test_the_worst_of_several_files_is_the_exit_code(tmp_path: Path) -> None:
 
 def test_what_plan_and_place_write_is_verified(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The time of a plan is computed anew and its bound trusted; of a placement both are proved; --graph compares."""
-    assert (
-        mtpp("plan simulation --cluster 2x2 --bandwidth 128Gbps,32Gbps --microbatches 4 --planner spp --out p.json")
-        == 0
-    )
+    cluster = "--cluster 2x2 --bandwidth 128Gbps,32Gbps --network paper"
+    assert mtpp(f"plan simulation {cluster} --microbatches 4 --planner spp --out p.json") == 0
     assert mtpp("place nmt-0 -k 2 --method heft --out q.json") == 0
     assert mtpp("verify p.json q.json") == 4
     assert mtpp("verify q.json") == 0

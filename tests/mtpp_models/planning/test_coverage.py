@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from shared_cases import check_bounds
-from shared_plans import random_question
+from shared_plans import random_question, tiny_question
 
 from heuristics.planning.orders import execute_orders, portfolio
 from instances import InputError
@@ -20,16 +20,6 @@ from mtpp_models.planning.coverage import CLASSES, bounds_by_coverage
 from mtpp_models.planning.shared_cards_bound import least_loads
 
 _CLOSE = 1 + 1e-9
-
-
-def tiny_question(rng: np.random.Generator) -> TrainingInstance:
-    while True:
-        instance = random_question(rng, ties=bool(rng.integers(2)), devices=4)
-        if instance.chain.n <= 3 and instance.microbatches <= 4:
-            break
-    chain, copies = instance.chain, instance.parameter_copies
-    most = copies * chain.param_bytes.sum() + instance.microbatches * chain.stored.sum()
-    return replace(instance, memory=float(most * rng.uniform(0.5, 1))) if rng.random() < 0.5 else instance
 
 
 def test_no_plan_is_faster_than_its_bounds() -> None:

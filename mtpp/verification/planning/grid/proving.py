@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from instances.planning.grid.problem import GridInstance
 from mtpp.verification.clock import Clock
 from mtpp.verification.planning.grid.bounds import MARGIN, TooManyWaysError, settings_of
-from mtpp.verification.planning.grid.turns import has_ends, may_hold
+from mtpp.verification.planning.grid.turns import equalised, may_hold
 
 __all__ = ["proved_bound"]
 
@@ -23,8 +24,10 @@ def proved_bound(question: GridInstance, method: str, value: float, clock: Clock
         return min((Fraction(work) for work in works), default=Fraction(value))
     ceiling, least = value * (1 - MARGIN), value
     if method == "turns-grid":
-        if not all(has_ends(one) for one in settings):
+        if question.layers < 4:
             return None
+        question = replace(question, chains=tuple(map(equalised, question.chains)))
+        settings = list(settings_of(question))
         found = any(may_hold(one, ceiling, clock) for one, work in zip(settings, works, strict=True) if work < ceiling)
         return Fraction(0) if found else Fraction(value)
     for one, work in zip(settings, works, strict=True):

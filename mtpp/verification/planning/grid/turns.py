@@ -9,6 +9,7 @@ all its layers but those of its last turn, and h = min(S, 2 (S - g) - 1) of thes
 - If h < S, it has run S forward passes of all its layers before the first backward one, but only h of the last turn.
   That one needs all forward passes of the first microbatch, and the backward passes of the groups after it.
 
+Layers between the first and the last that differ count as `equalised`: a plan keeps its orders and takes no longer.
 Other groups have a layer or more in each turn, group 0 what comes before the equal layers in the first turn, the last
 group what comes after them in the last turn. The second fact says how many layers the last turn can have at most, the
 others then keep S microbatches. For each S, each largest degree and each degree the most equal layers of a group below
@@ -20,17 +21,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
+from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain
 from mtpp.verification.clock import Clock
 from mtpp.verification.planning.grid.bounds import Setting
 
-__all__ = ["has_ends", "may_hold"]
+__all__ = ["equalised", "may_hold"]
+
+_NUMBERS = [one.name for one in fields(Configuration) if one.name not in ("tp", "cp", "ep", "recompute")]
 
 
-def has_ends(setting: Setting) -> bool:
-    """Whether all layers but the first and the last are equal."""
-    return setting.chain.n >= 4 and len(set(setting.kind[1:-1])) == 1
+def equalised(chain: ConfiguredChain) -> ConfiguredChain:
+    """Chain with one kind of layers between the ends: of each way to run one the least numbers that any layer has."""
+    found: dict[tuple[object, str], list[Configuration]] = {}
+    for layer in chain.layers[1:-1]:
+        for one in layer.configurations:
+            found.setdefault((one.degrees, one.recompute), []).append(one)
+    ways = []
+    for (degrees, _), same in found.items():
+        numbers = {name: min(getattr(one, name) for one in same) for name in _NUMBERS}
+        numbers["forward"] = min(one.forward for one in found[degrees, NONE])
+        ways.append(replace(same[0], **numbers))
+    middle = replace(chain.layers[1], kind="equal", configurations=tuple(ways))
+    return replace(chain, layers=(chain.layers[0], *[middle] * (chain.n - 2), chain.layers[-1]))
 
 
 def may_hold(setting: Setting, ceiling: float, clock: Clock) -> bool:

@@ -1,0 +1,83 @@
+"""Hunt for false bounds on training plans: ``python tests/helpers/hunt_training.py [QUESTIONS] [SEED]``.
+
+Each number is a question on shared network cards, one of a grid, and one of stages in turns. All plans are simulated;
+no bound may exceed the best, no answer in a grid with one stage a device may be slower, and certificates have to pass.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+from grid_cases import all_plans, plans_in_turns, random_question, with_ends
+from hunting_by_number import hunt_by_number
+from shared_cases import check_bounds
+from shared_plans import tiny_question
+
+from instances import InputError
+from instances.json_files import json_text, parse_json
+from instances.planning.grid import GridInstance
+from instances.planning.grid.problem import Fixed
+from mtpp.certificates.writing import result_document
+from mtpp.certifying.grid import covered_grid
+from mtpp.verification.verify import verify
+from mtpp_models.planning.grid.turns import turns_bound
+
+__all__ = ["faults_of_training"]
+
+_CLOSE = 1 + 1e-9
+
+
+def faults_of_training(seed: int, counts: Counter[str] | None = None) -> list[str]:
+    """List false bounds, plans that were missed, and certificates that fail."""
+    rng, counts = np.random.default_rng(seed), Counter() if counts is None else counts
+    faults = []
+    with suppress(InputError):  # nothing fits
+        try:
+            counts["orders on shared cards"] += check_bounds(tiny_question(rng))
+            counts["questions on shared cards"] += 1
+        except AssertionError as error:
+            faults.append(str(error))
+    faults += _faults_in_grid(replace(random_question(rng), fixed=Fixed(v=1)), counts)
+    return faults + _faults_in_turns(with_ends(rng, alike=bool(rng.integers(2))), counts)
+
+
+def _faults_in_grid(question: GridInstance, counts: Counter[str]) -> list[str]:
+    times = [plan.time for plan in all_plans(question)]
+    if not times:
+        return []
+    best, result = min(times), covered_grid(question).result
+    counts["plans in a grid"] += len(times)
+    counts["questions in a grid"] += 1
+    faults = []
+    for part in result.parts:
+        if part.bound is not None and part.bound.value > best * _CLOSE:
+            faults.append(f"{part.bound.method}: {part.bound.value!r} is claimed, and a plan takes {best!r}")
+    if result.cost is None or result.cost > best * _CLOSE:
+        faults.append(f"a plan takes {best!r}, and {result.cost!r} was found")
+    verdict = verify(parse_json(json_text(result_document(result)), "drawn.json"))
+    return faults + [f"verify: {fault}" for fault in verdict.faults]
+
+
+def _faults_in_turns(question: GridInstance, counts: Counter[str]) -> list[str]:
+    plans = list(plans_in_turns(question))
+    if not plans:
+        return []
+    best, worst = (choose(plans, key=lambda plan: plan.time) for choose in (min, max))
+    bound = turns_bound(worst)
+    counts["plans in turns"] += len(plans)
+    counts["questions in turns"] += 1
+    false = bound is not None and bound > best.time * _CLOSE
+    return [f"turns-grid: {bound!r} is claimed, and a plan takes {best.time!r}"] if false else []
+
+
+def _seed(rng: random.Random, number: int) -> int:
+    return rng.getrandbits(63)
+
+
+if __name__ == "__main__":
+    sys.exit(hunt_by_number(_seed, faults_of_training))
