@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
+from instances.errors import InputError, said
+from instances.graph.graph import ComputationGraph
+from instances.partitioning.constraints import Constraints
+from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.partition import Partition
+from instances.planning.plan import Plan
 from instances.runtimes.layer_cut import LayerCut
-from instances.runtimes.module_names import TRANSFORMERS
+from instances.runtimes.layer_stack import LayerStack
+from instances.runtimes.module_names import TRANSFORMERS, Naming
+from instances.runtimes.module_units import ModuleUnits
 from instances.runtimes.runtime import LayerRuntime
 
 __all__ = ["ACCELERATE"]
@@ -26,7 +35,46 @@ def _write(cut: LayerCut) -> str:
     return json.dumps(devices, indent=1) + "\n"
 
 
-ACCELERATE = LayerRuntime(
+def _units(graph: ComputationGraph) -> ModuleUnits | None:
+    """The units of a program; None if there are none, or one holds all layers: then its code moves tensors itself."""
+    if not ModuleUnits.known(graph):
+        return None
+    units = ModuleUnits(graph)
+    try:
+        stack = LayerStack.of(graph)
+        stem = Naming.of_graph(graph, stack).modules(TRANSFORMERS, "transformers").stem
+    except InputError:
+        return units
+    return None if any(unit and f"{stem}.".startswith(f"{unit}.") for unit in units.unit) else units
+
+
+@dataclass(frozen=True)
+class _Accelerate(LayerRuntime):
+    """A runtime that moves tensors where modules are called, so that programs are cut between units."""
+
+    def rules(self, graph: ComputationGraph) -> Constraints:
+        """Units of programs are whole; of other graphs layers are."""
+        units = _units(graph)
+        if units is None:
+            return super().rules(graph)
+        return Constraints(together=tuple(group for group in units.groups if len(group) > 1))
+
+    def settings(self, answer: Partition | Plan) -> str:
+        """The device of each unit of a program; of other graphs as of layers."""
+        units = _units(answer.instance.graph) if isinstance(answer, Partition) else None
+        if units is None or not isinstance(answer, Partition):
+            return super().settings(answer)
+        held = sorted(set(answer.block.tolist()))
+        devices = answer.device[held].tolist() if isinstance(answer, UnlikePartition) else range(len(held))
+        device = dict(zip(held, devices, strict=True))
+        try:
+            places = units.places(answer.block.tolist())
+        except InputError as error:
+            raise InputError(f"{error}; cut it again with {said('runtime', self.name)}.") from None
+        return json.dumps({module: device[block] for module, block in places.items()}, indent=1) + "\n"
+
+
+ACCELERATE = _Accelerate(
     "accelerate",
     "device_map of transformers and accelerate, JSON",
     "huggingface.co/docs/accelerate/concept_guides/big_model_inference",

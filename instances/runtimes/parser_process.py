@@ -46,7 +46,7 @@ def _accelerate(words: Path, model: Path) -> str:
     with torch.device("meta"):
         built = transformers.AutoModelForCausalLM.from_config(configuration, trust_remote_code=False)
     device_map = json.loads(words.read_text())
-    known = {name for name, _ in built.named_modules()}
+    known = {name for name, _ in built.named_modules()}.union(built.state_dict())
     strange = [name for name in device_map if name not in known]
     if strange:
         raise ValueError(f"{type(built).__name__} has no module {strange[0]}")

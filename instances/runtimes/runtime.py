@@ -49,8 +49,8 @@ class Runtime(ABC):
             if version is None or (runtime.version and f"{version}.".startswith(f"{runtime.version}.")):
                 return runtime
         names = ", ".join(runtime.version for runtime in known if runtime.version)
-        told = f"words are known of {names}" if names else f"{self.name} has the same words in all that are known"
-        raise WordError("runtime_version", version, f"{told}; name one of these, or leave it out.")
+        told = f"words are known of {names}; name one of these, or" if names else "it has the same words in all;"
+        raise WordError("runtime_version", version, f"{told} leave it out.")
 
     def seen(self, graph: ComputationGraph) -> ComputationGraph:
         """The graph as the devices of the runtime see it, without what it keeps elsewhere."""

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -15,7 +16,17 @@ from torch.fx import Node
 
 from instances.errors import InputError
 
-__all__ = ["Dataflow", "Output", "Weight", "bytes_of", "label", "tensors_of", "weights_elsewhere"]
+__all__ = [
+    "Dataflow",
+    "Output",
+    "Weight",
+    "bytes_of",
+    "calls_elsewhere",
+    "input_readers",
+    "label",
+    "tensors_of",
+    "weights_elsewhere",
+]
 
 #: Comparisons of sizes, which only guard what was exported.
 _CHECKS = frozenset({operator.eq, operator.ge, operator.gt, operator.le, operator.lt, operator.ne})
@@ -81,16 +92,16 @@ class Dataflow:
             if node.op == "placeholder":
                 self.origin[node] = weight_of.get(node.name)
             elif node.op == "output":
-                returned = {origin for source in node.all_input_nodes for origin in self._origins(source)}
+                returned = {origin for source in node.all_input_nodes for origin in self.origins(source)}
             elif node.op == "call_function" and value is not None and node.target not in _CHECKS:
                 self.origin[node] = self._view(node, value) if _is_view(node) else self._operator(node, value)
-                created += [output for output in self._origins(node) if isinstance(output, Output)]
+                created += [output for output in self.origins(node) if isinstance(output, Output)]
         self.outputs = [output for output in dict.fromkeys(created) if output.readers or output in returned]
 
     def inputs(self, node: Node) -> Iterator[tuple[Node, int]]:
         """Nodes that an operator reads, with the bytes that it reads of each: of an expanded tensor what there is."""
         for source in node.all_input_nodes:
-            known = [origin.bytes for origin in self._origins(source) if origin is not None]
+            known = [origin.bytes for origin in self.origins(source) if origin is not None]
             size = sum(bytes_of(tensor, source) for tensor in tensors_of(source.meta.get("val")))
             yield source, min(size, sum(known)) if known else size
 
@@ -99,7 +110,7 @@ class Dataflow:
         self.operators.append(node)
         self.home[node] = number
         for source in node.all_input_nodes:
-            for origin in self._origins(source):
+            for origin in self.origins(source):
                 if origin is not None and origin.readers[-1:] != [number]:
                     origin.readers.append(number)
         if isinstance(value, list | tuple):
@@ -128,7 +139,8 @@ class Dataflow:
             return Output(whole.producer, size)
         return whole
 
-    def _origins(self, node: Node) -> list[Weight | Output | None]:
+    def origins(self, node: Node) -> list[Weight | Output | None]:
+        """Tensors that a node is, or is a view of: weights, outputs of operators, None for an input."""
         origin = self.origin.get(node)
         return origin if isinstance(origin, list) else [origin]
 
@@ -155,19 +167,38 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 def label(node: Node) -> str:
     """Label of a node: the path of its module, and its own name."""
-    paths = [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
+    paths = _calls(node)
     return f"{paths[-1]}.{node.name}" if paths else str(node.name)
 
 
+def _calls(node: Node) -> list[str]:
+    """Paths of the modules in whose calls a node runs, but for the whole."""
+    return [path for path, _ in node.meta.get("nn_module_stack", {}).values() if path]
+
+
+def calls_elsewhere(flow: Dataflow) -> dict[str, list[str]]:
+    """The modules in whose calls a node runs, of nodes in a module that one not around it has called."""
+    calls = {label(node): _calls(node) for node in flow.operators}
+    return {name: own for name, own in calls.items() if any(not b.startswith(f"{a}.") for a, b in pairwise(own))}
+
+
+def input_readers(flow: Dataflow) -> list[str]:
+    """Names of the operators that read an input of the program, or a view of one."""
+    inputs = {node for node in flow.origin if None in flow.origins(node) and node not in flow.home}
+    return [label(node) for node in flow.operators if not inputs.isdisjoint(node.all_input_nodes)]
+
+
 def weights_elsewhere(program: ExportedProgram, flow: Dataflow) -> dict[str, str | None]:
-    """Weights of modules no operator of which reads a weight, with the first node that reads each, or None."""
+    """Weights of modules with others in them, or without an operator that reads one; with the first reader, or None."""
     names = [label(node) for node in flow.operators]
     readers = {weight.name: weight.readers for weight in flow.weights}
     held = {names[v].rpartition(".")[0] for own in readers.values() for v in own} - {""}
+    modules = {name.rpartition(".")[0] for name in program.state_dict}
+    around = {above for module in modules for above in accumulate(f"{part}." for part in module.split(".")[:-1])}
     return {
         name: next((names[v] for v in readers.get(name, ())), None)
         for name in program.state_dict
-        if name.rpartition(".")[0] not in held
+        if (module := name.rpartition(".")[0]) not in held or f"{module}." in around
     }
 
 

@@ -187,8 +187,10 @@ def from_exported_program(
     -------
     ComputationGraph
         Work in seconds. Its attributes hold `flops`, `parameter_count` and, if there are any, `unknown_operators`, of
-        which only the bytes count, `unused_parameters`, and as `weights_elsewhere` the weights of modules no operator
-        of which reads a weight, with the first node that reads each, or None.
+        which only the bytes count, `unused_parameters`, and as `weights_elsewhere` the weights of modules with others
+        in them, or without an operator that reads one, with the first node that reads each, or None. `input_readers`
+        are the names of the nodes that read inputs, and `calls_elsewhere` has the modules in whose calls a node runs
+        where one calls another that is not inside of it.
 
     Raises
     ------
@@ -197,7 +199,7 @@ def from_exported_program(
     """
     _torch()
     from instances.readers.pytorch.costs import bytes_moved, flops_of, is_unknown
-    from instances.readers.pytorch.dataflow import Dataflow, label, weights_elsewhere
+    from instances.readers.pytorch.dataflow import Dataflow, calls_elsewhere, input_readers, label, weights_elsewhere
     from instances.readers.pytorch.sizes import fix_sizes, observed_sizes, open_sizes
 
     program = decompose(program)
@@ -227,6 +229,8 @@ def from_exported_program(
         "unknown_operators": dict(sorted(unknown.items())),
         "unused_parameters": unused,
         "weights_elsewhere": weights_elsewhere(program, flow),
+        "input_readers": input_readers(flow),
+        "calls_elsewhere": calls_elsewhere(flow),
     }
     return ComputationGraph.from_edges(
         edges,

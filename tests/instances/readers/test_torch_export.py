@@ -45,7 +45,8 @@ def test_a_perceptron_has_the_flops_and_bytes_of_its_layers() -> None:
     device = Device(peak_flops=1e3, memory_bandwidth=1e6)
     graph = trace(network, (torch.zeros(3, 4),), device=device, name="perceptron")
     assert (graph.name, graph.names) == ("perceptron", ("0.addmm", "1.relu", "2.addmm_1"))
-    assert graph.attributes == {"flops": 2 * 3 * (4 * 8 + 8 * 2), "parameter_count": 4 * 8 + 8 + 8 * 2 + 2}
+    counts = {"flops": 2 * 3 * (4 * 8 + 8 * 2), "parameter_count": 4 * 8 + 8 + 8 * 2 + 2}
+    assert graph.attributes == counts | {"input_readers": ["0.addmm"]}
     assert graph.param_bytes.tolist() == [4 * 40, 0, 4 * 18]
     assert graph.tensors.bytes.tolist() == [4 * 24, 4 * 24, 4 * 6]
     assert graph.edges.tolist() == [[0, 1], [1, 2]]

@@ -104,10 +104,10 @@ def test_bug_a_device_map_says_where_weights_of_no_running_module_are():
     """accelerate wants a device for each parameter; those that the network itself holds were left out."""
     found = mtpp.partition(Tokens(), 2, "kahn", args=(X,), bandwidth=1e18, runtime="accelerate")
     devices = json.loads(mtpp.export(found, "accelerate"))
-    assert set(devices.values()) == {0, 1}
     modules = {"between", "unused.weight", "unused.bias", "head", *(f"layers.{i}" for i in range(4))}
     assert set(devices) == {"cls", "scale", "bias", *modules}
-    assert (devices["cls"], devices["between"], devices["scale"]) == (0, devices["layers.1"], devices["head"])
+    # It moves weights of the network itself to the device of the first module, and here the last code reads some.
+    assert {devices[name] for name in ("cls", "scale", "bias", "layers.3")} == {0}
 
 
 def test_a_module_that_runs_in_two_stages_has_no_device():
@@ -118,11 +118,11 @@ def test_a_module_that_runs_in_two_stages_has_no_device():
             return self.head(x)
 
     words = {"args": (X,), "bandwidth": 1e18}
-    with pytest.raises(InputError, match="between of Shared runs in stages 0 and 1"):
+    with pytest.raises(InputError, match=r"in stage 0 has to be where .* is, in stage 1"):
         mtpp.export(mtpp.partition(Shared(), 2, "kahn", runtime="torch", **words), "accelerate")
     found = mtpp.partition(Shared(), 2, "kahn", runtime="accelerate", **words)
     devices = json.loads(mtpp.export(found, "accelerate"))
-    assert len({device for module, device in devices.items() if "layers" in module or module == "between"}) == 1
+    assert len({devices[module] for module in ("between", "layers.1", "layers.2", "layers.3")}) == 1
 
 
 @pytest.mark.parametrize(
