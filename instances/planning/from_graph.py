@@ -103,7 +103,7 @@ def collapse(graph: ComputationGraph, backward: ArrayLike | None = None, *, trai
 
 
 def _said(graph: ComputationGraph, layer: IntArray) -> Iterator[str]:
-    """What the costs of the layers take for granted."""
+    """Yield assumptions behind the costs of the layers."""
     if any("attention" in name and name.endswith("softmax") for name in graph.names):
         yield "attention is unfused"
     for one in graph.parameters:
