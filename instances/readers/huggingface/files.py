@@ -29,6 +29,8 @@ CONFIGURATION = "config.json"
 _MOST = 4 * 2**20
 #: Parameters of a model; the largest have some 10^12.
 _MOST_PARAMETERS = 10**15
+#: Bytes of a number.
+_WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 #: Fields of which every configuration has one.
 _MARKS = ("model_type", "text_config", "architectures", "auto_map")
 
@@ -105,9 +107,22 @@ def read_configuration(
     if not training:
         graph, more = with_true_bytes(graph, record, file.parent)
         warnings += more
+    if "element_bytes" not in (dims or {}):
+        warnings += _other_width(config, int(graph.attributes["dims"]["element_bytes"]))
     if warnings:
         graph = replace(graph, attributes={**graph.attributes, "warnings": warnings})
     return graph
+
+
+def _other_width(config: Value, width: int) -> list[str]:
+    """A doubt where the configuration states a type of other bytes than a number has by default."""
+    members = config.open_members(())
+    stated = [members[name].data for name in ("dtype", "torch_dtype") if name in members][:1]
+    return [
+        f"its numbers are {name}; they count as {width} bytes each, with element_bytes={own} as {own}."
+        for name, own in _WIDTHS.items()
+        if name in stated and own != width
+    ]
 
 
 def _name(file: Path) -> str:

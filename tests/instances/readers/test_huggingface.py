@@ -167,6 +167,19 @@ def test_doubts_are_warnings(tmp_path):
         assert part in text
 
 
+@pytest.mark.parametrize("name", ["dtype", "torch_dtype"])
+def test_numbers_of_another_width_are_told_unless_it_is_given(tmp_path, name):
+    path = written(tmp_path, LLAMA | {name: "bfloat16"})
+    with pytest.warns(InputWarning, match="its numbers are bfloat16; they count as 4 bytes each, with element_bytes=2"):
+        load_graph(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load_graph(path, dims={"element_bytes": 2})
+        load_graph(path, dims={"element_bytes": 4})
+        load_graph(written(tmp_path, LLAMA | {name: "float32"}))
+        load_graph(written(tmp_path, LLAMA | {name: ["float16"]}))
+
+
 def test_an_infinite_limit_of_time_is_no_fault(tmp_path):
     config = '{"model_type": "mamba2", "num_hidden_layers": 1, "time_step_limit": [0.0, Infinity]}'
     with warnings.catch_warnings():
