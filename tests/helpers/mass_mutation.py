@@ -153,6 +153,8 @@ def _judged(original: Document, file: Document, verdict: Verdict) -> str:
     kept, without = _unordered(original), _unordered(file)
     if alike(kept, without):
         return "the same"
+    if without.get("words") == "" and "kinds" in file["instance"] and alike(kept | {"words": ""}, without):
+        return "no words"
     if alike(_answerless(kept), _answerless(without)):
         return "another answer" if _as_good(original, file) else "FORGED"
     if file["instance"] == original["instance"] and (file.get("impossible") or {"proof": 0})["proof"] is None:
@@ -175,7 +177,9 @@ def _unordered(file: Document) -> Document:
     for holder in (found["instance"], found.get("partition") or {}):
         for kind, items in holder.get("constraints", {}).items():
             twice = kind in ("together", "uncut")  # says no more
-            holder["constraints"][kind] = _in_order([_in_order(item, twice) for item in items], twice)
+            rules = [_in_order(item, twice) for item in items]
+            told = [rule for rule in rules if kind != "together" or len(rule) > 1]  # says something
+            holder["constraints"][kind] = _in_order(told, twice)
     for graph in ("graph", "operators"):
         if "parameters" in found["instance"].get(graph, {}):
             found["instance"][graph]["parameters"].sort(key=json.dumps)
