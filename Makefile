@@ -87,6 +87,7 @@ warm: .venv/test.stamp
 
 lint: .venv/test.stamp
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --preview --select PLW1514 --exclude tests . # files are UTF-8 on all machines
 	$(BIN)/ruff format --check .
 
 types: .venv/test.stamp

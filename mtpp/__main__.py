@@ -1,5 +1,6 @@
 """``mtpp`` and ``python -m mtpp``: few imports, so that Ctrl-C works while everything else is still loading."""
 
+import io
 import os
 import signal
 import sys
@@ -15,6 +16,8 @@ def main() -> int:
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in heard:
         signal.signal(number, _leave)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console or file whose encoding has no µ shows a question mark
+        sys.stdout.reconfigure(errors="replace")
     from mtpp.cli.main import main
 
     if signal.SIGINT in heard:

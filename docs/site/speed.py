@@ -51,7 +51,7 @@ def record(path: Path) -> Path:
 
     A checkout with changes stands for no commit: its file is kept, and the history remains as it is.
     """
-    document = json.loads(path.read_text())
+    document = json.loads(path.read_text(encoding="utf-8"))
     processor, commit = document["machine_info"]["cpu"]["brand_raw"], document["commit_info"]
     name = commit["id"][:7] + ("-dirty" if commit["dirty"] else "")
     kept = _RESULTS / re.sub(r"\W+", "-", processor) / f"{name}.json"

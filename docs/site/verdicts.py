@@ -60,7 +60,7 @@ def read_verdicts(path: Path) -> Any:
         If it is no JSON, or of another format.
     """
     try:
-        document = json.loads(path.read_text())
+        document = json.loads(path.read_text(encoding="utf-8"))
         if document["format"] == _FORMAT:
             return document
     except (ValueError, TypeError, KeyError):

@@ -62,11 +62,11 @@ def scotch(instance: PlacementInstance, _rng: np.random.Generator, _limits: Limi
     adjacency, work = _undirected(instance)
     with tempfile.TemporaryDirectory() as folder:
         graph, parts = Path(folder, "graph.grf"), Path(folder, "parts.map")
-        graph.write_text(_scotch_graph(adjacency, work))
+        graph.write_text(_scotch_graph(adjacency, work), encoding="utf-8")
         done = run_program([program, str(instance.devices), str(graph), str(parts)])
         if done.code != 0 or not parts.exists():
             raise InputError(f"scotch: {program} failed: {done.text.strip() or done.code}.")
-        _, *lines = parts.read_text().splitlines()
+        _, *lines = parts.read_text(encoding="utf-8").splitlines()
     device = np.zeros(instance.graph.n, dtype=np.int64)
     for line in lines:
         v, part = line.split()

@@ -45,7 +45,7 @@ def _accelerate(words: Path, model: Path) -> str:
     configuration = transformers.AutoConfig.from_pretrained(str(model), trust_remote_code=False, local_files_only=True)
     with torch.device("meta"):
         built = transformers.AutoModelForCausalLM.from_config(configuration, trust_remote_code=False)
-    device_map = json.loads(words.read_text())
+    device_map = json.loads(words.read_text(encoding="utf-8"))
     known = {name for name, _ in built.named_modules()}.union(built.state_dict())
     strange = [name for name in device_map if name not in known]
     if strange:
@@ -55,7 +55,7 @@ def _accelerate(words: Path, model: Path) -> str:
 
 
 def _megatron(words: Path, model: Path) -> str:
-    text = words.read_text()
+    text = words.read_text(encoding="utf-8")
     size = re.search(r"--pipeline-model-parallel-size (\d{1,6})", text)
     layout = re.search(r'--pipeline-model-parallel-layout "([^"]*)"', text)
     if size is None or layout is None:
@@ -88,7 +88,7 @@ def _openvino(words: Path, model: Path) -> str:
 
 
 def _sglang(words: Path, model: Path) -> str:
-    name, _, value = words.read_text().strip().splitlines()[-1].partition("=")
+    name, _, value = words.read_text(encoding="utf-8").strip().splitlines()[-1].partition("=")
     if name != _SGLANG:
         raise ValueError(f"there is no {_SGLANG}")
     counts = [int(count) for count in value.split(",")]
@@ -101,7 +101,7 @@ def _sglang(words: Path, model: Path) -> str:
 
 
 def _torchtitan(words: Path, model: Path) -> str:
-    (call,) = (node for node in ast.walk(ast.parse(words.read_text())) if isinstance(node, ast.Call))
+    (call,) = (node for node in ast.walk(ast.parse(words.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
     fields = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
     made = import_module("torchtitan.config.configs").ParallelismConfig(**fields)
     return f"{len(made.module_fqns_per_model_part)} parts of modules"
@@ -109,7 +109,7 @@ def _torchtitan(words: Path, model: Path) -> str:
 
 def _values(words: Path) -> dict[str, Any]:
     """Constants of a program by their names."""
-    body = ast.parse(words.read_text()).body
+    body = ast.parse(words.read_text(encoding="utf-8")).body
     named = [(node.targets[0], node.value) for node in body if isinstance(node, ast.Assign)]
     return {target.id: ast.literal_eval(value) for target, value in named if isinstance(target, ast.Name)}
 
@@ -118,7 +118,9 @@ def _function(package: str, file: str, name: str) -> Callable[..., Any]:
     """A function of an installed package, without the rest, which needs graphics cards."""
     path = Path(str(distribution(package).locate_file(file)))
     (found,) = (
-        node for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef) and node.name == name
+        node
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and node.name == name
     )
     scope: dict[str, Any] = {"os": os, "Tuple": tuple}
     exec(compile(ast.Module([found], []), str(path), "exec"), scope)

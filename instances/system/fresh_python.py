@@ -77,7 +77,7 @@ def ask_module(
     """
     command, environment = module_command(module)
     pipe, end = subprocess.PIPE, None
-    with tempfile.TemporaryFile("w+") as asked:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as asked:
         asked.write(question)
         asked.seek(0)
         process = subprocess.Popen(command, env=environment, text=True, stdin=asked, stdout=pipe, stderr=pipe)

@@ -64,7 +64,7 @@ def plan_for_batch(chain: str, cluster: str, words: PlanWords, files: Drawn, pri
         save_figure(grid_figure(plan, covered.uniform), files.plot)
     printing.document(document)
     if files.export is not None and runtime is not None:
-        Path(files.export).write_text(grid_settings(plan, runtime))
+        Path(files.export).write_text(grid_settings(plan, runtime), encoding="utf-8")
     if covered.result.interrupted:
         return complain("stopped; this is the best plan by then.", INTERRUPTED)
     return DONE

@@ -85,7 +85,9 @@ def _git(*words: str) -> str | None:
 def _processor() -> str | None:
     """Model of the processor."""
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), flags=re.MULTILINE)
+        found = re.search(
+            r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), flags=re.MULTILINE
+        )
     except OSError:
         found = None
     return found[1] if found else platform.processor() or platform.machine() or None

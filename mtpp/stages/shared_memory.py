@@ -90,7 +90,7 @@ def new_memory(size: int) -> SharedMemory:
 def available_memory() -> int | None:
     """Bytes that processes can still allocate; None if the system does not say."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)

@@ -85,7 +85,10 @@ def _write(built: BuiltModel, file: Path) -> None:
     with TemporaryDirectory() as folder:
         draft = Path(folder, f"model{file.suffix}")
         built.model.write(str(draft), io_options=options)
-        with draft.open() as source, file.open("w") as target:  # through a symbolic link, too
+        with (
+            draft.open(encoding="utf-8") as source,
+            file.open("w", encoding="utf-8") as target,
+        ):  # through a symbolic link, too
             for line in _comments(built, names_file(file).name):
                 target.write(f"{mark}{_plain(line)}\n")
             shutil.copyfileobj(source, target)

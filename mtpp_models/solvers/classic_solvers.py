@@ -81,7 +81,7 @@ def run_classic(
             if nearly.passed:  # it was stopped and left no result
                 return SolverOutcome(Termination.STOPPED, log=str(error))
             raise SolverFaultError(name, f"failed ({_first_line(error)})") from error
-        log = log_file.read_text(errors="replace") if log_file.exists() else ""
+        log = log_file.read_text(encoding="utf-8", errors="replace") if log_file.exists() else ""
     condition = results.solver.termination_condition
     if condition == ClassicTermination.infeasible and not nearly.passed:  # CBC guesses when it has to stop
         return SolverOutcome(Termination.INFEASIBLE, log=log)

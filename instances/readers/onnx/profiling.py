@@ -57,7 +57,7 @@ def measure(path: str | Path, dims: Mapping[str, int]) -> dict[str, float]:
             feeds = {value.name: _example(value, rng) for value in inputs_of(model.graph)}
             for _ in range(_RUNS + 1):
                 session.run(None, feeds)
-            profile = json.loads(Path(session.end_profiling()).read_text())
+            profile = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
         except Exception as error:  # onnxruntime has no base class of its errors
             raise InputError(f"onnxruntime does not run the model ({' '.join(str(error).split())[:200]}).") from None
     return _least_times(profile)

@@ -196,3 +196,15 @@ def test_the_shell_completes_words(words: list[str], expected: str) -> None:
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == [expected]
+
+
+def test_a_terminal_without_a_letter_shows_a_question_mark(tmp_path: Path) -> None:
+    """The answer is not lost for a name that the encoding of stdout does not have."""
+    graph_file(tmp_path, nodes=[{"name": name, "work": 1, "output_bytes": 1} for name in ("ä", "b", "c")])
+    run = subprocess.run(
+        [sys.executable, "-m", "mtpp", "partition", "graph.json", "-k", "1", "--bandwidth", "1", "--method", "kahn"],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(experiments.__file__).parent.parent), "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "0      ?" in run.stdout
