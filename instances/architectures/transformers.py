@@ -6,7 +6,6 @@ from functools import partial
 
 from instances.architectures.architecture import Architecture
 from instances.architectures.attention import (
-    INDEX_BYTES,
     attention,
     causal_mask,
     feed_forward,
@@ -15,35 +14,13 @@ from instances.architectures.attention import (
     tokens,
 )
 from instances.architectures.builder import Tensor
+from instances.architectures.encoders import Encoder, encode
 from instances.architectures.operators import NetworkBuilder
 from instances.architectures.serving import Cache
 
-__all__ = ["TRANSFORMERS", "bert", "gpt2", "vit", "xlnet"]
+__all__ = ["TRANSFORMERS", "gpt2", "vit", "xlnet"]
 _TEXT = {"batch": 1, "sequence": 128}
 _DEVLIN = "Devlin et al., BERT: pre-training of deep bidirectional transformers, NAACL 2019"
-
-
-def bert(net: NetworkBuilder, *, batch: int, sequence: int, layers: int, hidden: int, heads: int) -> None:
-    """BERT's encoder with embeddings and pooler (Devlin et al. 2019), layer norm after each residual."""
-    words = tokens(net, batch, sequence)
-    segments = tokens(net, batch, sequence, "segments")
-    attended = net.input("attention_mask", batch, 1, 1, sequence, element_bytes=INDEX_BYTES)
-    with net.scope("embeddings"):
-        x = net.embedding(words, net.parameter("words", 30522, hidden))
-        x = net.add(x, net.embedding(segments, net.parameter("segments", 2, hidden)))
-        x = net.add(x, positions(net, 512, sequence, hidden))
-        x = net.layer_norm(x)
-        mask = net.elementwise("mask", attended)
-    for layer in range(layers):
-        with net.scope(f"encoder.{layer}"):
-            with net.scope("attention"):
-                query, key, value = (net.linear(x, hidden, name) for name in ("query", "key", "value"))
-                x = net.layer_norm(net.add(x, attention(net, query, key, value, heads, mask)))
-            with net.scope("feed_forward"):
-                x = net.layer_norm(net.add(x, feed_forward(net, x, 4 * hidden, net.gelu)))
-    with net.scope("pooler"):
-        first = net.slice(x, batch, hidden)
-        net.tanh(net.linear(first, hidden))
 
 
 def gpt2(
@@ -144,21 +121,21 @@ TRANSFORMERS = (
     Architecture(
         "bert-base",
         "BERT encoder, 12 layers of 768",
-        partial(bert, layers=12, hidden=768, heads=12),
+        partial(encode, sizes=Encoder(layers=12, hidden=768, heads=12, inner=3072)),
         _TEXT,
         _DEVLIN,
     ),
     Architecture(
         "bert-large",
         "BERT encoder, 24 layers of 1024",
-        partial(bert, layers=24, hidden=1024, heads=16),
+        partial(encode, sizes=Encoder(layers=24, hidden=1024, heads=16, inner=4096)),
         _TEXT,
         _DEVLIN,
     ),
     Architecture(
         "bert-48",
         "BERT encoder, 48 layers of 1024",
-        partial(bert, layers=48, hidden=1024, heads=16),
+        partial(encode, sizes=Encoder(layers=48, hidden=1024, heads=16, inner=4096)),
         _TEXT,
         "Li and Hoefler, Chimera: efficiently training large-scale neural networks, SC 2021",
     ),

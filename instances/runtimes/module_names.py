@@ -19,6 +19,7 @@ from instances.runtimes.layer_stack import LayerStack
 __all__ = ["TRANSFORMERS", "ModuleNames", "Naming"]
 
 _BUILT_IN = "parametric architecture"
+_TRANSFORMERS = "transformers"
 #: Of its graphs a node without a path is code of the whole network.
 _PROGRAM = "torch.export"
 _OWN_STEMS = ("decoder", "encoder")
@@ -58,7 +59,7 @@ class Naming:
     network, stem : str
         Name of the network, and of its layers before their number.
     built_in : bool
-        Whether the names are those of this project.
+        Whether the names are those of this project, or of a configuration, which tells of those in transformers alone.
     before, after : tuple of str, optional
         Modules outside of the layers; None if they are not known.
     units : mapping of str to tuple of int
@@ -76,7 +77,7 @@ class Naming:
     def of_graph(cls, graph: ComputationGraph, stack: LayerStack) -> Naming:
         """The names of a graph: a module holds parameters, or there are none at all."""
         if graph.source.startswith(_BUILT_IN):
-            return cls(graph.name, stack.stem, built_in=True)
+            return cls(graph.name, stack.stem, True, *_configured(graph, stack.stem))
         holds = graph.param_bytes > 0
         for parameter in graph.parameters:
             holds[list(parameter.users)] = True
@@ -104,6 +105,10 @@ class Naming:
         """The names of a chain, which tells of its layers alone."""
         return cls(network, stem, built_in=stem in _OWN_STEMS)
 
+    def tells(self, library: str) -> bool:
+        """Whether the network itself tells the names of its modules in a library."""
+        return not self.built_in or (library == _TRANSFORMERS and self.before is not None)
+
     def modules(self, known: Mapping[str, ModuleNames], library: str, *, ends: bool = False) -> ModuleNames:
         """The modules as a library calls them.
 
@@ -121,7 +126,7 @@ class Naming:
         InputError
             If they are not known, or are no paths.
         """
-        if self.built_in:
+        if not self.tells(library):
             found = next((names for start, names in known.items() if self.network.startswith(start)), None)
             if found is None:
                 raise InputError(
@@ -140,3 +145,14 @@ class Naming:
                     f"{self.network}: {module} is no path of a module; give a graph whose nodes have such."
                 )
         return ModuleNames(self.before or (), self.stem, self.after or ())
+
+
+def _configured(graph: ComputationGraph, stem: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """Modules before and after the layers as a configuration has them; None twice for other graphs."""
+    stated = graph.attributes.get("modules")
+    if not isinstance(stated, dict) or stated.get("layers") != stem:
+        return None, None
+    before, after = stated.get("before"), stated.get("after")
+    if not isinstance(before, list) or not isinstance(after, list):
+        return None, None
+    return tuple(map(str, before)), tuple(map(str, after))

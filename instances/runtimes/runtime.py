@@ -127,7 +127,7 @@ class LayerRuntime(Runtime):
 
         So it does where words name modules, and there is none to name.
         """
-        named = self.names is not None and not naming.built_in
+        named = self.names is not None and naming.tells(self.names[1])
         return self.front_with_first or (named and naming.before == ()), (
             self.back_with_last or (named and naming.after == ())
         )

@@ -44,7 +44,7 @@ def chains_of(
     from instances.planning.grid.from_decoder import transformer_of
     from instances.planning.grid.names import TRANSFORMERS
     from instances.planning.grid.transformer import Transformer
-    from instances.readers.huggingface.files import find_decoder
+    from instances.readers.huggingface.files import find_record
 
     if isinstance(chain, ConfiguredChain):
         return (_measured(chain, words),)
@@ -57,7 +57,7 @@ def chains_of(
     text = fspath(chain)
     if text in TRANSFORMERS:
         return _estimated(TRANSFORMERS[text], words, device, servers, fixed, dtype)
-    if (found := find_decoder(text)) is not None:
+    if (found := find_record(text)) is not None:
         name, record, doubts = found
         for doubt in doubts:
             warnings.warn(doubt, InputWarning, stacklevel=2)

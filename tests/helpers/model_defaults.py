@@ -1,7 +1,7 @@
 """Defaults and aliases of configurations, taken from an installed transformers.
 
 `python tests/helpers/model_defaults.py` writes `instances/readers/huggingface/defaults.json` anew, for the model types
-of `decoders.toml`.
+of `decoders.toml` and `encoders.toml`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def _plain(value: object) -> bool:
 
 
 if __name__ == "__main__":
-    found = {"": {"others": common_fields()}} | {kind: defaults_of(kind) for kind in sorted(model_types())}
+    found = {"": {"others": common_fields()}} | {
+        kind: defaults_of(kind) for kind in sorted({*model_types(), *model_types("encoders")})
+    }
     lines = ",\n".join(f" {json.dumps(kind)}: {json.dumps(own)}" for kind, own in found.items())
     folder = Path(next(iter(package.__path__)))
     (folder / "defaults.json").write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")

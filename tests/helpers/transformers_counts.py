@@ -14,7 +14,7 @@ from typing import Any
 
 from model_defaults import defaults_of
 
-__all__ = ["Counts", "counted", "random_configuration", "read"]
+__all__ = ["BATCH", "PROMPT", "WITHOUT_HEAD", "Counts", "counted", "random_configuration", "read"]
 
 BATCH, PROMPT = 2, 11
 #: Whose operations torch counts otherwise: its scans by chunks, and experts that all see all tokens.
@@ -103,6 +103,13 @@ def _sizes(kind: str, random: Random) -> dict[str, Any]:
         "intermediate_multiple_size": random.choice((2, 3)),
         "tie_word_embeddings": truth(),
         "sliding_window": random.choice((4, 7, 30)),
+        "type_vocab_size": random.choice((1, 2)),
+        "embedding_size": random.choice((hidden, 16)),
+        "use_task_id": truth(),
+        "dim": hidden,
+        "hidden_dim": inner,
+        "n_layers": layers,
+        "n_heads": heads,
         "attention_chunk_size": 32,
         "use_sliding_window": truth(),
         "max_window_layers": 1,

@@ -1,7 +1,8 @@
-"""Sizes of a language model from the record of its configuration."""
+"""Sizes of a language model from its configuration."""
 
 from __future__ import annotations
 
+from instances.architectures.encoders import Encoder
 from instances.errors import InputError
 from instances.planning.grid.transformer import Transformer
 from instances.readers.huggingface.record import Attention, Decoder, FeedForward
@@ -9,16 +10,44 @@ from instances.readers.huggingface.record import Attention, Decoder, FeedForward
 __all__ = ["transformer_of"]
 
 
-def transformer_of(decoder: Decoder, name: str) -> Transformer:
-    """Sizes of a decoder whose layers are equal, with plain attention and one feed-forward network or experts.
-
-    Biases, norms of queries and other vectors count as parameters and take no time of their own; a window of attention
-    does not count.
+def transformer_of(sizes: Decoder | Encoder, name: str) -> Transformer:
+    """Sizes of an encoder, or of a decoder whose layers are equal.
 
     Raises
     ------
     InputError
-        If its layers differ, or are of other kinds; the message names what is.
+        If no costs are known of it; the message names what is in the way.
+    """
+    return _of_encoder(sizes, name) if isinstance(sizes, Encoder) else _of_decoder(sizes, name)
+
+
+def _of_encoder(encoder: Encoder, name: str) -> Transformer:
+    """An encoder with one norm beside those of its layers, be it before or behind them, and with a pooler."""
+    if encoder.projected or not encoder.pooled:
+        raise InputError(f"{name}: an encoder without a pooler or with narrow embeddings has no costs here.")
+    return Transformer(
+        name=name,
+        layers=encoder.layers,
+        hidden=encoder.hidden,
+        heads=encoder.heads,
+        key_heads=encoder.heads,
+        inner=encoder.inner,
+        vocabulary=encoder.vocabulary,
+        positions=encoder.positions,
+        segments=encoder.segments + encoder.tasks,
+        gated=False,
+        biases=True,
+        dropout=True,
+        causal=False,
+        head=False,
+    )
+
+
+def _of_decoder(decoder: Decoder, name: str) -> Transformer:
+    """A decoder with plain attention and one feed-forward network or experts in each layer.
+
+    Biases, norms of queries and other vectors count as parameters and take no time of their own; a window of attention
+    does not count.
     """
     layer = decoder.layers[0]
     if any(other != layer for other in decoder.layers):

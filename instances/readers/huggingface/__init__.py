@@ -1,6 +1,7 @@
 """Configurations of Hugging Face transformers, ``config.json``, as architectures.
 
 - `configuration`: `decoder_of`, what a configuration means; `fields`, its numbers with the defaults of its type
+- `encoders`: `encoder_of`, the same for encoders of text, as `encoders.toml` says
 - `layer_kinds`, `mixers`: which layers attend to what, and what mixes the tokens of a layer
 - `record`: sizes alone; `network`: the operators of a record
 - `decoders.toml`: what is fixed for each model type; `defaults.json`: defaults of their fields, from transformers
@@ -12,8 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from instances.architectures.architecture import Architecture
+from instances.architectures.encoders import encode
 from instances.json_files import Value
 from instances.readers.huggingface.configuration import decoder_of
+from instances.readers.huggingface.encoders import encoder_of, is_encoder
 from instances.readers.huggingface.network import record_network
 
 __all__ = ["configured_architecture"]
@@ -29,6 +32,10 @@ def configured_architecture(config: Value, name: str) -> tuple[Architecture, lis
     InputError
         If the configuration is refused; `decoder_of` says why.
     """
+    if is_encoder(config):
+        sizes, warnings = encoder_of(config)
+        summary = f"encoder, {sizes.layers} layers of {sizes.hidden}"
+        return Architecture(name, summary, partial(encode, sizes=sizes), _TEXT, str(Path(config.file))), warnings
     record, warnings = decoder_of(config)
     count = len(record.layers)
     summary = f"{record.kind}, {count} layers of {record.hidden}"

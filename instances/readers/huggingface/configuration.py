@@ -16,7 +16,7 @@ from instances.readers.huggingface.layer_kinds import kinds_of, sparse_layers
 from instances.readers.huggingface.mixers import mixers_of
 from instances.readers.huggingface.record import Decoder, Experts, FeedForward, Layer
 
-__all__ = ["decoder_of", "model_types"]
+__all__ = ["decoder_of", "model_types", "type_defaults"]
 
 _SHOWN = 5
 #: Fields of multimodal models that hold the configuration of their decoder.
@@ -38,9 +38,9 @@ _HEADED = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
 
 @cache
-def model_types() -> dict[str, dict[str, Any]]:
-    """The words of each model type."""
-    table = tomllib.loads(files(__package__).joinpath("decoders.toml").read_text(encoding="utf-8"))
+def model_types(family: str = "decoders") -> dict[str, dict[str, Any]]:
+    """The words of each model type of decoders, or of encoders."""
+    table = tomllib.loads(files(__package__).joinpath(f"{family}.toml").read_text(encoding="utf-8"))
 
     def words(name: str) -> dict[str, Any]:
         own = dict(table[name])
@@ -50,9 +50,14 @@ def model_types() -> dict[str, dict[str, Any]]:
     return {name: words(name) for name in table}
 
 
+def type_defaults(kind: str) -> dict[str, Any]:
+    """Defaults and aliases of the fields of a model type, as transformers has them."""
+    return _defaults()[kind]
+
+
 @cache
 def _defaults() -> dict[str, dict[str, Any]]:
-    """Defaults and aliases of the fields of each model type, as transformers has them."""
+    """Those of all model types."""
     text = files(__package__).joinpath("defaults.json").read_text(encoding="utf-8")
     found: dict[str, dict[str, Any]] = json.loads(text)
     return found
@@ -87,7 +92,7 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         members.get("model_type", config).fail(f"the model type '{kind}' is not known; {hint}{_REMEDY}")
     if "auto_map" in members:
         warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
-    own = _defaults()[kind]
+    own = type_defaults(kind)
     fields = Fields(members, own["defaults"], own["aliases"], model_types()[kind], config)
     for name, part in {**_TOWERS, **_DRAFTERS}.items():
         if any(name in given and given[name].data for given in (outer, members)):

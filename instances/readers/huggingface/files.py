@@ -11,6 +11,7 @@ from typing import Any
 
 from instances.architectures import ARCHITECTURES
 from instances.architectures.architecture import Architecture
+from instances.architectures.encoders import Encoder
 from instances.architectures.serving import Dim
 from instances.devices.roofline import DEFAULT_DEVICE, Device
 from instances.errors import InputError
@@ -18,6 +19,7 @@ from instances.graph.graph import ComputationGraph
 from instances.json_files import Value, check_readable, parse_json, read_text
 from instances.readers.huggingface import configured_architecture
 from instances.readers.huggingface.configuration import decoder_of
+from instances.readers.huggingface.encoders import encoder_of, is_encoder
 from instances.readers.huggingface.network import other_caches
 from instances.readers.huggingface.record import Decoder
 from instances.readers.huggingface.weights import with_true_bytes
@@ -31,6 +33,8 @@ _MOST = 4 * 2**20
 _MOST_PARAMETERS = 10**15
 #: Bytes of a number.
 _WIDTHS = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+#: How the names of classes end whose modules are those of a decoder with its head.
+_HEADED = ("ForCausalLM", "LMHeadModel")
 #: Fields of which every configuration has one.
 _MARKS = ("model_type", "text_config", "architectures", "auto_map")
 
@@ -72,13 +76,13 @@ def read_configuration(
     training: bool = False,
     device: Device | None = None,
 ) -> ComputationGraph:
-    """The graph of the decoder that a configuration describes.
+    """The graph of the decoder or encoder that a configuration describes.
 
     Parameters
     ----------
     path : str or path
-        ``config.json``, or its folder. Where ``*.safetensors`` or ``*.gguf`` lie beside it, their headers say the
-        bytes of the parameters; no weight is read.
+        ``config.json``, or its folder. Where ``*.safetensors`` or ``*.gguf`` lie beside that of a decoder, their
+        headers say the bytes of the parameters; no weight is read.
     dims : mapping, optional
         As of served architectures: batch, sequence, element_bytes, phase, context and kv_bytes.
     level, training, device
@@ -100,18 +104,31 @@ def read_configuration(
     count = int(graph.attributes["parameter_count"])
     if count > _MOST_PARAMETERS:
         raise InputError(f"{file}: the model would have {count:.3g} parameters; check its sizes.")
-    record, _ = decoder_of(config)
-    if "phase" in graph.attributes["dims"]:
-        caches = other_caches(record, graph.attributes["dims"])
-        graph = replace(graph, attributes={**graph.attributes, "caches": caches})
-    if not training:
-        graph, more = with_true_bytes(graph, record, file.parent)
-        warnings += more
+    if not architecture.served:
+        graph = replace(graph, attributes={**graph.attributes, "modules": encoder_of(config)[0].modules})
+    else:
+        record, _ = decoder_of(config)
+        if _is_alone(config, record):
+            graph = replace(graph, attributes={**graph.attributes, "modules": record.modules})
+        if "phase" in graph.attributes["dims"]:
+            caches = other_caches(record, graph.attributes["dims"])
+            graph = replace(graph, attributes={**graph.attributes, "caches": caches})
+        if not training:
+            graph, more = with_true_bytes(graph, record, file.parent)
+            warnings += more
     if "element_bytes" not in (dims or {}):
         warnings += _other_width(config, int(graph.attributes["dims"]["element_bytes"]))
     if warnings:
         graph = replace(graph, attributes={**graph.attributes, "warnings": warnings})
     return graph
+
+
+def _is_alone(config: Value, record: Decoder) -> bool:
+    """Whether the decoder with its head is the whole model, so that the paths of its modules are known."""
+    members = config.open_members(("model_type",))
+    classes = members["architectures"].data if "architectures" in members else None
+    headed = not classes or (isinstance(classes, list) and str(classes[0]).endswith(_HEADED))
+    return members["model_type"].data == record.kind and record.embedding == record.hidden and headed
 
 
 def _other_width(config: Value, width: int) -> list[str]:
@@ -135,7 +152,7 @@ def _read(file: Path) -> Value:
     return parse_json(_INFINITE.sub("1e999", read_text(file)), str(file))
 
 
-def find_decoder(spec: object) -> tuple[str, Decoder, list[str]] | None:
+def find_record(spec: object) -> tuple[str, Decoder | Encoder, list[str]] | None:
     """Name, record and doubts of the configuration with this path; None if there is none.
 
     Raises
@@ -144,7 +161,11 @@ def find_decoder(spec: object) -> tuple[str, Decoder, list[str]] | None:
         If the configuration is refused.
     """
     file = configuration_file(spec)
-    return None if file is None else (_name(file), *decoder_of(_read(file)))
+    if file is None:
+        return None
+    config = _read(file)
+    found: tuple[Decoder | Encoder, list[str]] = (encoder_of if is_encoder(config) else decoder_of)(config)
+    return (_name(file), *found)
 
 
 def find_architecture(spec: object) -> Architecture | None:

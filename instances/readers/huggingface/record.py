@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = ["Attention", "Decoder", "Experts", "FeedForward", "LatentAttention", "Layer", "Linear", "Recurrence"]
 
@@ -125,3 +126,8 @@ class Decoder:
     stack: str  # path of the layers
     before: tuple[str, ...]  # modules before them
     after: tuple[str, ...]  # modules after them
+
+    @property
+    def modules(self) -> dict[str, Any]:
+        """Paths of the modules before the layers, of the layers without their number, and behind them."""
+        return {"before": [*self.before], "layers": self.stack, "after": [*self.after]}

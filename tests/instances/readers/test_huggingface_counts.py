@@ -12,9 +12,19 @@ pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("transformers", reason="transformers is not installed")
 
 from model_defaults import defaults_of
-from transformers_counts import counted, random_configuration, read
+from transformers_counts import (
+    BATCH,
+    PROMPT,
+    WITHOUT_HEAD,
+    counted,
+    random_configuration,
+    read,
+)
+from transformers_modules import encoded, uncovered
 
-from instances.readers.huggingface.configuration import _defaults, model_types
+from instances.json_files import parse_json
+from instances.readers.huggingface import configured_architecture
+from instances.readers.huggingface.configuration import model_types, type_defaults
 
 
 @pytest.mark.parametrize("kind", list(model_types()))
@@ -33,6 +43,19 @@ def test_operations_and_caches_are_those_of_torch(kind):
     assert expected.differences(read(json.dumps(json.loads(config.to_json_string()))), kind) == []
 
 
-@pytest.mark.parametrize("kind", list(model_types()))
+@pytest.mark.parametrize("kind", list(model_types("encoders")))
+def test_encoders_are_those_of_transformers(kind):
+    config = random_configuration(kind, Random(kind))
+    stated = parse_json(json.dumps(json.loads(config.to_json_string())), "config.json")
+    graph = configured_architecture(stated, kind)[0].build(batch=BATCH, sequence=PROMPT)
+    assert (graph.attributes["parameter_count"], 2 * graph.attributes["multiply_adds"]) == encoded(config)
+
+
+@pytest.mark.parametrize("kind", sorted({*model_types(), *model_types("encoders")} - {*WITHOUT_HEAD}))
+def test_modules_are_those_of_transformers(kind):
+    assert uncovered(random_configuration(kind, Random(kind))) == []
+
+
+@pytest.mark.parametrize("kind", [*model_types(), *model_types("encoders")])
 def test_defaults_are_those_of_transformers(kind):
-    assert _defaults()[kind] == defaults_of(kind)
+    assert type_defaults(kind) == defaults_of(kind)

@@ -11,7 +11,7 @@ from command_line import mtpp
 
 from instances.errors import InputError
 from instances.planning.grid.from_decoder import transformer_of
-from instances.readers.huggingface.files import find_architecture, find_decoder
+from instances.readers.huggingface.files import find_architecture, find_record
 
 SMALL = {
     "hidden_size": 64,
@@ -39,7 +39,7 @@ def write(folder: Path, kind: str, **others: Any) -> Path:
 @pytest.mark.parametrize("kind", TYPES)
 def test_parameters_are_those_of_the_architecture(kind: str, tmp_path: Path) -> None:
     path = write(tmp_path, kind)
-    found, architecture = find_decoder(path), find_architecture(path)
+    found, architecture = find_record(path), find_architecture(path)
     assert found is not None
     assert architecture is not None
     name, record, _ = found
@@ -49,7 +49,7 @@ def test_parameters_are_those_of_the_architecture(kind: str, tmp_path: Path) -> 
 
 def test_layers_of_other_kinds_are_refused(tmp_path: Path) -> None:
     for kind in ("mamba", "deepseek_v3"):
-        found = find_decoder(write(tmp_path, kind))
+        found = find_record(write(tmp_path, kind))
         assert found is not None
         with pytest.raises(InputError, match=r"layer|costs"):
             transformer_of(found[1], found[0])
