@@ -16,7 +16,7 @@ _DECODES = ("is_decoder", "add_cross_attention")
 def is_encoder(config: Value) -> bool:
     """Whether the configuration is one of a known encoder."""
     members = config.open_members(())
-    return "model_type" in members and members["model_type"].data in model_types("encoders")
+    return "model_type" in members and members["model_type"].text() in model_types("encoders")
 
 
 def encoder_of(config: Value) -> tuple[Encoder, list[str]]:

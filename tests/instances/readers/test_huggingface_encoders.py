@@ -97,6 +97,7 @@ def test_a_head_is_left_out_with_a_warning(tmp_path):
     [
         ({"num_attention_heads": 7}, "num_attention_heads: 7 heads do not divide the width 768; give a divisor."),
         ({"hidden_size": 10**9}, "hidden_size: the number is 1000000000; it must be from 1 to"),
+        ({"model_type": {"bert": 1}}, "model_type: expected a string"),
         ({"is_decoder": True}, "is_decoder: a bert that decodes is not known"),
         ({"model_type": "roberta", "max_position_embeddings": 2}, "max_position_embeddings: 2 positions leave none"),
     ],
