@@ -45,6 +45,9 @@ def defaults_of(kind: str) -> dict[str, Any]:
         for field in dataclasses.fields(own)
         if field.name not in base and _plain(field.default)
     }
+    for outer, names in model_types().get(kind, {}).get("inside", {}).items():
+        inner = dataclasses.fields(own.sub_configs[outer]) if outer in own.sub_configs else ()
+        defaults |= {names[field.name]: field.default for field in inner if field.name in names}
     if "tie_word_embeddings" not in defaults:  # the whole model says it
         whole = CONFIG_MAPPING[kind.removesuffix("_text")]
         defaults["tie_word_embeddings"] = next(

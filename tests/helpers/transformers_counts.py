@@ -14,13 +14,16 @@ from typing import Any
 
 from model_defaults import defaults_of
 
+from instances.readers.huggingface.configuration import model_types
+
 __all__ = ["BATCH", "PROMPT", "WITHOUT_HEAD", "Counts", "counted", "random_configuration", "read"]
 
 BATCH, PROMPT = 2, 11
 #: Whose operations torch counts otherwise: its scans by chunks, and experts that all see all tokens.
 MODELLED = (
     *("mamba", "falcon_mamba", "mamba2", "jamba", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "lfm2", "bamba"),
-    *("falcon_h1", "granitemoehybrid", "llama4_text"),
+    *("falcon_h1", "granitemoehybrid", "llama4_text", "lfm2_moe", "lfm3", "olmo_hybrid", "minimax", "kimi_linear"),
+    "nemotron_h",
 )
 #: Decoders of multimodal models, which transformers builds without a head; their operations are not compared.
 WITHOUT_HEAD = (
@@ -62,7 +65,8 @@ def random_configuration(kind: str, random: Random) -> Any:
     """A configuration of this type with small random sizes, as an object of transformers."""
     from transformers import CONFIG_MAPPING
 
-    known = set(CONFIG_MAPPING[kind]().to_dict()) | set(CONFIG_MAPPING[kind].attribute_map)
+    known = {*CONFIG_MAPPING[kind]().to_dict(), *CONFIG_MAPPING[kind].attribute_map}
+    known |= set(model_types().get(kind, {}).get("earlier", ()))
     own = {name: value for name, value in _sizes(kind, random).items() if name in known}
     return CONFIG_MAPPING[kind](**own)
 
@@ -152,6 +156,29 @@ def _sizes(kind: str, random: Random) -> dict[str, Any]:
     if kind in ("deepseek_v3", "deepseek_v2", "glm4_moe_lite", "axk1", "youtu", "minicpm3", "mistral4"):
         sizes["head_dim"] = sizes["qk_rope_head_dim"]
         sizes["num_key_value_heads"] = heads
+    if kind in ("deepseek_v32", "glm_moe_dsa"):
+        sizes |= {"index_n_heads": random.choice((2, 4)), "index_head_dim": random.choice((8, 12))}
+        sizes |= {"index_topk": random.choice((5, 64)), "num_key_value_heads": heads}
+        sizes["indexer_types"] = ["full"] + [random.choice(("full", "shared")) for _ in range(layers - 1)]
+    if kind == "lfm3":
+        sizes["layer_types"] = ["full_attention"] + [random.choice(("conv", *kinds)) for _ in range(layers - 1)]
+        sizes |= {"use_sandwich_norm": truth(), "use_attention_gate": truth()}
+    if kind == "dbrx":
+        sizes["d_model"] = hidden
+        sizes |= {
+            "tie_word_embeddings": False,
+            "attn_config": {"kv_n_heads": random.choice((1, 2, heads)), "rope_theta": 1e4, "clip_qkv": 8},
+        }
+        sizes["ffn_config"] = {"ffn_hidden_size": inner, "moe_num_experts": experts, "moe_top_k": random.choice((1, 2))}
+    if kind.startswith("gemma4"):
+        sizes |= {"hidden_size_per_layer_input": 0, "num_kv_shared_layers": 0, "enable_moe_block": truth()}
+        sizes |= {"attention_k_eq_v": truth(), "top_k_experts": 2, "global_head_dim": random.choice((32, 40))}
+        sizes["num_global_key_value_heads"] = random.choice((None, 1, 2))
+    if kind in ("mimo_v2_flash", "diffllama"):
+        sizes["num_key_value_heads"] = 2
+    if kind == "kimi_linear":
+        sizes["num_key_value_heads"] = heads
+        sizes["q_lora_rank"] = random.choice((None, 20))
     if kind == "internlm3":
         sizes["mlp_bias"] = sizes["bias"] = sizes["qkv_bias"] = sizes["attention_bias"]
     if kind == "phimoe":
@@ -194,6 +221,16 @@ def _recurrent_sizes(random: Random, hidden: int, heads: int, layers: int, kind:
         sizes |= {"num_heads": heads, "head_dim": inner // heads}
     if kind in ("mamba", "falcon_mamba"):
         sizes["intermediate_size"] = inner
+    if kind in ("lfm2_moe", "minimax", "kimi_linear"):
+        linear = "conv" if kind == "lfm2_moe" else "linear_attention"
+        sizes["layer_types"] = [random.choice((linear, "full_attention")) for _ in range(layers)]
+    if kind == "nemotron_h":
+        words = ("linear_attention", "full_attention", "moe", "mlp")
+        sizes["layers_block_type"] = ["full_attention"] + [random.choice(words) for _ in range(layers)]
+        sizes |= {"mamba_num_heads": heads, "mamba_head_dim": 12, "ssm_state_size": sizes["state_size"]}
+        sizes |= {"moe_shared_expert_intermediate_size": 40, "moe_latent_size": random.choice((None, 32))}
+    if kind in ("kimi_linear", "nemotron_h"):
+        sizes |= {"linear_num_heads": 2, "linear_head_dim": random.choice((8, 12))}
     if kind == "granitemoehybrid":
         sizes["layer_types"] = ["mamba"] * (layers - 1) + ["attention"]
     return sizes
@@ -224,7 +261,7 @@ def counted(config: Any, *, flops: bool) -> Counts:
         return Counts(parameters, own, 0, 0, 0)
     torch.manual_seed(0)
     config._attn_implementation = config._experts_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float().requires_grad_(False)
 
     def run(tokens: Any, **more: Any) -> tuple[int, Any]:
         with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -236,6 +273,7 @@ def counted(config: Any, *, flops: bool) -> Counts:
     prefill, output = run(torch.randint(3, 90, (BATCH, PROMPT)))
     cache = getattr(output, "past_key_values", None)
     elements = 0 if cache is None else sum(_elements(layer) for layer in cache.layers)
+    elements += sum(state.numel() for state in getattr(cache, "linear_cache", ()) if len(state))  # of MiniMax
     decode, _ = run(torch.randint(3, 90, (BATCH, 1)), past_key_values=cache) if cache is not None else (0, None)
     return Counts(parameters, own, elements, prefill, decode)
 
@@ -243,7 +281,7 @@ def counted(config: Any, *, flops: bool) -> Counts:
 def _elements(layer: Any) -> int:
     import torch
 
-    names = ("keys", "values", "conv_states", "recurrent_states")
+    names = ("keys", "values", "indexer_keys", "conv_states", "recurrent_states")
     found = [getattr(layer, name, None) for name in names]
     flat = [item for own in found for item in (own.values() if isinstance(own, dict) else [own])]
     return sum(tensor.numel() for tensor in flat if isinstance(tensor, torch.Tensor))
@@ -294,8 +332,6 @@ def _compare(kind: str, seeds: int) -> None:
 
 
 if __name__ == "__main__":
-    from instances.readers.huggingface.configuration import model_types
-
     names = [word for word in sys.argv[1:] if not word.startswith("--") and not word.isdigit()]
     seeds = int(sys.argv[sys.argv.index("--seeds") + 1]) if "--seeds" in sys.argv else 20
     for kind in names or model_types():

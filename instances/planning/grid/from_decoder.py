@@ -56,9 +56,10 @@ def _of_decoder(decoder: Decoder, name: str) -> Transformer:
     if len(layer.mixers) != 1 or not isinstance(layer.mixers[0], Attention) or feed is None:
         raise InputError(f"{name}: a layer is not attention and a feed-forward network; no costs are known of others.")
     attention = layer.mixers[0]
-    special = attention.gate or attention.width != attention.value_width or decoder.embedding != decoder.hidden
+    special = attention.gate or attention.width != attention.value_width or attention.passes > 1
+    special = special or decoder.embedding != decoder.hidden or not attention.own_values
     if special or (experts is not None and (experts.shared or (feed.inner and experts.count < 1))):
-        raise InputError(f"{name}: gates, shared experts or other widths of values or words have no costs here.")
+        raise InputError(f"{name}: gates, two passes, shared experts or other widths of values or words have no costs.")
     norm = decoder.hidden * {"rms": 1, "plain": 1, "layer": 2, "none": 0}[decoder.norm]
     return Transformer(
         name=name,

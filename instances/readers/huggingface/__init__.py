@@ -3,7 +3,7 @@
 - `configuration`: `decoder_of`, what a configuration means; `fields`, its numbers with the defaults of its type
 - `encoders`: `encoder_of`, the same for encoders of text, as `encoders.toml` says
 - `layer_kinds`, `mixers`: which layers attend to what, and what mixes the tokens of a layer
-- `record`: sizes alone; `network`: the operators of a record
+- `record`: sizes alone; `network`: the operators of a record; `mixing`: those that mix tokens
 - `decoders.toml`: what is fixed for each model type; `defaults.json`: defaults of their fields, from transformers
 """
 

@@ -11,8 +11,8 @@ from importlib.resources import files
 from typing import Any
 
 from instances.json_files import Value
-from instances.readers.huggingface.fields import MOST_LAYERS, Fields
-from instances.readers.huggingface.layer_kinds import kinds_of, sparse_layers
+from instances.readers.huggingface.fields import Fields
+from instances.readers.huggingface.layer_kinds import DENSE, EXPERTS, FULL, kinds_of, sparse_layers
 from instances.readers.huggingface.mixers import mixers_of
 from instances.readers.huggingface.record import Decoder, Experts, FeedForward, Layer
 
@@ -92,8 +92,8 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         members.get("model_type", config).fail(f"the model type '{kind}' is not known; {hint}{_REMEDY}")
     if "auto_map" in members:
         warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
-    own = type_defaults(kind)
-    fields = Fields(members, own["defaults"], own["aliases"], model_types()[kind], config)
+    own, type_words = type_defaults(kind), model_types()[kind]
+    fields = Fields(_flat(members, type_words), own["defaults"], own["aliases"], type_words, config)
     for name, part in {**_TOWERS, **_DRAFTERS}.items():
         if any(name in given and given[name].data for given in (outer, members)):
             but = "; with weights beside it its bytes count" if name in _TOWERS else ""
@@ -103,16 +103,43 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         warnings.append(f"it is a {classes[0]}; a {kind} with its head counts, which may have other parts.")
     if "quantization_config" in members and members["quantization_config"].data:
         warnings.append("its weights are quantised: bytes are those of element_bytes, but with the weights beside it.")
-    if unknown := _unknown(members, own):
+    if unknown := _unknown(members, own, type_words):
         shown = ", ".join(unknown[:_SHOWN]) + (", …" if len(unknown) > _SHOWN else "")
         warnings.append(f"fields that a {kind} does not have are left out: {shown}.")
     return _decoder(kind, fields), warnings
 
 
-def _unknown(members: Mapping[str, Value], own: Mapping[str, Any]) -> list[str]:
+def _flat(members: Mapping[str, Value], words: Mapping[str, Any]) -> dict[str, Value]:
+    """The fields, with those that stand in others, under the names that the model type has for them."""
+    flat = dict(members)
+    for outer, names in words.get("inside", {}).items():
+        inner = members[outer].open_members(()) if outer in members and members[outer].data is not None else {}
+        flat |= {names[name]: value for name, value in inner.items() if name in names}
+    if words.get("full_layers"):
+        flat |= _full_layers(members)
+    return flat
+
+
+def _full_layers(members: Mapping[str, Value]) -> dict[str, Value]:
+    """Sizes of the layers that attend to all tokens: as stated layer by layer, else by names of their own."""
+    stated = members.get("per_layer_config")
+    if stated is not None and stated.data:
+        own = list(stated.open_members(()).values())
+        if any(one.data != own[0].data for one in own):
+            stated.fail("its layers differ; only the same sizes for all layers that attend to all tokens are known.")
+        sizes = {"head_dim": members.get("head_dim"), **own[0].open_members(())}
+        found = {"full_head_dim": sizes["head_dim"], "full_key_heads": sizes.get("num_key_value_heads")}
+    else:
+        same = "attention_k_eq_v" in members and members["attention_k_eq_v"].data
+        keys = members.get("num_global_key_value_heads") if same else None
+        found = {"full_head_dim": members.get("global_head_dim"), "full_key_heads": keys}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _unknown(members: Mapping[str, Value], own: Mapping[str, Any], words: Mapping[str, Any]) -> list[str]:
     """Fields that may change sizes, and that the model type does not have."""
     known = {*own["defaults"], *own["others"], *own["aliases"], *own["aliases"].values(), *_TOWERS, *_DRAFTERS}
-    known |= set(_defaults()[""]["others"])
+    known |= {*_defaults()[""]["others"], *words.get("earlier", ()), *words.get("inside", ())}
     return [
         name
         for name, value in members.items()
@@ -134,7 +161,7 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
         kind=kind,
         hidden=hidden,
         vocabulary=fields.whole("vocab_size"),
-        tied=fields.truth("tie_word_embeddings"),
+        tied=fields.truth("tie_word_embeddings") and not fields.word("untied"),
         norm=norm,
         layers=_layers(fields, hidden),
         embedding=fields.whole_or(words["embedding"], hidden) if "embedding" in words else hidden,
@@ -150,15 +177,27 @@ def _decoder(kind: str, fields: Fields) -> Decoder:
 
 def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:
     """The layers, of which those of one kind are made once."""
-    count = fields.whole("num_hidden_layers", most=MOST_LAYERS)
-    kinds, sparse, norms = kinds_of(fields, count), _sparse(fields, count), _norms(fields)
+    for name in fields.words.get("without", ()):
+        if fields.value(name).data not in (None, 0, False, "vision"):
+            fields.value(name).fail(f"nothing is known of layers with it; {_REMEDY}")
+    kinds, norms = kinds_of(fields), _norms(fields)
+    stated = fields.value("per_layer_config") if fields.word("full_layers") else None
+    if (
+        stated is not None
+        and stated.data
+        and set(stated.data) != {str(i) for i, kind in enumerate(kinds) if kind == FULL}
+    ):
+        stated.fail("it must name the layers that attend to all tokens, and no others.")
+    count = len(kinds)
+    sparse = _sparse(fields, count)
 
     @cache
     def layer(kind: str, has_experts: bool, last: bool) -> Layer:
-        bare = fields.word("mixer") and norms == 1  # a state space, which has no feed-forward network beside it
+        alone = kind in (EXPERTS, DENSE)
+        bare = fields.word("mixer") and norms == 1 and not alone  # a mixer without a feed-forward network beside it
         return Layer(
-            mixers=mixers_of(fields, hidden, kind, last),
-            feed=None if bare else _feed_forward(fields, hidden, has_experts),
+            mixers=() if alone else mixers_of(fields, hidden, kind, last),
+            feed=None if bare else _feed_forward(fields, hidden, has_experts and kind != DENSE),
             norms=norms if has_experts else fields.words.get("dense_norms", norms),
             vectors=fields.word("vectors") or 0,
         )
@@ -168,7 +207,8 @@ def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:
 
 def _sparse(fields: Fields, layers: int) -> list[bool]:
     name = fields.word("experts")
-    if not name or not fields.has(name) or fields.value(name).data == 0:
+    condition = fields.word("experts_if")
+    if not name or not fields.has(name) or fields.value(name).data == 0 or (condition and not fields.truth(condition)):
         return [False] * layers
     if fields.word("sparse") == "jamba" and fields.whole(name) == 1:
         return [False] * layers
@@ -191,7 +231,7 @@ def _norms(fields: Fields) -> int:
 def _feed_forward(fields: Fields, hidden: int, sparse: bool) -> FeedForward:
     gated = fields.words.get("gated", True)
     if sparse:
-        return FeedForward(0, gated, fields.says("feed_bias"), experts=_experts(fields))
+        return FeedForward(0, gated, fields.says("feed_bias"), experts=_experts(fields, hidden))
     inner = _inner(fields, hidden)
     vectors = inner if fields.word("feed_vectors") else 0
     return FeedForward(inner, gated, fields.says("feed_bias"), vectors)
@@ -221,7 +261,7 @@ def _lfm2_inner(fields: Fields) -> int:
     return inner
 
 
-def _experts(fields: Fields) -> Experts:
+def _experts(fields: Fields, hidden: int) -> Experts:
     words: Mapping[str, Any] = fields.words
     count, inner = fields.whole(words["experts"]), fields.whole(words["expert_inner"])
     chosen = fields.whole(words.get("chosen", "num_experts_per_tok"))
@@ -241,5 +281,6 @@ def _experts(fields: Fields) -> Experts:
         shared=wide,
         shared_gate=bool(words.get("shared_gate")),
         bias=bool(words.get("expert_bias")),
-        router_vectors=count if words.get("router_bias") else 0,
+        router_vectors=(count if words.get("router_bias") else 0) + hidden * words.get("router_vectors_hidden", 0),
+        width=fields.whole_or(words["expert_width"], 0) if "expert_width" in words else 0,
     )

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from instances.readers.huggingface.fields import Fields
+from instances.json_files import Value
+from instances.readers.huggingface.fields import MOST_LAYERS, Fields
 
-__all__ = ["CHUNKED", "FULL", "LINEAR", "SLIDING", "kinds_of", "sparse_layers"]
+__all__ = ["CHUNKED", "DENSE", "EXPERTS", "FULL", "INDEXED", "LINEAR", "SLIDING", "kinds_of", "sparse_layers"]
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 #: What mixes tokens without attention: a state space, linear attention or a convolution.
 LINEAR = "linear_attention"
+#: Attention to tokens that an indexer of the layer chooses.
+INDEXED = "indexed_attention"
+#: Layers of a feed-forward network alone.
+EXPERTS, DENSE = "moe", "mlp"
 
 _WORDS = {
     **dict.fromkeys(("full_attention", "attention", "global"), FULL),
@@ -20,7 +25,7 @@ _WORDS = {
 }
 
 
-def kinds_of(fields: Fields, layers: int) -> list[str]:
+def kinds_of(fields: Fields) -> list[str]:
     """The kind of each layer: what `layer_types` says, else the rule of the model type.
 
     Raises
@@ -28,17 +33,25 @@ def kinds_of(fields: Fields, layers: int) -> list[str]:
     InputError
         If there are not as many kinds as layers, or one is unknown.
     """
+    rule, _, word = str(fields.word("kinds") or "full").partition(" ")
+    if rule == "blocks":
+        return _blocks(fields)
+    layers = fields.whole("num_hidden_layers", most=MOST_LAYERS)
     given = fields.value("layer_types")
-    if given.data is not None and "layer_types" in fields.defaults:
+    if given.data is not None and "layer_types" in fields.defaults and rule != "indexed":
         items = given.items()
         if len(items) != layers:
             given.fail(f"there are {len(items)} kinds of layers for {layers} layers; give one a layer.")
-        for item in items:
-            if item.text() not in _WORDS:
-                item.fail(f"the kind of layer '{item.data}' is not known; known are {', '.join(_WORDS)}.")
-        return [_WORDS[item.data] for item in items]
-    rule, _, word = str(fields.word("kinds") or "full").partition(" ")
-    return _RULES[rule](fields, layers, word)
+        kinds = [_known(item, _WORDS) for item in items]
+    else:
+        kinds = _RULES[rule](fields, layers, word)
+    return [*kinds[:-1], FULL] if fields.word("last_full") else kinds
+
+
+def _known(item: Value, words: dict[str, str]) -> str:
+    if item.text() not in words:
+        item.fail(f"the kind of layer '{item.data}' is not known; known are {', '.join(words)}.")
+    return words[item.data]
 
 
 def sparse_layers(fields: Fields, layers: int) -> list[bool]:
@@ -146,6 +159,55 @@ def _linear(fields: Fields, layers: int, word: str) -> list[str]:
     return [LINEAR if (i + 1) % period else FULL for i in range(layers)]
 
 
+def _some_full(fields: Fields, layers: int, word: str) -> list[str]:
+    kinds = _linear(fields, layers, word)
+    return kinds if FULL in kinds else [*kinds[:-1], FULL]
+
+
+def _blocks(fields: Fields) -> list[str]:
+    """Layers of one part each, as a list of words or as a text of letters."""
+    given, pattern = fields.value("layer_types"), fields.value("hybrid_override_pattern")
+    if given.data is not None:
+        kinds = [_known(item, _WORDS | {EXPERTS: EXPERTS, DENSE: DENSE}) for item in given.items()]
+    elif pattern.data is not None:
+        letters = {"M": LINEAR, "*": FULL, "E": EXPERTS, "-": DENSE}
+        if not set(pattern.text()) <= set(letters):
+            pattern.fail("a letter of it is not known; known are M, *, E and -.")
+        kinds = [letters[letter] for letter in pattern.text()]
+    else:
+        kinds = [LINEAR, EXPERTS, FULL, DENSE]
+    if not 1 <= len(kinds) <= MOST_LAYERS:
+        fields.whole_file.fail(f"it has {len(kinds)} layers; there must be from 1 to {MOST_LAYERS}.")
+    return kinds
+
+
+def _indexed(fields: Fields, layers: int, word: str) -> list[str]:
+    """Layers with an indexer of their own, and layers that take the choice of the last one with it."""
+    given = fields.value("indexer_types")
+    if given.data is None:
+        given = fields.value("index_topk_pattern")
+    if given.data is not None:
+        own = [item in ("full", "F") for item in (given.data if isinstance(given.data, str) else given.texts())]
+        if len(own) != layers:
+            given.fail(f"there are {len(own)} kinds of indexers for {layers} layers; give one a layer.")
+    else:
+        period, offset = fields.whole_or("index_topk_freq", 1, 0), fields.whole_or("index_skip_topk_offset", 2, 0)
+        own = [max(i - offset + 1, 0) % max(period, 1) == 0 for i in range(layers)]
+    return [INDEXED if one else FULL for one in own]
+
+
+def _kimi(fields: Fields, layers: int, word: str) -> list[str]:
+    """Layers of attention by their numbers from 1, else every fourth."""
+    if not fields.has("full_attn_layers"):
+        return [FULL if i and i % 4 == 0 else LINEAR for i in range(layers)]
+    chosen = set(fields.value("full_attn_layers").whole_numbers())
+    return [FULL if i + 1 in chosen else LINEAR for i in range(layers)]
+
+
+def _stated(fields: Fields, layers: int, word: str) -> list[str]:
+    fields.value("layer_types").fail("it is missing; give the kind of each layer.")
+
+
 def _jamba(fields: Fields, layers: int, word: str) -> list[str]:
     period, offset = fields.whole("attn_layer_period"), fields.whole("attn_layer_offset", 0)
     return [FULL if i % period == offset else LINEAR for i in range(layers)]
@@ -177,6 +239,17 @@ _RULES: dict[str, Callable[[Fields, int, str], list[str]]] = {
     "jamba": _jamba,
     "lfm2": _listed("full_attn_idxs"),
     "bamba": _listed("attn_layer_indices"),
+    "ends": lambda fields, layers, word: [
+        FULL if i == 0 or (i + 1) % int(word) == 0 else SLIDING for i in range(layers)
+    ],
+    "lfm3": lambda fields, layers, word: [
+        FULL if i % 4 == 2 else SLIDING if i % 4 == 0 and i else LINEAR for i in range(layers)
+    ],
+    "odd": lambda fields, layers, word: [LINEAR if i % 2 else FULL for i in range(layers)],
+    "some_full": _some_full,
+    "indexed": _indexed,
+    "kimi": _kimi,
+    "stated": _stated,
     "granitemoehybrid": lambda fields, layers, word: [LINEAR] * layers,
 }
 

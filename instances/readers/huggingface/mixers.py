@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from instances.readers.huggingface.fields import Fields
-from instances.readers.huggingface.layer_kinds import CHUNKED, LINEAR, SLIDING
-from instances.readers.huggingface.record import Attention, LatentAttention, Linear, Recurrence
+from instances.readers.huggingface.layer_kinds import CHUNKED, FULL, INDEXED, LINEAR, SLIDING
+from instances.readers.huggingface.record import Attention, Indexer, LatentAttention, Linear, Recurrence
 
 __all__ = ["mixers_of"]
 
@@ -25,7 +25,7 @@ def mixers_of(
     if kind == LINEAR:
         fields.value("layer_types").fail(f"a layer is one of '{kind}', which this model type has not.")
     if fields.word("latent"):
-        return (_latent(fields, hidden),)
+        return (_latent(fields, hidden, kind == INDEXED),)
     return (_attention(fields, hidden, kind, last),)
 
 
@@ -33,6 +33,11 @@ def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
     heads = fields.whole("num_attention_heads")
     width = _head_width(fields, hidden, heads)
     key_heads = _key_heads(fields, heads)
+    full = kind == FULL and fields.word("full_layers")
+    if full:
+        width, key_heads = fields.whole_or("full_head_dim", 512), fields.whole_or("full_key_heads", key_heads)
+    if kind in _WINDOWED:
+        key_heads *= fields.word("window_key_heads") or 1
     if heads % key_heads:
         fields.value("num_key_value_heads").fail(
             f"{key_heads} heads of keys do not divide {heads} heads of queries; give a divisor."
@@ -41,6 +46,8 @@ def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
     if kind in _WINDOWED:
         name = fields.word("window") or "sliding_window"
         window = fields.whole(name)
+        if fields.word("window_before") and fields.has(fields.words["window_before"]):
+            window = fields.whole(fields.words["window_before"]) + 1
     scale = 2 if fields.word("norm") == "layer" else 1
     each, _, condition = str(fields.word("query_norm") or "").partition(" if ")
     norms = {"head": (width, width), "full": (heads * width, key_heads * width)}.get(each)
@@ -49,33 +56,42 @@ def _attention(fields: Fields, hidden: int, kind: str, last: bool) -> Attention:
         norms = (0, 0)
     if each == "heads":
         scale = 1
-    vectors = heads if fields.word("sinks") else 0
-    if fields.word("vectors_hidden"):
-        vectors += hidden
+    sinks = fields.word("sinks")
+    vectors = heads if sinks is True or (sinks == "window" and window) else 0
+    vectors += hidden * (fields.word("vectors_hidden") or 0) + width * (fields.word("vectors_width") or 0)
     return Attention(
         heads=heads,
         key_heads=key_heads,
         width=width,
-        value_width=width,
+        value_width=fields.whole(fields.words["value_width"]) if "value_width" in fields.words else width,
         window=window,
         bias=fields.says("bias"),
         output_bias=fields.says("output_bias") or bool(last and fields.word("last_output_bias")),
         norms=(norms[0] * scale, norms[1] * scale),
-        gate=bool(fields.word("gate")),
+        gate=_gate(fields, heads, width),
         gate_bias=fields.word("gate") == "query" and fields.says("bias"),
         vectors=vectors,
+        passes=fields.word("passes") or 1,
+        own_values=not (full and fields.truth("attention_k_eq_v")),
     )
+
+
+def _gate(fields: Fields, heads: int, width: int) -> int:
+    each, _, condition = str(fields.word("gate") or "").partition(" if ")
+    if not each or (condition and not fields.truth(condition)):
+        return 0
+    return heads if each == "head" else heads * width
 
 
 def _head_width(fields: Fields, hidden: int, heads: int) -> int:
     name = fields.words.get("head_width", "head_dim")
     if name and fields.has(name):
         return fields.whole(name)
-    if hidden % heads:
+    if hidden % heads and fields.words.get("even_heads", not name):
         fields.value("num_attention_heads").fail(
             f"{heads} heads do not divide the hidden width {hidden}; give a divisor."
         )
-    return hidden // heads
+    return max(1, hidden // heads)
 
 
 def _key_heads(fields: Fields, heads: int) -> int:
@@ -89,7 +105,11 @@ def _key_heads(fields: Fields, heads: int) -> int:
     return fields.whole_or(rule, heads) if rule else heads
 
 
-def _latent(fields: Fields, hidden: int) -> LatentAttention:
+def _latent(fields: Fields, hidden: int, indexed: bool) -> LatentAttention:
+    indexer = None
+    if indexed:
+        sizes = (fields.whole(f"index_{name}") for name in ("n_heads", "head_dim", "topk"))
+        indexer = Indexer(*sizes)
     heads = fields.whole("num_attention_heads")
     return LatentAttention(
         heads=heads,
@@ -99,6 +119,7 @@ def _latent(fields: Fields, hidden: int) -> LatentAttention:
         value_width=fields.whole_or("v_head_dim", max(1, hidden // heads)),
         query_rank=fields.whole("q_lora_rank") if fields.has("q_lora_rank") else None,
         bias=fields.says("bias"),
+        indexer=indexer,
     )
 
 
@@ -138,20 +159,20 @@ def _selective(
 
 def _mamba2(fields: Fields, hidden: int) -> Recurrence:
     """State space duality (Dao and Gu, 2024)."""
-    own = "mamba_" if "mamba_n_heads" in fields.defaults else ""
-    heads = fields.whole("mamba_n_heads" if own else "num_heads")
-    state, groups = (
-        fields.whole(name) for name in (("mamba_d_state", "mamba_n_groups") if own else ("state_size", "n_groups"))
+    names = fields.words.get("mamba", {})
+    heads, state, groups, kernel = (
+        fields.whole(names.get(name, name)) for name in ("num_heads", "state_size", "n_groups", "conv_kernel")
     )
-    inner = fields.whole("mamba_expand" if own else "expand") * hidden
-    if fields.has("mamba_d_ssm"):
-        inner = fields.whole("mamba_d_ssm")
-    name = "mamba_d_head" if own else "head_dim"
-    width = inner // heads if fields.value(name).data in (None, "auto") else fields.whole(name)
+    name = names.get("head_dim", "head_dim")
+    if expand := names.get("expand", "expand"):
+        inner = fields.whole("mamba_d_ssm") if fields.has("mamba_d_ssm") else fields.whole(expand) * hidden
+        width = inner // heads if fields.value(name).data in (None, "auto") else fields.whole(name)
+    else:
+        width = fields.whole(name)
+        inner = heads * width
     if heads * width != inner:
         fields.value(name).fail(f"{heads} heads of {width} do not make the width {inner}; give {inner // heads}.")
-    kernel = fields.whole("mamba_d_conv" if own else "conv_kernel")
-    bias = fields.truth("mamba_proj_bias" if own else "use_bias")
+    bias = fields.truth(names.get("use_bias", "use_bias"))
     channels = inner + 2 * groups * state
     norm = inner if not fields.word("both") or fields.truth("mamba_rms_norm") else 0
     return Recurrence(
@@ -159,7 +180,7 @@ def _mamba2(fields: Fields, hidden: int) -> Recurrence:
         before=(Linear(hidden, channels, bias), Linear(hidden, inner + heads, bias)),
         channels=channels,
         kernel=kernel,
-        conv_bias=fields.truth("mamba_conv_bias" if own else "use_conv_bias"),
+        conv_bias=fields.truth(names.get("use_conv_bias", "use_conv_bias")),
         inner=(),
         after=Linear(inner, hidden, bias or fields.truth("projectors_bias")),
         multiply_adds=2 * inner * state,
@@ -170,8 +191,10 @@ def _mamba2(fields: Fields, hidden: int) -> Recurrence:
 
 def _delta(fields: Fields, hidden: int) -> Recurrence:
     """Gated delta rule (Yang et al., 2024)."""
-    keys, values = (fields.whole(f"linear_num_{name}_heads") for name in ("key", "value"))
-    key_width, value_width = (fields.whole(f"linear_{name}_head_dim") for name in ("key", "value"))
+    heads = fields.whole("num_attention_heads")
+    keys, values = (fields.whole_or(f"linear_num_{name}_heads", heads) for name in ("key", "value"))
+    key_width = fields.whole_or("linear_key_head_dim", max(1, 3 * hidden // (4 * keys)))
+    value_width = fields.whole_or("linear_value_head_dim", 2 * key_width)
     made, channels = values * value_width, 2 * keys * key_width + values * value_width
     kernel = fields.whole("linear_conv_kernel_dim")
     return Recurrence(
@@ -185,6 +208,44 @@ def _delta(fields: Fields, hidden: int) -> Recurrence:
         multiply_adds=3 * made * key_width,
         state=made * key_width + channels * kernel,
         vectors=2 * values + value_width,
+    )
+
+
+def _kimi(fields: Fields, hidden: int) -> Recurrence:
+    """Delta rule with a decay for each channel (Kimi team, 2025)."""
+    heads, width, kernel = (fields.whole(f"linear_{name}") for name in ("num_heads", "head_dim", "conv_kernel_dim"))
+    inner = heads * width
+    gate = Linear(hidden, inner, between=width)
+    return Recurrence(
+        kind="delta_rule",
+        before=(Linear(hidden, 3 * inner), gate, gate, Linear(hidden, heads)),
+        channels=3 * inner,
+        kernel=kernel,
+        conv_bias=False,
+        inner=(),
+        after=Linear(inner, hidden),
+        multiply_adds=3 * inner * width,
+        state=inner * (width + 3 * kernel),
+        vectors=inner + heads + width,
+    )
+
+
+def _lightning(fields: Fields, hidden: int) -> Recurrence:
+    """Linear attention with a decay for each head (Qin et al., 2024)."""
+    heads = fields.whole("num_attention_heads")
+    width = _head_width(fields, hidden, heads)
+    inner = heads * width
+    return Recurrence(
+        kind="linear_attention",
+        before=(Linear(hidden, 3 * inner), Linear(hidden, inner)),
+        channels=0,
+        kernel=0,
+        conv_bias=False,
+        inner=(),
+        after=Linear(inner, hidden),
+        multiply_adds=2 * inner * width,
+        state=inner * width,
+        vectors=inner,
     )
 
 
@@ -204,4 +265,12 @@ def _short(fields: Fields, hidden: int) -> Recurrence:
     )
 
 
-_RECURRENCES = {"mamba": _mamba, "jamba": _jamba, "mamba2": _mamba2, "delta": _delta, "short": _short}
+_RECURRENCES = {
+    "mamba": _mamba,
+    "jamba": _jamba,
+    "mamba2": _mamba2,
+    "delta": _delta,
+    "kimi": _kimi,
+    "lightning": _lightning,
+    "short": _short,
+}

@@ -9,26 +9,10 @@ from instances.architectures.builder import Tensor
 from instances.architectures.operators import NetworkBuilder
 from instances.architectures.serving import Cache, Dim
 from instances.errors import InputError
-from instances.readers.huggingface.record import (
-    Attention,
-    Decoder,
-    Experts,
-    FeedForward,
-    LatentAttention,
-    Layer,
-    Linear,
-    Recurrence,
-)
+from instances.readers.huggingface.mixing import mix, scaled
+from instances.readers.huggingface.record import Attention, Decoder, Experts, FeedForward, Layer, Recurrence
 
-__all__ = ["held_tokens", "other_caches", "record_network"]
-
-_SOFTMAX_FLOPS, _ROTARY_FLOPS = 5, 3
-
-
-def held_tokens(mixer: Attention | LatentAttention, context: int) -> int:
-    """Tokens of a sequence that the cache of a layer holds between two steps."""
-    window = mixer.window if isinstance(mixer, Attention) else None
-    return context if window is None else min(context, window - 1)
+__all__ = ["other_caches", "record_network"]
 
 
 def other_caches(record: Decoder, dims: Mapping[str, Dim]) -> dict[str, dict[str, int]]:
@@ -107,20 +91,12 @@ def _norm(net: NetworkBuilder, x: Tensor, kind: str) -> Tensor:
 
 def _layer(net: NetworkBuilder, x: Tensor, layer: Layer, norm: str, cache: Cache | None) -> Tensor:
     """Norms stand before the parts in turn, and those that remain after them."""
-    parts: list[Tensor] = []
     norms = layer.norms
     after = norms - 1 - (layer.feed is not None)
     if layer.vectors:
-        x = _scaled(net, x, "vectors", layer.vectors)
-    y = _norm(net, x, norm) if norms > 0 else x
-    for mixer in layer.mixers:
-        if isinstance(mixer, Attention):
-            parts.append(_attention(net, y, mixer, cache))
-        elif isinstance(mixer, LatentAttention):
-            parts.append(_latent(net, y, mixer, cache))
-        else:
-            parts.append(_recurrence(net, y, mixer, cache))
-    for part in parts:
+        x = scaled(net, x, "vectors", layer.vectors)
+    y = _norm(net, x, norm) if norms > 0 and layer.mixers else x
+    for part in [mix(net, y, mixer, cache) for mixer in layer.mixers]:
         if after > 0:
             part, after = _norm(net, part, norm), after - 1
         x = net.add(x, part)
@@ -131,126 +107,6 @@ def _layer(net: NetworkBuilder, x: Tensor, layer: Layer, norm: str, cache: Cache
     while after > 0:
         part, after = _norm(net, part, norm), after - 1
     return net.add(x, part)
-
-
-def _scaled(net: NetworkBuilder, x: Tensor, name: str, count: int) -> Tensor:
-    """Parameters that are no matrix: scales of the vectors of `x`, at the cost of a product an element."""
-    return net.operator("scale", [x, net.parameter(name, count)], [x.shape], flops=x.elements)[0]
-
-
-def _attention(net: NetworkBuilder, x: Tensor, own: Attention, cache: Cache | None) -> Tensor:
-    batch, sequence, hidden = x.shape
-    with net.scope("attention"):
-        query = net.linear(x, own.heads * own.width, "query", bias=own.bias)
-        key = net.linear(x, own.key_heads * own.width, "key", bias=own.bias)
-        value = net.linear(x, own.key_heads * own.value_width, "value", bias=own.bias)
-        for count, name in zip(own.norms, ("query_norm", "key_norm"), strict=True):
-            if count:
-                one = _scaled(net, query if name == "query_norm" else key, name, count)
-                query, key = (one, key) if name == "query_norm" else (query, one)
-        query = net.elementwise("rotary", query, flops_per_element=_ROTARY_FLOPS)
-        key = net.elementwise("rotary", key, flops_per_element=_ROTARY_FLOPS)
-        held = 0 if cache is None else held_tokens(own, cache.context)
-        kept = [
-            net.state(name, batch, held, own.key_heads * width, element_bytes=cache.element_bytes)
-            for name, width in (("keys", own.width), ("values", own.value_width))
-            if cache is not None and held
-        ]
-        seen = sequence if cache is None else cache.context
-        if own.window is not None and sequence < seen:
-            seen = min(seen, own.window)
-        more = [net.parameter("vectors", own.vectors)] if own.vectors else []
-        scores = batch * own.heads * sequence * seen
-        context = _attended(net, [query, key, value, *more], kept, scores, own.heads, own.width, own.value_width)
-        if own.gate:
-            gate = net.sigmoid(net.linear(x, context.shape[-1], "gate", bias=own.gate_bias))
-            flops = context.elements
-            context = net.operator("multiply", [context, gate], [context.shape], flops=flops)[0]
-        return net.linear(context, hidden, "output", bias=own.output_bias)
-
-
-def _attended(
-    net: NetworkBuilder,
-    inputs: list[Tensor],
-    kept: list[Tensor],
-    scores: int,
-    heads: int,
-    width: int,
-    value_width: int,
-) -> Tensor:
-    """Both products of attention and the softmax between them; what is kept is read, and the newest tokens written."""
-    batch, sequence, _ = inputs[0].shape
-    shape = (batch, sequence, heads * value_width)
-    written = sum(inputs[i].elements * state.element_bytes for i, state in enumerate(kept, start=1))
-    moved = sum(tensor.bytes for tensor in (*inputs, *kept)) + batch * sequence * shape[-1] * net.element_bytes
-    return net.operator(
-        "attention",
-        [*inputs, *kept],
-        [shape],
-        multiply_adds=scores * (width + value_width),
-        flops=_SOFTMAX_FLOPS * scores,
-        bytes_moved=moved + written,
-    )[0]
-
-
-def _latent(net: NetworkBuilder, x: Tensor, own: LatentAttention, cache: Cache | None) -> Tensor:
-    batch, sequence, hidden = x.shape
-    width = own.plain + own.rotary
-    with net.scope("attention"):
-        source = x
-        if own.query_rank is not None:
-            down = net.linear(x, own.query_rank, "query_down", bias=own.bias)
-            source = _scaled(net, down, "query_norm", own.query_rank)
-        query = net.linear(source, own.heads * width, "query", bias=False)
-        latent = net.linear(x, own.rank + own.rotary, "latent", bias=own.bias)
-        latent = _scaled(net, latent, "latent_norm", own.rank)
-        query = net.elementwise("rotary", query, flops_per_element=_ROTARY_FLOPS)
-        seen = sequence if cache is None else cache.context
-        made = own.heads * (own.plain + own.value_width)
-        with net.scope("keys_values"):
-            inputs = [latent, net.parameter("weight", own.rank, made)]
-            if cache is not None:
-                inputs.append(net.state("latents", batch, seen, own.token_elements, element_bytes=cache.element_bytes))
-            expanded = net.operator(
-                "matmul", inputs, [(batch, seen, made)], multiply_adds=batch * seen * own.rank * made
-            )[0]
-        more = [net.parameter("vectors", own.vectors)] if own.vectors else []
-        scores = batch * own.heads * sequence * seen
-        context = _attended(net, [query, expanded, latent, *more], [], scores, own.heads, width, own.value_width)
-        return net.linear(context, hidden, "output", bias=own.bias)
-
-
-def _recurrence(net: NetworkBuilder, x: Tensor, own: Recurrence, cache: Cache | None) -> Tensor:
-    batch, sequence, _ = x.shape
-    with net.scope(own.kind):
-        made = [_linear(net, x, linear, f"before_{i}") for i, linear in enumerate(own.before)]
-        mixed = made[0]
-        if own.channels:
-            with net.scope("convolution"):
-                inputs = [mixed, net.parameter("weight", own.channels, own.kernel)]
-                if own.conv_bias:
-                    inputs.append(net.parameter("bias", own.channels))
-                shape = (batch, sequence, own.channels)
-                elements = batch * sequence * own.channels
-                mixed = net.operator("conv", inputs, [shape], multiply_adds=elements * own.kernel)[0]
-        inner: list[Tensor] = []
-        source = mixed
-        for i, linear in enumerate(own.inner):
-            if source.shape[-1] != linear.inputs:
-                source = net.slice(source, batch, sequence, linear.inputs)
-            source = _linear(net, source, linear, f"inner_{i}")
-            inner.append(source)
-        kept = [net.parameter("vectors", own.vectors)] if own.vectors else []
-        if cache is not None:
-            kept.append(net.state("state", batch, own.state, element_bytes=cache.element_bytes))
-        shape = (batch, sequence, own.after.inputs)
-        work = batch * sequence * own.multiply_adds
-        mixed = net.operator("scan", [mixed, *made[1:], *inner, *kept], [shape], multiply_adds=work)[0]
-        return _linear(net, mixed, own.after, "output")
-
-
-def _linear(net: NetworkBuilder, x: Tensor, own: Linear, name: str) -> Tensor:
-    return net.linear(x, own.outputs, name, bias=own.bias)
 
 
 def _feed_forward(net: NetworkBuilder, x: Tensor, own: FeedForward) -> Tensor:
@@ -265,7 +121,7 @@ def _dense(net: NetworkBuilder, x: Tensor, inner: int, own: FeedForward) -> Tens
     up = net.linear(x, inner, "up", bias=own.bias)
     y = net.gelu(up) if y is None else net.multiply(y, up)
     if own.vectors:
-        y = _scaled(net, y, "vectors", own.vectors)
+        y = scaled(net, y, "vectors", own.vectors)
     return net.linear(y, x.shape[-1], "down", bias=own.bias)
 
 
@@ -276,14 +132,17 @@ def _experts(net: NetworkBuilder, x: Tensor, feed: FeedForward, own: Experts) ->
     with net.scope("router"):
         scores = net.matmul(x, net.parameter("weight", hidden, own.count))
         if own.router_vectors:
-            scores = _scaled(net, scores, "vectors", own.router_vectors)
+            scores = scaled(net, scores, "vectors", own.router_vectors)
         chosen = net.operator("top_k", [scores], [(batch, sequence, own.chosen)], flops=6 * scores.elements)[0]
     with net.scope("experts"):
-        y = _grouped(net, x, chosen, "up", own, (hidden, wide), rows)
+        source = net.linear(x, own.width, "narrow", bias=feed.bias) if own.width else x
+        y = _grouped(net, source, chosen, "up", own, (source.shape[-1], wide), rows)
         flops = 5 * rows * own.inner
         y = net.operator("activation", [y], [(rows, own.inner)], flops=flops)[0]
-        y = _grouped(net, y, chosen, "down", own, (own.inner, hidden), rows)
-        total = net.operator("combine", [y, chosen], [x.shape], flops=2 * rows * hidden)[0]
+        y = _grouped(net, y, chosen, "down", own, (own.inner, source.shape[-1]), rows)
+        total = net.operator("combine", [y, chosen], [source.shape], flops=2 * rows * source.shape[-1])[0]
+        if own.width:
+            total = net.linear(total, hidden, "wide", bias=feed.bias)
     if not own.shared:
         return total
     with net.scope("shared"):

@@ -20,14 +20,25 @@ class Attention:
     bias: bool = False  # of queries, keys and values
     output_bias: bool = False
     norms: tuple[int, int] = (0, 0)  # parameters of the norms of queries and of keys
-    gate: bool = False  # whether the output is multiplied with a product of the layer's input
+    gate: int = 0  # outputs of a product of the layer's input that multiplies the output: a head's, or all; 0 without
     gate_bias: bool = False
     vectors: int = 0  # other parameters, such as sinks
+    passes: int = 1  # how often all scores are computed
+    own_values: bool = True  # False: values are made of the product that makes keys
 
     @property
     def token_elements(self) -> int:
         """Elements that the cache keeps of a token."""
         return self.key_heads * (self.width + self.value_width)
+
+
+@dataclass(frozen=True)
+class Indexer:
+    """Scores by which each token chooses those that it attends to; it keeps keys of its own."""
+
+    heads: int
+    width: int  # of a query and of the key that all heads share
+    chosen: int
 
 
 @dataclass(frozen=True)
@@ -42,20 +53,22 @@ class LatentAttention:
     query_rank: int | None  # None: queries are made of the layer's input
     bias: bool = False
     vectors: int = 0
+    indexer: Indexer | None = None
 
     @property
     def token_elements(self) -> int:
-        """Elements that the cache keeps of a token."""
+        """Elements that the cache keeps of a token, those of an indexer apart."""
         return self.rank + self.rotary
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A matrix with its bias."""
+    """A matrix with its bias, or two of them with a narrow width between."""
 
     inputs: int
     outputs: int
     bias: bool = False
+    between: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,7 @@ class Experts:
     shared_gate: bool = False
     bias: bool = False  # of each expert
     router_vectors: int = 0  # parameters of the router besides its matrix
+    width: int = 0  # of what they read and give, where matrices of all experts change the layer's width to it
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from instances import InputError, InputWarning, Platform
+from instances.json_files import parse_json
 from instances.readers import load_graph
-from instances.readers.huggingface.configuration import model_types
+from instances.readers.huggingface import configured_architecture
+from instances.readers.huggingface.configuration import decoder_of, model_types
 from instances.runtimes import RUNTIMES
 from instances.runtimes.serving_chain import serving_chain
 
@@ -88,12 +90,94 @@ def test_published_sizes(tmp_path):
         "mixtral": ({"num_key_value_heads": 8}, 46_702_792_704),
         "deepseek_v3": ({}, 671_026_404_352),
         "qwen3_next": ({}, 79_674_391_296),
+        "deepseek_v32": ({}, 671_877_929_216),
     }
     for kind, (more, count) in known.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InputWarning)
             graph = load_graph(written(tmp_path, {"model_type": kind} | more))
         assert graph.attributes["parameter_count"] == count, kind
+
+
+DEFAULTS = {
+    "lfm2_moe": ({"layer_types": ["conv", "full_attention"] * 16}, 11_230_351_360),
+    "olmo_hybrid": ({}, 7_430_870_688),
+    "minimax": ({}, 47_373_946_880),
+    "mimo_v2_flash": ({}, 308_778_768_832),
+    "diffllama": ({}, 1_204_885_504),
+    "lfm3": ({}, 1_728_801_536),
+    "dbrx": (
+        {"d_model": 6144, "n_heads": 48, "n_layers": 40, "vocab_size": 100352, "attn_config": {"kv_n_heads": 8}}
+        | {"ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}},
+        131_596_523_520,
+    ),
+    "gemma4_unified_text": ({}, 3_010_758_400),
+    "gemma4_text": (
+        {"hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 2}
+        | {"enable_moe_block": True, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704},
+        21_670_120_960,
+    ),
+    "glm_moe_dsa": ({}, 743_911_199_232),
+    "kimi_linear": ({}, 49_133_074_464),
+    "nemotron_h": ({}, 1_968_355_712),
+    "glm4_moe": ({}, 103_481_200_640),  # 96 heads of 42, at a width of 4096
+}
+
+
+@pytest.mark.parametrize("kind", list(DEFAULTS))
+def test_parameters_of_the_defaults_of_transformers(kind):
+    """As transformers 5.23 builds them on its meta device."""
+    more, count = DEFAULTS[kind]
+    config = parse_json(json.dumps({"model_type": kind} | more), "config.json")
+    graph = configured_architecture(config, kind)[0].build(level="layer", batch=1, sequence=1)
+    assert graph.attributes["parameter_count"] == count
+
+
+def test_layers_of_one_part_by_letters(tmp_path):
+    sizes = {"hidden_size": 8, "intermediate_size": 12, "head_dim": 4, "num_attention_heads": 2, "vocab_size": 10}
+    config = {"model_type": "nemotron_h", "hybrid_override_pattern": "M-*-", "num_key_value_heads": 1} | sizes
+    words = {"layers_block_type": ["mamba", "mlp", "attention", "mlp"]}
+    graph, same = (load_graph(written(tmp_path, config | more), level="layer") for more in ({}, words))
+    assert graph.names[2:6] == tuple(f"model.layers.{i}" for i in range(4))
+    assert graph.param_bytes[3] / 4 == 2 * 8 * 12 + 8
+    assert graph.param_bytes[4] / 4 == 2 * 8 * 8 + 2 * 8 * 4 + 8
+    assert graph.names == same.names
+    assert (graph.param_bytes == same.param_bytes).all()
+
+
+def test_an_indexer_keeps_keys_and_may_be_shared(tmp_path):
+    sizes = {"num_hidden_layers": 2, "index_head_dim": 16, "index_n_heads": 2, "n_routed_experts": 4}
+    config = {"model_type": "glm_moe_dsa", "num_experts_per_tok": 2, "indexer_types": ["full", "shared"]} | sizes
+    graph = load_graph(written(tmp_path, config), dims={"phase": "decode", "context": 9}, level="layer")
+    own, shared = (graph.state_bytes[graph.names.index(f"model.layers.{i}")] for i in range(2))
+    assert own - shared == 9 * 16 * 4
+
+
+def test_layers_that_attend_to_all_may_have_sizes_of_their_own():
+    given = {"model_type": "gemma4_text", "num_hidden_layers": 2, "hidden_size_per_layer_input": 0, "head_dim": 16}
+    kinds = {"layer_types": ["sliding_attention", "full_attention"]}
+    own = {"global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True}
+    stated = {"per_layer_config": {"1": {"head_dim": 32, "num_key_value_heads": 1}}, "attention_k_eq_v": True}
+    records = [
+        decoder_of(parse_json(json.dumps(given | kinds | more), "config.json")) for more in (own, stated, stated | own)
+    ]
+    assert records[0] == records[1] == records[2]
+    record, doubts = records[0]
+    window, full = (layer.mixers[0] for layer in record.layers)
+    assert (window.width, window.key_heads, window.own_values, window.window) == (16, 4, True, 512)
+    assert (full.width, full.key_heads, full.own_values, full.window) == (32, 1, False, None)
+    assert doubts == []
+
+
+def test_fields_inside_others_count(tmp_path):
+    linear = {"full_attn_layers": [2], "kda_layers": [1], "head_dim": 8, "num_heads": 3, "short_conv_kernel_size": 2}
+    config = parse_json(
+        json.dumps({"model_type": "kimi_linear", "num_hidden_layers": 2, "linear_attn_config": linear}), "config.json"
+    )
+    record, doubts = decoder_of(config)
+    assert [type(layer.mixers[0]).__name__ for layer in record.layers] == ["Recurrence", "LatentAttention"]
+    assert record.layers[0].mixers[0].state == 24 * (8 + 3 * 2)
+    assert doubts == []
 
 
 @pytest.mark.parametrize("kind", list(model_types()))
@@ -107,6 +191,8 @@ def test_each_model_type_has_defaults_that_make_a_graph(tmp_path, kind):
         "hidden_size": 64,
     }
     sizes |= {"layers_block_type": ["mamba", "attention"], "head_dim": 32, "num_heads": 4, "mamba_n_heads": 4}
+    sizes |= {"hidden_size_per_layer_input": 0, "top_k_experts": 2}
+    sizes |= {"layer_types": ["conv", "full_attention"]} if kind.startswith("lfm") else {}
     sizes |= {"num_experts_per_tok": 2, "moe_topk": 2, "moe_k": 2, "mamba_d_head": 32, "mamba_d_ssm": 128}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)
@@ -118,6 +204,7 @@ def test_each_model_type_has_defaults_that_make_a_graph(tmp_path, kind):
     )
 
 
+GEMMA4 = {"model_type": "gemma4_text", "hidden_size_per_layer_input": 0}
 BAD = {
     "heads do not divide": (LLAMA | {"num_attention_heads": 3}, "num_attention_heads: 3 heads do not divide"),
     "heads of keys": (LLAMA | {"num_key_value_heads": 3}, "num_key_value_heads: 3 heads of keys do not divide 2"),
@@ -138,6 +225,25 @@ BAD = {
     "kind": (GEMMA | {"layer_types": ["full_attention", "x"]}, r"layer_types\[1\]: the kind of layer 'x' is not known"),
     "no window": (GEMMA | {"sliding_window": None}, "sliding_window: it is missing"),
     "mamba": ({"model_type": "mamba2", "num_heads": 3}, "3 heads of 64 do not make the width 8192"),
+    "own inputs": ({"model_type": "gemma4_text"}, "hidden_size_per_layer_input: nothing is known of layers with it"),
+    "sizes of layers": (
+        GEMMA4 | {"per_layer_config": {"0": {}}},
+        "per_layer_config: it must name the layers that attend",
+    ),
+    "unlike layers": (
+        GEMMA4 | {"per_layer_config": {"5": {}, "11": {"head_dim": 3}}},
+        "per_layer_config: its layers differ",
+    ),
+    "no kinds": ({"model_type": "lfm2_moe"}, "layer_types: it is missing; give the kind of each layer"),
+    "letters": (
+        {"model_type": "nemotron_h", "hybrid_override_pattern": "MX"},
+        "hybrid_override_pattern: a letter of it",
+    ),
+    "no layers": ({"model_type": "nemotron_h", "layers_block_type": []}, "it has 0 layers; there must be from 1"),
+    "indexers": (
+        {"model_type": "glm_moe_dsa", "indexer_types": ["full"]},
+        "there are 1 kinds of indexers for 78 layers",
+    ),
     "attention types": ({"model_type": "gpt_neo", "attention_types": [[["local"], 10**12]]}, "how often they follow"),
 }
 
