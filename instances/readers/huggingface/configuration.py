@@ -181,13 +181,11 @@ def _layers(fields: Fields, hidden: int) -> tuple[Layer, ...]:
         if fields.value(name).data not in (None, 0, False, "vision"):
             fields.value(name).fail(f"nothing is known of layers with it; {_REMEDY}")
     kinds, norms = kinds_of(fields), _norms(fields)
-    stated = fields.value("per_layer_config") if fields.word("full_layers") else None
-    if (
-        stated is not None
-        and stated.data
-        and set(stated.data) != {str(i) for i, kind in enumerate(kinds) if kind == FULL}
-    ):
-        stated.fail("it must name the layers that attend to all tokens, and no others.")
+    stated = fields.value("per_layer_config")
+    if fields.word("full_layers") and stated.data:
+        named = {name.lstrip("0") or "0" for name in stated.data}  # numbers may have leading zeros
+        if named != {str(i) for i, kind in enumerate(kinds) if kind == FULL}:
+            stated.fail("it must name the layers that attend to all tokens, and no others.")
     count = len(kinds)
     sparse = _sparse(fields, count)
 

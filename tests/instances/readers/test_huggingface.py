@@ -157,7 +157,7 @@ def test_layers_that_attend_to_all_may_have_sizes_of_their_own():
     given = {"model_type": "gemma4_text", "num_hidden_layers": 2, "hidden_size_per_layer_input": 0, "head_dim": 16}
     kinds = {"layer_types": ["sliding_attention", "full_attention"]}
     own = {"global_head_dim": 32, "num_global_key_value_heads": 1, "attention_k_eq_v": True}
-    stated = {"per_layer_config": {"1": {"head_dim": 32, "num_key_value_heads": 1}}, "attention_k_eq_v": True}
+    stated = {"per_layer_config": {"01": {"head_dim": 32, "num_key_value_heads": 1}}, "attention_k_eq_v": True}
     records = [
         decoder_of(parse_json(json.dumps(given | kinds | more), "config.json")) for more in (own, stated, stated | own)
     ]
