@@ -33,34 +33,26 @@ __all__ = [
 _BACKWARD = re.compile(r"^\S+ -- .*backward_compute_time=([^,\s]+)", re.MULTILINE)
 
 
-def load_chain(spec: str | Path, *, trained_only: bool = False, **options: Any) -> LayerChain:
-    """A chain from a file, or from a computation graph.
+def load_chain(path: str | Path, **options: Any) -> LayerChain:
+    """A chain from a file of which `is_chain_file` holds.
 
     Parameters
     ----------
-    spec : str or path
-        A chain file, a PipeDream profile, or whatever `load_graph` takes, which is collapsed.
-    trained_only : bool
-        As for `collapse`.
     **options
-        Of `load_graph`, such as ``dims={"batch": 4}``.
+        Of `load_graph`, for PipeDream profiles.
 
     Raises
     ------
     InputError
-        If there is no such file or network, or its content is refused.
+        If an option is not for such a file, or its content is refused.
     """
-    path = Path(spec)
-    if is_chain_file(spec):
-        text = read_text(path)
-        if f'"{CHAIN_FORMAT}"' in text:
-            for name, value in options.items():
-                if value or value == "":
-                    shown = f"{name} (peak_flops, memory_bandwidth)" if name == "device" else name
-                    raise InputError(f"{path}: a chain file takes no {shown}; leave it out.")
-            return read_chain(path)
+    if f'"{CHAIN_FORMAT}"' not in read_text(path):
         return read_profile(path, **options)
-    return collapse(load_graph(spec, **options), trained_only=trained_only)
+    for name, value in options.items():
+        if value or value == "":
+            shown = f"{name} (peak_flops, memory_bandwidth)" if name == "device" else name
+            raise InputError(f"{path}: a chain file takes no {shown}; leave it out.")
+    return read_chain(path)
 
 
 def is_chain_file(spec: str | Path) -> bool:

@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
-from instances.errors import InputError, WordError
+from instances.errors import InputError, WordError, said, word
 from instances.json_files import read_text
 from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
-from instances.planning.grid import ConfiguredChain
+from instances.planning.grid import ConfiguredChain, GridInstance
 from instances.planning.grid.transformer import Transformer
 from instances.system.interrupts import catch_interrupt
-from mtpp.api.grid import GridResult, in_grid, planned_in_grid
+from mtpp.certifying.grid import CoveredGrid, GridResult, covered_grid
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.partitioning import runtime_of
-from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
-from mtpp.questions.words import pick, takes_words
-from mtpp_models import Progress
+from mtpp.questions.planning import PlanSearchWords, PlanWords, plan_question
+from mtpp.questions.words import chosen, pick, takes_words
 
 if TYPE_CHECKING:
     from instances import ComputationGraph
     from instances.devices.cluster import Cluster
     from instances.runtimes import Runtime
 
-__all__ = ["plan", "planned"]
+__all__ = ["plan", "planned", "planned_in_grid"]
 
 
 @overload
@@ -121,25 +120,29 @@ def plan(
     >>> mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps").answer.plan.n_stages > 0
     True
     """
-    if in_grid(microbatches, planner, words):
-        return planned_in_grid(chain, cluster, words).result
-    assert microbatches is not None
-    assert not isinstance(chain, ConfiguredChain | Transformer)
-    instance = training_instance(chain, cluster, microbatches, pick(PlanningWords, words))
-    return planned(instance, planner, words).result
+    question, search = plan_question(chain, cluster, microbatches, words), pick(PlanSearchWords, words)
+    if isinstance(question, TrainingInstance):
+        return planned(question, planner, search, words["runtime"]).result
+    return planned_in_grid(question, planner, search, words["runtime"]).result
 
 
 def planned(
-    instance: TrainingInstance, planner: str, words: PlanWords, on_progress: Callable[[Progress], None] | None = None
+    instance: TrainingInstance,
+    planner: str,
+    words: PlanSearchWords,
+    runtime: str | None = None,
+    tell: Callable[[str, float], None] | None = None,
 ) -> CoveredPlan:
     """Plan with the bounds of all classes of plans, in the order of a file if there is one.
 
     Parameters
     ----------
-    words : PlanWords
+    words : PlanSearchWords
         With all defaults.
-    on_progress : callable, optional
-        Receives each phase with the best time by then.
+    runtime : str, optional
+        That can express the plan.
+    tell : callable, optional
+        Told each phase with the best time by then.
 
     Raises
     ------
@@ -148,12 +151,7 @@ def planned(
     """
     orders, seed, limit = words["orders"], words["seed"], words["time_limit"]
     from_file = orders.endswith(".csv")
-
-    def tell(phase: str, time: float) -> None:
-        if on_progress is not None:
-            on_progress(Progress(f"{phase}, best {time:.6g} s", 0.0, None, None, None))
-
-    legal = None if words["runtime"] is None else partial(_legal, runtime_of(words["runtime"]))
+    legal = None if runtime is None else partial(_legal, runtime_of(runtime))
     with catch_interrupt() as interrupted:  # never in the middle of a kernel
         order = "unsplit" if from_file else orders
         search = PlanSearch(planner, words["effort"], order, limit, tell, interrupted, legal)
@@ -166,6 +164,30 @@ def planned(
     result = replace(covered.result, provenance=provenance)
     wider = tuple(replace(other, provenance=provenance) for other in covered.wider)
     return replace(covered, result=replace(result, parts=(result, *wider)), wider=wider)
+
+
+def planned_in_grid(
+    question: GridInstance,
+    planner: str,
+    words: PlanSearchWords,
+    runtime: str | None = None,
+    tell: Callable[[str, float], None] | None = None,
+) -> CoveredGrid:
+    """Plan in a grid as `planned`, with bounds and the best uniform plan.
+
+    Raises
+    ------
+    InputError
+        If nothing fits, or other words of the search are given than its time.
+    """
+    if planner != "improved":
+        raise InputError(
+            f"{said('planner', planner)}: plans for {word('global_batch')} have one planner; leave it out."
+        )
+    for name in chosen(PlanSearchWords, words):
+        if name not in ("seed", "time_limit"):
+            raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
+    return covered_grid(question, words["time_limit"], runtime, tell)
 
 
 def _legal(runtime: Runtime, plan: Plan) -> bool:

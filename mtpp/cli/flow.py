@@ -15,7 +15,6 @@ from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files
 from mtpp.cli.printing import Printing
 from mtpp.questions.flow import FlowWords, flow_instance
-from mtpp.text.tables import fitted, terminal_width
 
 if TYPE_CHECKING:
     from mtpp.certifying.flow import FlowResult
@@ -54,8 +53,7 @@ def flow(
     if result.answer is None:
         return complain(f"{instance.label}: none found", INTERRUPTED if result.interrupted else NOTHING)
     printing.rows([_row(result)])
-    header, rows = result.answer._rows()
-    printing.detail(fitted(list(header), [list(row) for row in rows], terminal_width()))
+    printing.table(*result.answer._rows())
     printing.document(partial(result_document, result))
     files.write(partial(result_document, result))
     if plot is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from instances import InputError, Instance, Partition, Result
 from instances.errors import WordError, said
@@ -17,7 +17,7 @@ from instances.json_files import check_writable, write_json
 from mtpp.cli import options
 from mtpp.questions.answers import as_partition
 
-__all__ = ["Files", "check_apart", "file_for", "read_starts"]
+__all__ = ["Files", "PlanFiles", "check_apart", "file_for", "read_starts"]
 
 _PICTURES = (".png", ".svg", ".pdf")
 # Options whose files are written.
@@ -73,6 +73,25 @@ class Files:
         from mtpp.plots.style import save_figure
 
         save_figure(partition_figure(answer.partition, answer.bound), self.plot)
+
+
+@dataclass(frozen=True)
+class PlanFiles(Files):
+    """Where a plan is written and drawn; the fields are the words of the command line."""
+
+    out: Annotated[
+        Path | None, options.of_files(metavar="FILE", help="Write the plan as JSON, with its question, time and bound.")
+    ] = None
+    plot: Annotated[
+        Path | None, options.of_files(metavar="FILE", help="Draw stages and schedule (.png, .svg or .pdf).")
+    ] = None
+    export: Annotated[
+        Path | None,
+        options.of_files(
+            metavar="FILE",
+            help="Order for torch.distributed.pipelining (.csv), Perfetto trace (.json), or settings of --for.",
+        ),
+    ] = None
 
 
 def check_apart(given: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -14,32 +13,12 @@ from instances.system.interrupts import keeping_answers
 from mtpp.cli import options
 from mtpp.cli.command import command
 from mtpp.cli.exit_codes import DONE, INTERRUPTED
-from mtpp.cli.grid_plan import plan_for_batch
-from mtpp.cli.outputs import Files
+from mtpp.cli.grid_plan import show_grid
+from mtpp.cli.outputs import PlanFiles
 from mtpp.cli.printing import Printing
-from mtpp.questions.planning import PlanningWords, PlanWords, training_instance
-from mtpp.questions.words import pick
+from mtpp.questions.planning import PlanQuestionWords, PlanSearchWords, plan_question
 
-__all__ = ["PlanFiles", "plan"]
-
-
-@dataclass(frozen=True)
-class PlanFiles(Files):
-    """Where a plan is written and drawn; the fields are the words of the command line."""
-
-    out: Annotated[
-        Path | None, options.of_files(metavar="FILE", help="Write the plan as JSON, with its question, time and bound.")
-    ] = None
-    plot: Annotated[
-        Path | None, options.of_files(metavar="FILE", help="Draw stages and schedule (.png, .svg or .pdf).")
-    ] = None
-    export: Annotated[
-        Path | None,
-        options.of_files(
-            metavar="FILE",
-            help="Order for torch.distributed.pipelining (.csv), Perfetto trace (.json), or settings of --for.",
-        ),
-    ] = None
+__all__ = ["plan"]
 
 
 @command
@@ -64,7 +43,8 @@ def plan(
     planner: Annotated[
         str, options.of_search(metavar="NAME", help="See mtpp list planners; or milp, milp-load, milp-compact.")
     ] = "improved",
-    words: PlanWords,
+    question: PlanQuestionWords,
+    search: PlanSearchWords,
     files: PlanFiles,
     printing: Printing,
 ) -> int:
@@ -76,25 +56,27 @@ def plan(
 
     Example: mtpp plan simulation --cluster 8x4 --bandwidth 128Gbps,32Gbps --microbatches 32 --out plan.json
     """
-    from mtpp.api.grid import in_grid
-
     files.check(files.export)
-    if in_grid(microbatches, planner, words):
-        return plan_for_batch(chain, cluster, words, files, printing)
-    assert microbatches is not None
-    if files.export is not None and files.export.suffix not in (".csv", ".json"):
-        raise InputError(f"--export {files.export}: a schedule is written as .csv, a trace as .json.")
-    instance = training_instance(chain, cluster, microbatches, pick(PlanningWords, words))
+    if files.export is not None:
+        _check_export(files.export, question)
+    instance = plan_question(chain, cluster, microbatches, question)
 
-    from mtpp.api.planning import planned
+    from instances.planning import TrainingInstance
+    from mtpp.api.planning import planned, planned_in_grid
+
+    if not isinstance(instance, TrainingInstance):
+        with printing.working(instance.label, "best") as line:
+            grid = planned_in_grid(instance, planner, search, question["runtime"], line.tell)
+        return show_grid(grid, question, files, printing)
+
     from mtpp.certificates.writing import result_document
     from mtpp.certifying.planning import guarantees
     from mtpp.cli.plan_tables import exported, headlines, plan_rows, rank_lines
-    from mtpp.text.tables import fitted, left_aligned, terminal_width
+    from mtpp.text.tables import left_aligned
 
     with keeping_answers() as stop:
-        with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}") as line:
-            covered = planned(instance, planner, words, line.show)
+        with printing.working(f"{instance.chain.name} on {instance.cluster.name}, {planner}", "best") as line:
+            covered = planned(instance, planner, search, question["runtime"], line.tell)
         answer = covered.result
         iteration = answer.answer
         assert iteration is not None
@@ -105,7 +87,7 @@ def plan(
                 files.write(document)
             printing.say(left_aligned(headlines(covered, iteration)))
             for schedule in iteration.schedules:
-                printing.detail(fitted(*plan_rows(schedule), terminal_width(), words={0, 1, 3}))
+                printing.table(*plan_rows(schedule), words={0, 1, 3})
             if planner == "spp" and instance.network is None and not (printing.json or printing.quiet):
                 printing.detail("\n".join(guarantees(iteration)))
             if is_file:
@@ -122,3 +104,11 @@ def plan(
             files.export.write_text(exported(iteration, files.export))
             printing.detail(*rank_lines(iteration, files.export))
     return INTERRUPTED if stop.heard or answer.interrupted else DONE
+
+
+def _check_export(path: Path, words: PlanQuestionWords) -> None:
+    if words["global_batch"] is not None:
+        if words["runtime"] is None:
+            raise InputError(f"--export {path}: say with --for which runtime it is for, megatron or torchtitan.")
+    elif path.suffix not in (".csv", ".json"):
+        raise InputError(f"--export {path}: a schedule is written as .csv, a trace as .json.")

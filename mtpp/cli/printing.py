@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +17,7 @@ from mtpp.cli import options
 from mtpp.cli.exit_codes import DONE, IMPOSSIBLE, NOTHING
 from mtpp.cli.messages import complain
 from mtpp.cli.outputs import Files
-from mtpp.text.tables import fitted, terminal_width
+from mtpp.text.tables import Rows, fitted, terminal_width
 
 if TYPE_CHECKING:
     from mtpp.text.live_line import LiveLine
@@ -53,6 +53,10 @@ class Printing:
         for text in texts:
             if not self.quiet:
                 self.say(f"\n{text}")
+
+    def table(self, header: Sequence[str], rows: Rows, words: Collection[int] = (0,)) -> None:
+        """Print a table as `fitted` makes it, as a detail."""
+        self.detail(fitted(header, rows, terminal_width(), words))
 
     def rows(self, rows: Sequence[Mapping[str, str]]) -> None:
         """Print a table of rows, column to text; a row need not have all columns."""

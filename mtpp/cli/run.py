@@ -119,9 +119,8 @@ def _print(trial: Trial, printing: Printing) -> None:
         + [f"{stage['busy']:.1%}"]
         for number, stage in enumerate(stages)
     ]
-    from mtpp.text.tables import fitted, terminal_width
-
-    printing.detail(fitted([*header, "busy"], rows, terminal_width()), *_remarks(trial))
+    printing.table([*header, "busy"], rows)
+    printing.detail(*_remarks(trial))
 
 
 def _outputs(trial: Trial) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from instances.errors import InputError, WordError, printable, word
+from instances.errors import InputError, WordError, word
 from mtpp.questions.grid_models import WIDTHS, chains_of
 from mtpp.questions.words import Word
 from mtpp.text.parsing import parse_bandwidth, parse_bytes, parse_flops
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, GridInstance, Servers
     from instances.planning.grid.accelerators import Accelerator
 
-__all__ = ["GridWords", "grid_instance"]
+__all__ = ["GridWords", "accelerator_of", "grid_instance"]
 
 _GRID = "Training in a grid"
 _DEVICE, _UPDATE_BYTES = "A100-80", 42
@@ -84,7 +84,7 @@ def grid_instance(chain: Any, cluster: Any, words: Mapping[str, Any]) -> GridIns
     from instances.planning.grid.problem import Fixed, StateBytes
 
     _check_words(words)
-    device, fixed, servers = _device(words), _fixed(words["fix"]), _servers(cluster, words)
+    device, fixed, servers = accelerator_of(words), _fixed(words["fix"]), _servers(cluster, words)
     dtype = words["dtype"] or "bf16"
     chains = chains_of(chain, words, device, servers, {name: fixed.pop(name, None) for name in ("cp", "ep")}, dtype)
     width = _width(chains[0])
@@ -118,8 +118,6 @@ def _check_words(words: Mapping[str, Any]) -> None:
         "recompute": False,
         "dims": None,
         "input_work": None,
-        "orders": "auto",
-        "effort": 2,
     }
     for name, default in others.items():
         if words[name] != default:
@@ -134,13 +132,14 @@ def _check_words(words: Mapping[str, Any]) -> None:
         raise WordError("runtime", words["runtime"], "plans for a global batch are for megatron or torchtitan.")
 
 
-def _device(words: Mapping[str, Any]) -> Accelerator:
-    from instances.planning.grid.accelerators import ACCELERATORS, accelerator
+def accelerator_of(words: Mapping[str, Any]) -> Accelerator:
+    """The device of the words, with the rates that they give it."""
+    from instances.planning.grid.accelerators import ACCELERATORS
 
     name = _DEVICE if words["device"] is None else words["device"]
     if name not in ACCELERATORS:
         raise WordError("device", name, f"choose one of {', '.join(ACCELERATORS)}.")
-    found = accelerator(name)
+    found = ACCELERATORS[name]
     if words["peak_flops"] is not None:
         found = replace(found, peak_flops=parse_flops(words["peak_flops"], "peak_flops"))
     if words["memory_bandwidth"] is not None:
@@ -154,7 +153,7 @@ def _width(chain: ConfiguredChain) -> float:
 
     if chain.dtype not in ELEMENT_BYTES:
         known = ", ".join(ELEMENT_BYTES)
-        raise InputError(f"{chain.name}: dtype is {printable(chain.dtype)}; give one of {known}.")
+        raise InputError(f"{chain.name}: dtype is {chain.dtype}; give one of {known}.")
     return ELEMENT_BYTES[chain.dtype]
 
 
@@ -164,9 +163,7 @@ def _servers(cluster: Any, words: Mapping[str, Any]) -> Servers:
 
     shape = re.fullmatch(r"(\d{1,6})x(\d{1,6})", cluster) if isinstance(cluster, str) else None
     if shape is None:
-        raise WordError(
-            "cluster", printable(str(cluster)), "a plan for a global batch needs equal servers such as 8x8."
-        )
+        raise WordError("cluster", str(cluster), "a plan for a global batch needs equal servers such as 8x8.")
     if words["bandwidth"] is None:
         raise WordError(
             "cluster", cluster, f"give {word('bandwidth')} within and between servers, such as 300GB/s,400GB/s."
@@ -185,7 +182,7 @@ def _servers(cluster: Any, words: Mapping[str, Any]) -> Servers:
 
 def _stages_of_zero(given: str, runtime: str | None) -> tuple[int, ...]:
     if given != "auto" and not re.fullmatch(r"[0-3](,[0-3])*", given):
-        raise WordError("zero", printable(given), "give stages from 0 to 3, or auto.")
+        raise WordError("zero", given, "give stages from 0 to 3, or auto.")
     stages = sorted({int(part) for part in (given.split(",") if given != "auto" else "123")})
     if runtime == "megatron":
         stages = [stage for stage in stages if stage < _SHARDED]
@@ -199,7 +196,7 @@ def _modes(given: str, known: tuple[str, ...]) -> tuple[str, ...]:
     parts = list(known) if given == "auto" else given.split(",")
     for part in parts:
         if part not in known:
-            raise WordError("checkpoint", printable(part), f"choose from {', '.join(known)}, or auto.")
+            raise WordError("checkpoint", part, f"choose from {', '.join(known)}, or auto.")
     return tuple(dict.fromkeys((known[0], *parts)))
 
 
@@ -208,8 +205,6 @@ def _fixed(given: str | None) -> dict[str, int | None]:
     for part in given.split(",") if given else ():
         match = re.fullmatch(r"(\w+)=([1-9]\d{0,5})", part)
         if match is None or match[1] not in _FIXED or match[1] in found:
-            raise WordError(
-                "fix", printable(given or ""), f"give each of {', '.join(_FIXED)} at most once, such as pp=8,tp=4."
-            )
+            raise WordError("fix", given, f"give each of {', '.join(_FIXED)} at most once, such as pp=8,tp=4.")
         found[match[1]] = int(match[2])
     return found

@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instances.errors import InputError, InputWarning, WordError, printable, word
+from instances.errors import InputError, InputWarning, WordError, word
 
 if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, Servers
@@ -41,71 +41,12 @@ def chains_of(
         If there is no such model, or a degree or size does not suit it.
     """
     from instances.planning.grid import ConfiguredChain
-    from instances.planning.grid.from_decoder import transformer_of
-    from instances.planning.grid.names import TRANSFORMERS
-    from instances.planning.grid.transformer import Transformer
-    from instances.readers.huggingface.files import find_record
-
-    if isinstance(chain, ConfiguredChain):
-        return (_measured(chain, words),)
-    if isinstance(chain, Transformer):
-        return _estimated(chain, words, device, servers, fixed, dtype)
-    if not isinstance(chain, str | PathLike):
-        raise InputError(
-            f"A model of a grid is a name, a file or a chain of configurations, no {type(chain).__name__}."
-        )
-    text = fspath(chain)
-    if text in TRANSFORMERS:
-        return _estimated(TRANSFORMERS[text], words, device, servers, fixed, dtype)
-    if (found := find_record(text)) is not None:
-        name, record, doubts = found
-        for doubt in doubts:
-            warnings.warn(doubt, InputWarning, stacklevel=2)
-        return _estimated(transformer_of(record, name), words, device, servers, fixed, dtype)
-    if Path(text).is_file():
-        return (_measured(_read(text, words), words),)
-    known = ", ".join(TRANSFORMERS)
-    raise InputError(
-        f"{printable(text)}: there is no such model with configurations; give {known}, a "
-        f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; {word('microbatches')} plans any graph."
-    )
-
-
-def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
-    """Layers from a file of mtpp-chain/2, or of Piper."""
-    from instances.json_files import parse_json, read_text
-    from instances.planning.grid.piper_chain import configured_from_piper
-    from instances.planning.grid.question_file import configured_from_document
-    from instances.readers.piper import recognises_piper
-
-    text = read_text(path)
-    if recognises_piper(text):
-        return configured_from_piper(path, words["time_unit"] or "s")
-    if words["time_unit"] is not None:
-        raise InputError(f"{path}: its times are in seconds; leave out {word('time_unit')}.")
-    return configured_from_document(parse_json(text, path))
-
-
-def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredChain:
-    """A chain that has its own times."""
-    own = {"micro_batch": "auto", "tp": "auto", "cp": "1", "ep": "1", "sequence": None, "dtype": None}
-    for name, default in own.items():
-        if words[name] != default:
-            raise InputError(f"{chain.name}: it has its own configurations; leave out {word(name)}.")
-    return chain
-
-
-def _estimated(
-    model: Transformer,
-    words: Mapping[str, Any],
-    device: Accelerator,
-    servers: Servers,
-    fixed: dict[str, int | None],
-    dtype: str,
-) -> tuple[ConfiguredChain, ...]:
     from instances.planning.grid.layer_costs import LayerCosts, configured
     from instances.planning.grid.layer_times import Clockwork
 
+    model = _model(chain, words)
+    if isinstance(model, ConfiguredChain):
+        return (_measured(model, words),)
     if words["time_unit"] is not None:
         raise InputError(f"{model.name}: its times are estimated; leave out {word('time_unit')}.")
     sequence = words["sequence"] or min(_SEQUENCE, model.positions or _SEQUENCE)
@@ -136,6 +77,61 @@ def _estimated(
     )
 
 
+def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transformer:
+    """Measured layers, or a model whose layers are estimated."""
+    from instances.planning.grid import ConfiguredChain
+    from instances.planning.grid.from_decoder import transformer_of
+    from instances.planning.grid.names import TRANSFORMERS
+    from instances.planning.grid.transformer import Transformer
+    from instances.readers.huggingface.files import find_record
+
+    if isinstance(chain, ConfiguredChain | Transformer):
+        return chain
+    if not isinstance(chain, str | PathLike):
+        raise InputError(
+            f"A model of a grid is a name, a file or a chain of configurations, no {type(chain).__name__}."
+        )
+    text = fspath(chain)
+    if text in TRANSFORMERS:
+        return TRANSFORMERS[text]
+    if (found := find_record(text)) is not None:
+        name, record, doubts = found
+        for doubt in doubts:
+            warnings.warn(doubt, InputWarning, stacklevel=2)
+        return transformer_of(record, name)
+    if Path(text).is_file():
+        return _read(text, words)
+    known = ", ".join(TRANSFORMERS)
+    raise InputError(
+        f"{text}: there is no such model with configurations; give {known}, a "
+        f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; {word('microbatches')} plans any graph."
+    )
+
+
+def _read(path: str, words: Mapping[str, Any]) -> ConfiguredChain:
+    """Layers from a file of mtpp-chain/2, or of Piper."""
+    from instances.json_files import parse_json, read_text
+    from instances.planning.grid.piper_chain import configured_from_piper
+    from instances.planning.grid.question_file import configured_from_document
+    from instances.readers.piper import recognises_piper
+
+    text = read_text(path)
+    if recognises_piper(text):
+        return configured_from_piper(path, words["time_unit"] or "s")
+    if words["time_unit"] is not None:
+        raise InputError(f"{path}: its times are in seconds; leave out {word('time_unit')}.")
+    return configured_from_document(parse_json(text, path))
+
+
+def _measured(chain: ConfiguredChain, words: Mapping[str, Any]) -> ConfiguredChain:
+    """A chain that has its own times."""
+    own = {"micro_batch": "auto", "tp": "auto", "cp": "1", "ep": "1", "sequence": None, "dtype": None}
+    for name, default in own.items():
+        if words[name] != default:
+            raise InputError(f"{chain.name}: it has its own configurations; leave out {word(name)}.")
+    return chain
+
+
 def _tensor_degrees(model: Transformer, given: str, servers: Servers) -> list[int]:
     """Degrees that are given, which must be possible, or all that are."""
     if given == "auto":
@@ -160,5 +156,5 @@ def _divides(model: Transformer, t: int) -> bool:
 def numbers_of(name: str, given: str) -> list[int]:
     """Whole numbers of a word such as 1,2,4, in rising order."""
     if not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", given):
-        raise WordError(name, printable(given), "give one or more whole numbers, such as 1,2,4.")
+        raise WordError(name, given, "give one or more whole numbers, such as 1,2,4.")
     return sorted({int(part) for part in given.split(",")})

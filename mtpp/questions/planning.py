@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from instances.errors import InputError, WordError, said, word
 from instances.graph.graph import ComputationGraph
 from mtpp.questions.clusters import load_cluster, network_of
-from mtpp.questions.grid import GridWords
+from mtpp.questions.grid import GridWords, grid_instance
 from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.platforms import DeviceMemoryWords
 from mtpp.questions.reading import ChainWords, device_of, is_module, read_module
@@ -20,10 +21,18 @@ from mtpp.questions.words import Word, chosen
 from mtpp.text.parsing import Quantity, parse_bytes
 
 if TYPE_CHECKING:
-    from instances.devices.cluster import Cluster
     from instances.planning import LayerChain, TrainingInstance
+    from instances.planning.grid import GridInstance
 
-__all__ = ["ChainWords", "PlanWords", "PlanningWords", "chain_of", "training_instance"]
+__all__ = [
+    "ChainWords",
+    "PlanQuestionWords",
+    "PlanSearchWords",
+    "PlanWords",
+    "PlanningWords",
+    "chain_of",
+    "plan_question",
+]
 
 _SIMULATION = "simulation"
 _SIMULATED_TOKENS = 384
@@ -74,8 +83,12 @@ class PlanningWords(ChainWords, DeviceMemoryWords, total=False):
     ]
 
 
-class PlanWords(PlanningWords, GridWords, SeedWords, total=False):
-    """Words of `mtpp.plan`."""
+class PlanQuestionWords(PlanningWords, GridWords, total=False):
+    """A question of planning, for microbatches or for a global batch."""
+
+
+class PlanSearchWords(SeedWords, total=False):
+    """How a plan is searched for."""
 
     effort: Annotated[
         int,
@@ -93,19 +106,32 @@ class PlanWords(PlanningWords, GridWords, SeedWords, total=False):
     time_limit: Annotated[float | None, Word("For the search.  [default: none]", None, "SECONDS", SEARCH)]
 
 
-def training_instance(
-    chain: str | PathLike[str] | LayerChain | ComputationGraph,
-    cluster: str | PathLike[str] | Cluster,
-    microbatches: int,
-    words: PlanningWords,
-) -> TrainingInstance:
-    """The chain on its cluster.
+class PlanWords(PlanQuestionWords, PlanSearchWords, total=False):
+    """Words of `mtpp.plan`."""
+
+
+def plan_question(
+    chain: Any, cluster: Any, microbatches: int | None, words: PlanQuestionWords
+) -> TrainingInstance | GridInstance:
+    """The chain on its cluster with this many microbatches, or in a grid for a global batch.
 
     Raises
     ------
     InputError
-        If a word, the chain or the cluster is refused.
+        If a word, the chain or the cluster is refused, or the words ask for both kinds of plans, or for none.
     """
+    if words["global_batch"] is not None:
+        if microbatches is not None:
+            raise InputError(f"{word('global_batch')} chooses their number; leave out {word('microbatches')}.")
+        return grid_instance(chain, cluster, words)
+    if microbatches is None:
+        raise InputError(f"Give {word('microbatches')}, or {word('global_batch')} for equal pipelines.")
+    for name in chosen(GridWords, words):
+        raise InputError(f"{word(name)} belongs to plans for {word('global_batch')}; give that, or leave it out.")
+    return _training_instance(chain, cluster, microbatches, words)
+
+
+def _training_instance(chain: Any, cluster: Any, microbatches: int, words: PlanningWords) -> TrainingInstance:
     from instances.planning import TrainingInstance
     from instances.planning.problem import ELEMENT_BYTES
 
@@ -118,21 +144,17 @@ def training_instance(
         raise InputError(f"{word('optimizer_bytes')} and {word('parameter_copies')} say the same; give one of them.")
     if dtype is not None and dtype not in ELEMENT_BYTES:
         raise WordError("dtype", dtype, f"choose one of {', '.join(ELEMENT_BYTES)}.")
-    question = partial(
-        TrainingInstance,
-        chain=chain_of(chain, words),
-        cluster=load_cluster(cluster, words["bandwidth"]),
-        microbatches=microbatches,
-        full_duplex=words["full_duplex"],
-        memory=math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory"),
-    )
     if words["network"] == "paper":
         _check_paper(words)
+    memory = math.inf if words["memory"] is None else parse_bytes(words["memory"], "memory")
+    layers, devices = chain_of(chain, words), load_cluster(cluster, words["bandwidth"])
+    question = partial(TrainingInstance, layers, devices, microbatches, words["full_duplex"], memory)
+    if words["network"] == "paper":
         return question(parameter_copies=_or(words["parameter_copies"], _PAPER_COPIES))
     copies = _or(words["optimizer_bytes"], _OPTIMIZER_BYTES) / ELEMENT_BYTES[dtype or _DTYPE]
     return question(
         parameter_copies=_or(words["parameter_copies"], copies),
-        network=network_of(words["nic"], len(question.keywords["cluster"].servers)),
+        network=network_of(words["nic"], len(devices.servers)),
         samples=words["samples"],
         recomputation=words["recompute"],
         dtype=dtype or _DTYPE,
@@ -164,53 +186,54 @@ def _default_sequence(chain: object, words: PlanningWords) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def chain_of(chain: str | PathLike[str] | LayerChain | ComputationGraph, words: PlanningWords) -> LayerChain:
-    """The layers of a chain, an architecture, a graph or a file; an `InputError` if it is refused."""
+def chain_of(chain: Any, words: PlanningWords) -> LayerChain:
+    """The layers of a chain, an architecture, a module, a graph or a file; an `InputError` if it is refused."""
     from instances.planning import LayerChain
-    from instances.planning.bert import bert_chain
     from instances.planning.from_graph import collapse
-    from instances.planning.plan_files import is_chain_file, load_chain
-    from instances.readers import load_graph
-    from instances.readers.huggingface.files import find_architecture
     from instances.runtimes.whole_layers import whole_layers
 
-    reading: dict[str, Any] = {
-        "input_work": words["input_work"],
-        "time_unit": words["time_unit"],
-        "device": device_of(words),
-    }
-    read = chosen(ChainWords, words)
+    runtime = None if words["runtime"] is None else runtime_of(words["runtime"])
+    found: LayerChain | ComputationGraph
     if isinstance(chain, LayerChain | ComputationGraph):
-        if read:
+        if read := chosen(ChainWords, words):
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
-        if words["runtime"] is not None and isinstance(chain, ComputationGraph):
-            chain = whole_layers(chain, runtime_of(words["runtime"]))
-        return chain if isinstance(chain, LayerChain) else collapse(chain)
-    if is_module(chain):
-        graph = read_module(chain, words)
-        return collapse(graph if words["runtime"] is None else whole_layers(graph, runtime_of(words["runtime"])))
-    if not isinstance(chain, str | PathLike):
+        found = chain
+    elif is_module(chain):
+        found = read_module(chain, words)
+    elif isinstance(chain, str | PathLike):
+        found = _simulation(words) if fspath(chain) == _SIMULATION else _read(fspath(chain), words)
+    else:
         kinds = "a file, an architecture, a graph or a mtpp.LayerChain"
         raise InputError(f"A chain is {kinds}, no {type(chain).__name__}.")
-    text, dims = fspath(chain), words["dims"]
-    simulated = text == _SIMULATION
-    plain = Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None
-    if dims and (simulated or plain):
-        first = "=".join(map(str, next(iter(dims.items()))))
-        raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
-    if not simulated and words["runtime"] is not None and not is_chain_file(text):
-        graph = load_graph(text, dims=_dims(text, words), **reading)
-        return collapse(whole_layers(graph, runtime_of(words["runtime"])))
-    if not simulated:
-        trained = words["network"] == "shared"  # the paper's network keeps its numbers
-        return load_chain(text, dims=_dims(text, words), trained_only=trained, **reading)
-    if any(value is not None for value in reading.values()):
-        names = ("input_work", "time_unit", "peak_flops", "memory_bandwidth")
-        *most, last = map(word, names)
-        raise InputError(f"{text}: this chain has no options; leave out {', '.join(most)} and {last}.")
+    if isinstance(found, LayerChain):
+        return found
+    trained_only = words["network"] == "shared"  # the paper's network keeps its numbers
+    return collapse(found if runtime is None else whole_layers(found, runtime), trained_only=trained_only)
+
+
+def _simulation(words: PlanningWords) -> LayerChain:
+    """The chain of the paper's simulation."""
+    from instances.planning.bert import bert_chain
+
+    if given := chosen(ChainWords, words):
+        raise InputError(f"{_SIMULATION}: this chain has no options; leave out {', '.join(map(word, given))}.")
     if words["dtype"] not in (None, _DTYPE):
         raise WordError("dtype", words["dtype"], f"the simulation is one in {_DTYPE}; leave this option out.")
     return bert_chain(sequence=_SIMULATED_TOKENS if words["sequence"] is None else words["sequence"])
+
+
+def _read(text: str, words: PlanningWords) -> LayerChain | ComputationGraph:
+    """A chain or a graph from a file, or an architecture."""
+    from instances.planning.plan_files import is_chain_file, load_chain
+    from instances.readers import load_graph
+    from instances.readers.huggingface.files import find_architecture
+
+    if words["dims"] and Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None:
+        first = "=".join(map(str, next(iter(words["dims"].items()))))
+        raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
+    read: Callable[..., LayerChain | ComputationGraph] = load_chain if is_chain_file(text) else load_graph
+    input_work, time_unit, device = words["input_work"], words["time_unit"], device_of(words)
+    return read(text, dims=_dims(text, words), input_work=input_work, time_unit=time_unit, device=device)
 
 
 def _dims(chain: str, words: PlanningWords) -> dict[str, Any]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from instances.errors import InputError
-
-__all__ = ["ACCELERATORS", "Accelerator", "accelerator"]
+__all__ = ["ACCELERATORS", "Accelerator"]
 
 _GB, _GIB = 1e9, 2**30
 #: Part of the peak that large matrix products reach. Fitted to one measured step (175 billion parameters with selective
@@ -37,16 +35,3 @@ _ALL = (
 
 #: Name to accelerator.
 ACCELERATORS = {one.name: one for one in _ALL}
-
-
-def accelerator(name: str) -> Accelerator:
-    """The accelerator of a name.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
-    if name not in ACCELERATORS:
-        raise InputError(f"There is no accelerator '{name}'; choose one of {', '.join(ACCELERATORS)}.")
-    return ACCELERATORS[name]

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from instances.planning import TrainingInstance
 from instances.planning.from_graph import collapse
-from instances.planning.plan_files import load_chain
 from instances.readers import load_graph
+from mtpp.questions.planning import PlanQuestionWords, plan_question
+from mtpp.questions.words import checked
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("llama-3-8b", 8_030_261_248), ("mixtral-8x7b", 46_702_792_704)])
 def test_bug_masks_and_angles_counted_as_trained_in_every_layer(name: str, parameters: int) -> None:
     for sequence in (128, 1024):
-        chain = load_chain(name, trained_only=True, dims={"sequence": sequence})
-        assert chain.param_bytes.sum() / 4 == parameters
-        assert load_chain(name, dims={"sequence": sequence}).param_bytes.sum() / 4 > parameters
+        graph = load_graph(name, dims={"sequence": sequence})
+        assert collapse(graph, trained_only=True).param_bytes.sum() / 4 == parameters
+        assert collapse(graph).param_bytes.sum() / 4 > parameters
+
+
+def test_bug_graphs_that_are_loaded_are_planned_with_their_masks() -> None:
+    words = checked(PlanQuestionWords, {"bandwidth": "1GB/s"})
+    by_name, loaded = (plan_question(chain, "1x2", 2, words) for chain in ("llama-3-8b", load_graph("llama-3-8b")))
+    assert isinstance(by_name, TrainingInstance)
+    assert isinstance(loaded, TrainingInstance)
+    assert loaded.chain.param_bytes.sum() / 4 == by_name.chain.param_bytes.sum() / 4 == 8_030_261_248
 
 
 def test_chains_say_what_is_shared_and_that_attention_keeps_its_scores() -> None:

@@ -12,6 +12,7 @@ from command_line import mtpp
 from runtime_readers import megatron
 
 import mtpp as python
+from instances import InputError
 from instances.json_files import write_json
 from instances.planning.grid.question_document import chain_document
 from tests.helpers.grid_cases import equal_chain
@@ -43,6 +44,11 @@ def test_python_takes_the_same_words(folder: Path) -> None:
     assert result.answer is not None
     assert result.bound is not None
     assert result.bound.value <= result.answer.time
+
+
+def test_bug_chains_of_configurations_without_a_global_batch_are_refused() -> None:
+    with pytest.raises(InputError, match=r"A chain is a file.* no ConfiguredChain"):
+        python.plan(equal_chain(4), "1x4", 4, bandwidth="300GB/s")  # type: ignore[call-overload]
 
 
 def test_megatron_gets_all_degrees(folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from instances.errors import InputError
 from instances.planning.grid import GridInstance, GridPlan, Servers
-from instances.planning.grid.accelerators import accelerator
+from instances.planning.grid.accelerators import ACCELERATORS
 from instances.planning.grid.configurations import Configuration, ConfiguredChain
 from instances.planning.grid.layer_costs import LayerCosts, configured
 from instances.planning.grid.layer_times import Clockwork
@@ -37,7 +37,7 @@ STEPS = {
 def chain_of(
     model: Transformer, *, sequence: int = 2048, micro: int = 1, tp: int = 1, fused: bool = True
 ) -> ConfiguredChain:
-    device = accelerator("A100-80")
+    device = ACCELERATORS["A100-80"]
     costs = LayerCosts(model, Clockwork(device, 300e9), micro, sequence, 2, fused, 25e9, 8)
     return configured(model, device, ((tp, 1, 1),), costs, "bf16")
 
@@ -96,7 +96,7 @@ def test_steps_take_as_long_as_published(name: str) -> None:
     sizes = {"layers": layers, "hidden": hidden, "heads": heads, "key_heads": heads, "inner": 4 * hidden}
     training = {"gated": False, "biases": True, "dropout": True, "tied": True, "positions": 2048, "vocabulary": 51200}
     chain = chain_of(Transformer(name=name, **sizes, **training), micro=micro, tp=8, fused=False)  # type: ignore[arg-type]
-    update = 42 / (0.8 * accelerator("A100-80").memory_bandwidth)
+    update = 42 / (0.8 * ACCELERATORS["A100-80"].memory_bandwidth)
     question = GridInstance(
         (chain,), Servers(p, 8, 300e9, 25e9, 0.8), batch, update_time=update, zero=(0,), full_duplex=True
     )
