@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 import numpy as np
 
-from instances.errors import InputError, WordError, said, word
+from instances.errors import InputError, WordError
 from instances.json_files import read_text
 from instances.planning import Iteration, LayerChain, Plan, TrainingInstance
-from instances.planning.grid import ConfiguredChain, GridInstance
+from instances.planning.grid import ConfiguredChain
 from instances.planning.grid.transformer import Transformer
 from instances.system.interrupts import catch_interrupt
-from mtpp.certifying.grid import CoveredGrid, GridResult, covered_grid
+from mtpp.certifying.grid import GridResult, covered_grid
 from mtpp.certifying.planning import CoveredPlan, PlanResult, PlanSearch, covered_plan, recovered
 from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.planning import PlanSearchWords, PlanWords, plan_question
-from mtpp.questions.words import chosen, pick, takes_words
+from mtpp.questions.words import pick, takes_words
 
 if TYPE_CHECKING:
     from instances import ComputationGraph
     from instances.devices.cluster import Cluster
     from instances.runtimes import Runtime
 
-__all__ = ["plan", "planned", "planned_in_grid"]
+__all__ = ["plan", "planned"]
 
 
 @overload
@@ -120,10 +120,11 @@ def plan(
     >>> mtpp.plan("simulation", "2x2", 4, bandwidth="128Gbps,32Gbps").answer.plan.n_stages > 0
     True
     """
-    question, search = plan_question(chain, cluster, microbatches, words), pick(PlanSearchWords, words)
+    search = pick(PlanSearchWords, words)
+    question = plan_question(chain, cluster, microbatches, words, planner, search)
     if isinstance(question, TrainingInstance):
         return planned(question, planner, search, words["runtime"]).result
-    return planned_in_grid(question, planner, search, words["runtime"]).result
+    return covered_grid(question, search["time_limit"], words["runtime"]).result
 
 
 def planned(
@@ -164,30 +165,6 @@ def planned(
     result = replace(covered.result, provenance=provenance)
     wider = tuple(replace(other, provenance=provenance) for other in covered.wider)
     return replace(covered, result=replace(result, parts=(result, *wider)), wider=wider)
-
-
-def planned_in_grid(
-    question: GridInstance,
-    planner: str,
-    words: PlanSearchWords,
-    runtime: str | None = None,
-    tell: Callable[[str, float], None] | None = None,
-) -> CoveredGrid:
-    """Plan in a grid as `planned`, with bounds and the best uniform plan.
-
-    Raises
-    ------
-    InputError
-        If nothing fits, or other words of the search are given than its time.
-    """
-    if planner != "improved":
-        raise InputError(
-            f"{said('planner', planner)}: plans for {word('global_batch')} have one planner; leave it out."
-        )
-    for name in chosen(PlanSearchWords, words):
-        if name not in ("seed", "time_limit"):
-            raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
-    return covered_grid(question, words["time_limit"], runtime, tell)
 
 
 def _legal(runtime: Runtime, plan: Plan) -> bool:

@@ -59,14 +59,15 @@ def plan(
     files.check(files.export)
     if files.export is not None:
         _check_export(files.export, question)
-    instance = plan_question(chain, cluster, microbatches, question)
+    instance = plan_question(chain, cluster, microbatches, question, planner, search)
 
     from instances.planning import TrainingInstance
-    from mtpp.api.planning import planned, planned_in_grid
+    from mtpp.api.planning import planned
+    from mtpp.certifying.grid import covered_grid
 
     if not isinstance(instance, TrainingInstance):
         with printing.working(instance.label, "best") as line:
-            grid = planned_in_grid(instance, planner, search, question["runtime"], line.tell)
+            grid = covered_grid(instance, search["time_limit"], question["runtime"], line.tell)
         return show_grid(grid, question, files, printing)
 
     from mtpp.certificates.writing import result_document

@@ -111,7 +111,12 @@ class PlanWords(PlanQuestionWords, PlanSearchWords, total=False):
 
 
 def plan_question(
-    chain: Any, cluster: Any, microbatches: int | None, words: PlanQuestionWords
+    chain: Any,
+    cluster: Any,
+    microbatches: int | None,
+    words: PlanQuestionWords,
+    planner: str,
+    search: PlanSearchWords,
 ) -> TrainingInstance | GridInstance:
     """The chain on its cluster with this many microbatches, or in a grid for a global batch.
 
@@ -123,6 +128,12 @@ def plan_question(
     if words["global_batch"] is not None:
         if microbatches is not None:
             raise InputError(f"{word('global_batch')} chooses their number; leave out {word('microbatches')}.")
+        if planner != "improved":
+            why = f"plans for {word('global_batch')} have one planner; leave it out."
+            raise WordError("planner", planner, why)
+        for name in chosen(PlanSearchWords, search):
+            if name not in ("seed", "time_limit"):
+                raise InputError(f"{word(name)}: a plan for {word('global_batch')} has no such thing; leave it out.")
         return grid_instance(chain, cluster, words)
     if microbatches is None:
         raise InputError(f"Give {word('microbatches')}, or {word('global_batch')} for equal pipelines.")
