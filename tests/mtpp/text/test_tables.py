@@ -39,6 +39,11 @@ def test_columns_without_room_go_below_with_the_first() -> None:
     assert [line.split() for line in lower.splitlines()[1:]] == [["a", "2" * 20], ["b", "4" * 20]]
 
 
+def test_the_first_column_never_stands_alone() -> None:
+    rows = [["a", "1" * 20], ["b", "2" * 20]]
+    assert fitted(["name", "x"], rows, 10) == fitted(["name", "x"], rows, None)
+
+
 @given(text=WORDS.filter(str.isprintable), width=st.integers(1, 80))
 def test_a_shortened_text_keeps_its_ends(text: str, width: int) -> None:
     short = shortened(text, width)
