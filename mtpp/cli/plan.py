@@ -102,7 +102,7 @@ def plan(
             option = "--json" if printing.json else f"--out {files.out}" if files.out else f"--export {files.export}"
             raise InputError(f"{option}: {planner} runs several pipelines side by side, which no plan file holds.")
         if files.export is not None:
-            files.export.write_text(exported(iteration, files.export))
+            files.export.write_text(exported(iteration, files.export), encoding="utf-8")
             printing.detail(*rank_lines(iteration, files.export))
     return INTERRUPTED if stop.heard or answer.interrupted else DONE
 
