@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,9 +14,9 @@ from mtpp.questions.clusters import load_cluster, network_of
 from mtpp.questions.grid import GridWords, grid_instance
 from mtpp.questions.partitioning import runtime_of
 from mtpp.questions.platforms import DeviceMemoryWords
-from mtpp.questions.reading import ChainWords, device_of, is_module, read_module
+from mtpp.questions.reading import ChainWords, device_of, is_module, read_graph
 from mtpp.questions.solving import SEARCH, SeedWords
-from mtpp.questions.words import Word, chosen
+from mtpp.questions.words import Word, chosen, pick
 from mtpp.text.parsing import Quantity, parse_bytes
 
 if TYPE_CHECKING:
@@ -201,25 +200,32 @@ def chain_of(chain: Any, words: PlanningWords) -> LayerChain:
     """The layers of a chain, an architecture, a module, a graph or a file; an `InputError` if it is refused."""
     from instances.planning import LayerChain
     from instances.planning.from_graph import collapse
+    from instances.planning.plan_files import is_chain_file, load_chain
+    from instances.readers.huggingface.files import find_architecture
     from instances.runtimes.whole_layers import whole_layers
 
-    runtime = None if words["runtime"] is None else runtime_of(words["runtime"])
-    found: LayerChain | ComputationGraph
-    if isinstance(chain, LayerChain | ComputationGraph):
+    runtime, given = None if words["runtime"] is None else runtime_of(words["runtime"]), words["dims"]
+    if isinstance(chain, LayerChain):
         if read := chosen(ChainWords, words):
             raise InputError(f"{chain.name}: it is no file; leave out {', '.join(map(word, read))}.")
-        found = chain
-    elif is_module(chain):
-        found = read_module(chain, words)
-    elif isinstance(chain, str | PathLike):
-        found = _simulation(words) if fspath(chain) == _SIMULATION else _read(fspath(chain), words)
-    else:
+        return chain
+    if isinstance(chain, str | PathLike):
+        text = fspath(chain)
+        if text == _SIMULATION:
+            return _simulation(words)
+        if given and Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None:
+            first = "=".join(map(str, next(iter(given.items()))))
+            raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
+        if is_chain_file(text):
+            options = {"input_work": words["input_work"], "time_unit": words["time_unit"]}
+            return load_chain(text, **options, device=device_of(words))
+    elif not (isinstance(chain, ComputationGraph) or is_module(chain)):
         kinds = "a file, an architecture, a graph or a mtpp.LayerChain"
         raise InputError(f"A chain is {kinds}, no {type(chain).__name__}.")
-    if isinstance(found, LayerChain):
-        return found
+    reading: Any = {**pick(ChainWords, words), "dims": _dims(chain, words) or None}
+    graph = read_graph(chain, reading)
     trained_only = words["network"] == "shared"  # the paper's network keeps its numbers
-    return collapse(found if runtime is None else whole_layers(found, runtime), trained_only=trained_only)
+    return collapse(graph if runtime is None else whole_layers(graph, runtime), trained_only=trained_only)
 
 
 def _simulation(words: PlanningWords) -> LayerChain:
@@ -233,21 +239,7 @@ def _simulation(words: PlanningWords) -> LayerChain:
     return bert_chain(sequence=_SIMULATED_TOKENS if words["sequence"] is None else words["sequence"])
 
 
-def _read(text: str, words: PlanningWords) -> LayerChain | ComputationGraph:
-    """A chain or a graph from a file, or an architecture."""
-    from instances.planning.plan_files import is_chain_file, load_chain
-    from instances.readers import load_graph
-    from instances.readers.huggingface.files import find_architecture
-
-    if words["dims"] and Path(text).is_file() and Path(text).suffix != ".onnx" and find_architecture(text) is None:
-        first = "=".join(map(str, next(iter(words["dims"].items()))))
-        raise WordError("dims", first, "only architectures and ONNX models have dimensions; leave this option out.")
-    read: Callable[..., LayerChain | ComputationGraph] = load_chain if is_chain_file(text) else load_graph
-    input_work, time_unit, device = words["input_work"], words["time_unit"], device_of(words)
-    return read(text, dims=_dims(text, words), input_work=input_work, time_unit=time_unit, device=device)
-
-
-def _dims(chain: str, words: PlanningWords) -> dict[str, Any]:
+def _dims(chain: object, words: PlanningWords) -> dict[str, Any]:
     """Dimensions of an architecture, with those of dtype and sequence."""
     from instances.planning.problem import ELEMENT_BYTES
 
