@@ -277,6 +277,16 @@ def test_a_false_file_says_so_on_its_page(tmp_path: Path, capsys: pytest.Capture
     assert "FALSE: 1 of the numbers of this file do not hold." in (tmp_path / "c.html").read_text()
 
 
+def test_a_page_replaces_a_page_and_no_answer(tmp_path: Path) -> None:
+    graph = ComputationGraph.from_edges([(0, 1)], work=[2, 3], output_bytes=[1, 0])
+    result, page = library.certify(graph, k=2, bandwidth=1), tmp_path / "page.html"
+    file = result.save(tmp_path / "answer.json")
+    for answer in (result, result, file):
+        assert library.report(answer, out=page) == page.read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="a file to read"):
+        library.report(file, out=file)
+
+
 def test_bad_input_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Missing, wrong and given twice: one line each, and nothing is half-written."""
     (tmp_path / "graph.json").write_text(json.dumps(PATH))
