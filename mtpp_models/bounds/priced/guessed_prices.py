@@ -14,6 +14,7 @@ the best prices takes minutes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -29,19 +30,21 @@ from mtpp_models.bounds.priced.price_tree import PriceProof, price_witness
 from mtpp_models.simple import one_block, simple
 from mtpp_models.solvers.interface import Controls, Progress
 
-__all__ = ["PRICED_QUICK", "priced_quick"]
+__all__ = ["PRICED_QUICK", "Climb", "QuickPrices", "priced_quick"]
 
 PRICED_QUICK = "priced-quick"
 
 # Parts of what a node moves that count in its price; of the time that is left, what each is tried for, and the two best
 # again.
-_PARTS, _TRIAL, _AGAIN = (1.0, 0.5, 0.25, 0.0), 0.06, 0.12
-# How far a goal lies above the bound: at first, at most, and after a goal that failed.
-_STEP, _LARGEST_STEP, _SMALL_STEP = 0.1, 0.3, 0.03
-# After a proof that took no longer than this part of its time, the next step is so much larger; no step is smaller.
-_EASY, _GROWTH, _LEAST_STEP = 0.1, 1.5, 0.002
-# Of the time that is left, what one goal may take, and seconds that are too short for any.
-_FOR_A_GOAL, _SHORTEST = 0.4, 0.02
+_PARTS, _TRIAL, _AGAIN = (1.0, 0.5, 0.25, 0.1, 0.0), 0.05, 0.12
+# A goal that is higher by this part takes twice the time: at first, at least and at most. It is halved behind a goal
+# that failed although it had that time, and grows behind one that took less than half as many doublings.
+_TWICE, _LEAST_TWICE, _LARGEST_TWICE, _LEAST_DOUBLINGS = 0.02, 0.002, 0.05, 0.5
+# How far a goal lies above the bound at most: at first, whenever, after a goal that failed, and in times the last one;
+# and at least.
+_STEP, _LARGEST_STEP, _SMALL_STEP, _GROWTH, _LEAST_STEP = 0.1, 0.3, 0.03, 1.5, 0.002
+# Of the time that is left, what one goal is to take and may take, and seconds that are too short for any.
+_AIM, _FOR_A_GOAL, _SHORTEST = 0.15, 0.4, 0.02
 # What the nodes of a block that costs too little keep of their prices, how many such blocks a goal is worth, and how
 # many goals in a row may fail by them.
 _KEPT, _CORRECTIONS, _FAILURES = 0.93, 150, 4
@@ -62,7 +65,7 @@ class QuickPrices:
 
     def __init__(self) -> None:
         self._question: str | None = None
-        self._climbs: list[_Climb] = []
+        self._climbs: list[Climb] = []
 
     def __call__(self, start: Partition, controls: Controls) -> Result:
         """Run or continue, as `priced_quick`."""
@@ -71,10 +74,10 @@ class QuickPrices:
         most = min(start.bottleneck, one_block(instance).bottleneck)
         if self._question != instance.key:
             self._question = instance.key
-            self._climbs = [_Climb(instance, guessed_prices(instance, part)) for part in _PARTS]
+            self._climbs = [Climb(instance, guessed_prices(instance, part)) for part in _PARTS]
         best, watch = max(self._climbs, key=lambda climb: climb.value), Stopwatch()
 
-        def go_on(climbs: Iterable[_Climb], share: float) -> None:
+        def go_on(climbs: Iterable[Climb], share: float) -> None:
             nonlocal best
             for climb in climbs:
                 until = deadline.share(share)
@@ -94,7 +97,7 @@ class QuickPrices:
             witness |= price_witness(best.proof, watch.passed)
         return Result(PRICED_QUICK, instance, start, Bound(value, PRICED_QUICK, closed, witness))
 
-    def _best(self, count: int) -> list[_Climb]:
+    def _best(self, count: int) -> list[Climb]:
         """Candidates with the highest bounds so far; of equal ones the first."""
         return sorted(self._climbs, key=lambda climb: -climb.value)[:count]
 
@@ -114,7 +117,7 @@ def guessed_prices(instance: Instance, part: float) -> FloatArray:
 
 
 @dataclass
-class _Climb:
+class Climb:
     """Goals that rise as long as a tree proves them."""
 
     instance: Instance
@@ -122,7 +125,9 @@ class _Climb:
     value: float = 0.0  # the last goal that was proved
     proved: FloatArray | None = None  # the prices that it was proved with
     proof: PriceProof | None = None  # and the tree
-    step: float = _STEP  # how far the next goal lies above the bound
+    step: float = _STEP  # the next goal lies no further above the bound
+    twice: float = _TWICE  # a goal that is higher by this part takes twice the time
+    took: float = _SHORTEST  # seconds of the last proof
     failures: int = 0  # in a row, by blocks that prices did not get rid of
     tree: BlockTree | None = None
 
@@ -133,18 +138,28 @@ class _Climb:
 
     def goals(self, value: float, most: float, deadline: Deadline) -> Iterator[float]:
         """Yield each goal that is proved, above `value` and up to `most`, as long as they rise and there is time."""
+        self.step, lost = max(self.step, _SMALL_STEP), 0.0  # seconds since the last proof of this turn
         while value < most and not self.is_over and not deadline.passed and deadline.left > _SHORTEST:
-            goal = min(most, max(value * (1 + self.step), _FIRST * most))
-            share, watch = deadline.share(_FOR_A_GOAL), Stopwatch()
-            if self._prove(goal, share):
-                if watch.passed < _EASY * (watch.passed + share.left):
-                    self.step = min(_LARGEST_STEP, _GROWTH * self.step)
+            doublings = max(_LEAST_DOUBLINGS, math.log2(max(1.0, _AIM * deadline.left / self.took)))
+            step = max(_LEAST_STEP, min(self.step, self.twice * doublings))
+            goal = min(most, max(value * (1 + step), _FIRST * most))
+            watch = Stopwatch()
+            proved = self.prove(goal, deadline.share(_FOR_A_GOAL))
+            lost += watch.passed
+            expected = self.took * 2 ** (step / self.twice)
+            if proved:
+                if lost < math.sqrt(self.took * expected):
+                    self.twice = min(_LARGEST_TWICE, _GROWTH * self.twice)
+                self.step = min(_LARGEST_STEP, _GROWTH * step)
+                self.took, lost = max(lost, _SHORTEST), 0.0
                 self.value = value = goal
                 yield value
             else:
-                self.step = max(_LEAST_STEP, min(_SMALL_STEP, self.step / 2))
+                self.step = min(_SMALL_STEP, step / 2)
+                if lost > expected:
+                    self.twice = max(_LEAST_TWICE, self.twice / 2)
 
-    def _prove(self, goal: float, deadline: Deadline) -> bool:
+    def prove(self, goal: float, deadline: Deadline) -> bool:
         """Whether no block below the goal is worth its share, of these prices or of those that blocks correct."""
         # Pairs that no block below the goal holds because of the work between them alone: they take no time.
         pairs = Deadline.after(0.0)

@@ -22,7 +22,7 @@ from instances.random_graphs import regal_style
 from mtpp_models import Progress, SolveOptions, solve
 from mtpp_models.bounds.priced.block_search import Relations, heaviest_block
 from mtpp_models.bounds.priced.ends import with_ends
-from mtpp_models.bounds.priced.guessed_prices import QuickPrices
+from mtpp_models.bounds.priced.guessed_prices import Climb, QuickPrices
 from mtpp_models.bounds.priced.price_search import PriceSearch
 from mtpp_models.bounds.priced.priced import Prices
 from mtpp_models.cuts.max_flow import BoolArray
@@ -83,6 +83,28 @@ def test_bug_a_stop_before_the_deadline_is_no_end() -> None:
     again = method(start, Controls(deadline=deadline, report=stop)).bound
     assert again is not None
     assert again.value > bound.value
+
+
+def test_bug_goals_that_failed_in_a_short_turn_leave_no_small_steps_to_a_long_one() -> None:
+    """Trials left steps of 0.2 %, each of which began with all leaves, and most of a minute went into them."""
+    goals: list[float] = []
+    short, fails = Deadline(), True
+
+    class Stubborn(Climb):
+        def prove(self, goal: float, deadline: Deadline) -> bool:
+            goals.append(goal)
+            if len(goals) == 9:
+                short.interrupted.set()
+            return not fails
+
+    instance = Instance(regal_style("erdos-renyi", 9, seed=1), Platform(4, 1.0))
+    climb = Stubborn(instance, np.ones(9))
+    assert not list(climb.goals(1.0, 2.0, short))
+    assert goals[-1] < 1.01
+    fails = False
+    assert list(climb.goals(1.0, 2.0, Deadline()))[-1] == 2.0
+    assert goals[9] > 1.02
+    assert len(goals) < 20
 
 
 @pytest.mark.parametrize("model", ["priced", "priced-quick"])
