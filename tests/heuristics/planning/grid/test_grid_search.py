@@ -173,6 +173,21 @@ def test_bounds_of_stages_of_one_layer_are_reached(groups: int, batch: int, turn
     assert (result.cost, result.bound and result.bound.value) == (time, pytest.approx(time, rel=1e-6))
 
 
+def test_bug_only_the_best_number_of_turns_was_changed() -> None:
+    for seed in (1, 4, 8):
+        fixed = [Fixed(pp=2, tp=1, dp=1, v=v) for v in (None, 1, 2, 3, 4)]
+        question = replace(with_ends(np.random.default_rng(seed), 9), memory=math.inf, global_batch=4)
+        free, *others = (plan_in_grid(replace(question, fixed=one), Limits()).ceiling for one in fixed)
+        assert free == min(others)
+
+
+def test_bug_nothing_fits_where_there_are_more_stages_than_equal_layers() -> None:
+    question = replace(with_ends(np.random.default_rng(4), 9), memory=math.inf, global_batch=4)
+    search = plan_in_grid(replace(question, fixed=Fixed(pp=2, tp=1, dp=1, v=5)), Limits())
+    assert search.best is not None
+    assert search.best.stages == 10
+
+
 def test_degrees_that_no_group_can_have_do_not_weaken_the_bound() -> None:
     question = replace(with_ends(np.random.default_rng(5)), servers=Servers(1, 2, 4.0, 1.0), memory=math.inf)
     plan = min(plans_in_turns(question), key=lambda plan: plan.time)
