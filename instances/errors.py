@@ -15,6 +15,7 @@ __all__ = [
     "InputError",
     "InputWarning",
     "NothingFoundError",
+    "UnknownLayersError",
     "WordError",
     "extra",
     "printable",
@@ -101,6 +102,10 @@ class InputWarning(UserWarning):
 
     The message is one line as that of `InputError`. The command line prints it once and goes on.
     """
+
+
+class UnknownLayersError(InputError):
+    """A model has layers of which too little is known."""
 
 
 class FalseCertificateError(AssertionError):

@@ -68,9 +68,9 @@ class Value:
     file: str
     path: str = ""
 
-    def fail(self, problem: str) -> NoReturn:
-        """Raise an `InputError` that names the place."""
-        raise InputError(f"{self.file}{', ' if self.path else ''}{self.path}: {problem}")
+    def fail(self, problem: str, error: type[InputError] = InputError) -> NoReturn:
+        """Raise an `InputError`, or one of its kinds, that names the place."""
+        raise error(f"{self.file}{', ' if self.path else ''}{self.path}: {problem}")
 
     def members(self, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Value]:
         """Members of an object; every `required` one is there, and none but these and the `optional` ones."""

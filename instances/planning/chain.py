@@ -15,7 +15,10 @@ from instances.graph.checks import numbers
 from instances.graph.display import Displayed, figures
 from instances.graph.tensors import FloatArray, freeze
 
-__all__ = ["LayerChain"]
+__all__ = ["LARGEST", "LayerChain"]
+
+#: Largest number of a question; products of several stay below the largest float.
+LARGEST = 1e70
 
 #: Between the first and the last of what a name stands for.
 _TO = " … "
@@ -84,8 +87,8 @@ class LayerChain(Displayed):
             expected = n - 1 if label in _PER_BOUNDARY else n
             if len(values) != expected:
                 raise InputError(f"There are {n} layers but {len(values)} values of {label}; give {expected}.")
-            for layer in np.flatnonzero(~(np.isfinite(values) & (values >= 0)))[:1]:
-                raise InputError(f"Layer {layer}: {label} is {values[layer]}; it must be a finite number, 0 or more.")
+            for layer in np.flatnonzero(~((values >= 0) & (values <= LARGEST)))[:1]:
+                raise InputError(f"Layer {layer}: {label} is {values[layer]}; it must be from 0 to {LARGEST:g}.")
             freeze(values)
             object.__setattr__(self, label, values)
         if self.input_backward is not None:

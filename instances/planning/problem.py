@@ -17,7 +17,7 @@ from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.question_lines import hash_of_question
 from instances.graph.tensors import FloatArray, freeze
-from instances.planning.chain import LayerChain
+from instances.planning.chain import LARGEST, LayerChain
 from instances.planning.kernel_arrays import TrainingArrays
 from instances.planning.question_lines import training_in_words, training_lines
 
@@ -94,8 +94,8 @@ class TrainingInstance(Displayed):
         object.__setattr__(self, "microbatches", microbatches)
         if not self.memory >= 0:
             raise InputError(f"memory is {self.memory}; it must be 0 or more.")
-        if not 0 <= self.parameter_copies < math.inf:
-            raise InputError(f"parameter_copies is {self.parameter_copies}; it must be finite, 0 or more.")
+        if not 0 <= self.parameter_copies <= LARGEST:
+            raise InputError(f"parameter_copies is {self.parameter_copies}; it must be from 0 to {LARGEST:g}.")
         if self.replica_share is not None:
             object.__setattr__(self, "replica_share", _share(self.replica_share, self.chain.n, self.cluster.n))
         self._check_shared()
@@ -250,7 +250,9 @@ def _share(values: FloatArray, layers: int, devices: int) -> FloatArray:
         raise InputError("The replica_share holds something that is not a number; give numbers.") from None
     if share.shape not in ((devices,), (layers, devices)):
         raise InputError(f"The replica_share has the shape {share.shape}; give ({devices},) or ({layers}, {devices}).")
-    if not (np.isfinite(share) & (share > 0)).all():
-        raise InputError("A replica_share is not positive and finite; give the part of the time that a replica takes.")
+    if not ((share > 0) & (share <= LARGEST)).all():
+        raise InputError(
+            f"A replica_share is not positive, or above {LARGEST:g}; give the part of the time that a replica takes."
+        )
     freeze(share)
     return share

@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instances.errors import InputError, InputWarning, WordError, word
+from instances.errors import InputError, InputWarning, UnknownLayersError, WordError, word
 
 if TYPE_CHECKING:
     from instances.planning.grid import ConfiguredChain, Servers
@@ -89,22 +89,33 @@ def _model(chain: Any, words: Mapping[str, Any]) -> ConfiguredChain | Transforme
         return chain
     if not isinstance(chain, str | PathLike):
         raise InputError(
-            f"A model of a grid is a name, a file or a chain of configurations, no {type(chain).__name__}."
+            f"A model of a grid is a name, a file or a chain of configurations, no {type(chain).__name__}; {_instead()}"
         )
     text = fspath(chain)
     if text in TRANSFORMERS:
         return TRANSFORMERS[text]
-    if (found := find_record(text)) is not None:
-        name, record, doubts = found
-        for doubt in doubts:
-            warnings.warn(doubt, InputWarning, stacklevel=2)
-        return transformer_of(record, name)
+    try:
+        if (found := find_record(text)) is not None:
+            name, record, doubts = found
+            for doubt in doubts:
+                warnings.warn(doubt, InputWarning, stacklevel=2)
+            return transformer_of(record, name)
+    except UnknownLayersError as error:
+        raise InputError(f"{str(error).removesuffix('.')}; {_instead()}") from None
     if Path(text).is_file():
         return _read(text, words)
     known = ", ".join(TRANSFORMERS)
     raise InputError(
         f"{text}: there is no such model with configurations; give {known}, a "
         f"config.json of Hugging Face, or a file of mtpp-chain/2 or Piper; {word('microbatches')} plans any graph."
+    )
+
+
+def _instead() -> str:
+    """Advice for models without costs here."""
+    return (
+        f"give measured layers in a file of mtpp-chain/2, or {word('microbatches')} in place of "
+        f"{word('global_batch')}, which plans any graph or module."
     )
 
 

@@ -112,7 +112,8 @@ def all_plans(question: GridInstance) -> Iterator[GridPlan]:
 def _plans(
     question: GridInstance, chain: ConfiguredChain, d: int, zero: int, cuts: tuple[int, ...], tensor: tuple[int, ...]
 ) -> Iterator[GridPlan]:
-    for modes, placing in product(product(("none", "full"), repeat=question.layers), PLACINGS):
+    ways = ("none", "full") if question.memory < math.inf else ("none",)
+    for modes, placing in product(product(ways, repeat=question.layers), PLACINGS):
         try:
             yield GridPlan(question, chain.micro_batch, d, cuts, tensor, modes, zero=zero, placing=placing)
         except InputError:
@@ -138,6 +139,11 @@ def with_ends(rng: np.random.Generator, least: int = 2, *, alike: bool = True) -
         state_bytes=StateBytes(1, 1, 2),
         zero=(int(rng.integers(0, 4)),),
     )
+
+
+def of_three_groups(rng: np.random.Generator) -> GridInstance:
+    """The same with more layers, room for all that they keep, and three or six samples."""
+    return replace(with_ends(rng, 4), memory=math.inf, global_batch=int(rng.choice([3, 6])))
 
 
 def _slower(layer: ConfiguredLayer, factor: float) -> ConfiguredLayer:

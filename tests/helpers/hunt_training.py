@@ -1,6 +1,6 @@
 """Hunt for false bounds on training plans: ``python tests/helpers/hunt_training.py [QUESTIONS] [SEED]``.
 
-Each number is a question on shared network cards, one of a grid, and one of stages in turns. All plans are simulated;
+Each number is a question on shared network cards, one of a grid, and two of stages in turns. All plans are simulated;
 no bound may exceed the best, no answer in a grid with one stage a device may be slower, and certificates have to pass.
 """
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
-from grid_cases import all_plans, plans_in_turns, random_question, with_ends
+from grid_cases import all_plans, of_three_groups, plans_in_turns, random_question, with_ends
 from hunting_by_number import hunt_by_number
 from shared_cases import check_bounds
 from shared_plans import tiny_question
@@ -43,7 +43,8 @@ def faults_of_training(seed: int, counts: Counter[str] | None = None) -> list[st
         except AssertionError as error:
             faults.append(str(error))
     faults += _faults_in_grid(replace(random_question(rng), fixed=Fixed(v=1)), counts)
-    return faults + _faults_in_turns(with_ends(rng, alike=bool(rng.integers(2))), counts)
+    faults += _faults_in_turns(with_ends(rng, alike=bool(rng.integers(2))), counts)
+    return faults + _faults_in_turns(of_three_groups(rng), counts)
 
 
 def _faults_in_grid(question: GridInstance, counts: Counter[str]) -> list[str]:

@@ -47,7 +47,8 @@ class GridSearch:
     uniform: GridPlan | None = None  # the best of the uniform plans
     runtime: str | None = None  # that has to run the plan
     tell: Callable[[str, float], None] | None = None
-    met: dict[tuple[Setting, tuple[int, ...]], tuple[float, Sketch]] = field(default_factory=dict)  # by groups
+    #: Best plan of each setting, degrees of groups, and number of stages.
+    met: dict[tuple[Setting, tuple[int, ...], int], tuple[float, Sketch]] = field(default_factory=dict)
     _fittings: dict[Setting, Fitting] = field(default_factory=dict)
 
     def offer(self, sketch: Sketch) -> float:
@@ -58,7 +59,7 @@ class GridSearch:
                 time = min(time, plan.time)
                 if plan.time < self.ceiling:
                     self.best = plan
-        key = (sketch.setting, sketch.tensor)
+        key = (sketch.setting, sketch.tensor, len(sketch.cuts))
         if time < self.met.get(key, (np.inf,))[0]:
             self.met[key] = time, sketch
         return time

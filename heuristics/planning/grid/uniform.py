@@ -56,13 +56,13 @@ def built(question: GridInstance, sketch: Sketch) -> list[GridPlan]:
 def even_cuts(chain: ConfiguredChain, stages: int) -> tuple[int, ...] | None:
     """Cuts into stages with equal numbers of the most frequent layers, one more in the first ones.
 
-    What comes before and after these layers is part of the first and the last stage, unless it is more than they are:
-    then all layers count as equal. None if there are too few.
+    What comes before and after these layers is part of the first and the last stage, unless it is more than they are,
+    or they are fewer than the stages: then all layers count as equal. None if there are too few of all.
     """
     kinds = [layer.kind for layer in chain.layers]
     common = max(dict.fromkeys(kinds), key=kinds.count)
     begin, end = kinds.index(common), len(kinds) - kinds[::-1].index(common)
-    if 2 * (end - begin) < chain.n:
+    if 2 * (end - begin) < chain.n or end - begin < stages:
         begin, end = 0, chain.n
     if stages > end - begin:
         return None

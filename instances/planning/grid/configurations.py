@@ -9,8 +9,9 @@ from functools import cached_property
 
 from instances.errors import InputError, printable
 from instances.graph.display import Displayed, figures
+from instances.planning.chain import LARGEST
 
-__all__ = ["FULL", "LARGEST", "MODES", "NONE", "Configuration", "ConfiguredChain", "ConfiguredLayer", "Degrees"]
+__all__ = ["FULL", "MODES", "NONE", "Configuration", "ConfiguredChain", "ConfiguredLayer", "Degrees"]
 
 #: What a layer recomputes before its backward pass: nothing; norms and activations; attention; everything.
 MODES = ("none", "act", "core", "full")
@@ -19,10 +20,6 @@ NONE, FULL = MODES[0], MODES[-1]
 #: Tensor, context and expert degree.
 Degrees = tuple[int, int, int]
 _NAMES = ("tp", "cp", "ep")
-
-
-#: Largest number of a question; products of several stay below the largest float.
-LARGEST = 1e70
 
 
 @dataclass(frozen=True, kw_only=True)

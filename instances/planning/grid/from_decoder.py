@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from instances.architectures.encoders import Encoder
-from instances.errors import InputError
+from instances.errors import UnknownLayersError
 from instances.planning.grid.transformer import Transformer
 from instances.readers.huggingface.record import Attention, Decoder, FeedForward
 
@@ -15,7 +15,7 @@ def transformer_of(sizes: Decoder | Encoder, name: str) -> Transformer:
 
     Raises
     ------
-    InputError
+    UnknownLayersError
         If no costs are known of it; the message names what is in the way.
     """
     return _of_encoder(sizes, name) if isinstance(sizes, Encoder) else _of_decoder(sizes, name)
@@ -24,7 +24,7 @@ def transformer_of(sizes: Decoder | Encoder, name: str) -> Transformer:
 def _of_encoder(encoder: Encoder, name: str) -> Transformer:
     """An encoder with one norm beside those of its layers, be it before or behind them, and with a pooler."""
     if encoder.projected or not encoder.pooled:
-        raise InputError(f"{name}: an encoder without a pooler or with narrow embeddings has no costs here.")
+        raise UnknownLayersError(f"{name}: an encoder without a pooler or with narrow embeddings has no costs here.")
     return Transformer(
         name=name,
         layers=encoder.layers,
@@ -51,15 +51,19 @@ def _of_decoder(decoder: Decoder, name: str) -> Transformer:
     """
     layer = decoder.layers[0]
     if any(other != layer for other in decoder.layers):
-        raise InputError(f"{name}: its layers differ; plans for a global batch need equal ones.")
+        raise UnknownLayersError(f"{name}: its layers differ; plans for a global batch need equal ones.")
     feed, experts = layer.feed, None if layer.feed is None else layer.feed.experts
     if len(layer.mixers) != 1 or not isinstance(layer.mixers[0], Attention) or feed is None:
-        raise InputError(f"{name}: a layer is not attention and a feed-forward network; no costs are known of others.")
+        raise UnknownLayersError(
+            f"{name}: a layer is not attention and a feed-forward network; no costs are known of others."
+        )
     attention = layer.mixers[0]
     special = attention.gate or attention.width != attention.value_width or attention.passes > 1
     special = special or decoder.embedding != decoder.hidden or not attention.own_values
     if special or (experts is not None and (experts.shared or (feed.inner and experts.count < 1))):
-        raise InputError(f"{name}: gates, two passes, shared experts or other widths of values or words have no costs.")
+        raise UnknownLayersError(
+            f"{name}: gates, two passes, shared experts or other widths of values or words have no costs."
+        )
     norm = decoder.hidden * {"rms": 1, "plain": 1, "layer": 2, "none": 0}[decoder.norm]
     return Transformer(
         name=name,

@@ -11,7 +11,8 @@ from functools import cached_property
 from instances.errors import InputError
 from instances.graph.display import Displayed, figures
 from instances.graph.question_lines import hash_of_question
-from instances.planning.grid.configurations import LARGEST, MODES, Configuration, ConfiguredChain
+from instances.planning.chain import LARGEST
+from instances.planning.grid.configurations import MODES, Configuration, ConfiguredChain
 from instances.planning.grid.question_document import question_document
 from instances.planning.grid.question_lines import grid_in_words, grid_lines
 

@@ -46,6 +46,7 @@ class StageCosts(NamedTuple):
     forward: FloatArray  # (T, L, L + 1) [s]
     after: FloatArray  # (T, L, L + 1) [s]
     transfer: FloatArray  # (T, L): one way after each layer, at the best rate [s]
+    rooms: FloatArray  # (T, L, L + 1): bytes for what microbatches keep
     degrees: IntArray  # (T,)
 
 
@@ -125,18 +126,16 @@ def stage_costs(question: GridInstance, arrays: GridArrays, setting: Setting, he
     forward = arrays.forward[:, None, :] - arrays.forward[:, :L, None]
     backward = arrays.backward[:, None, :] - arrays.backward[:, :L, None]
     rooms = question.memory * (1 + 1e-12) - fixed
-    forward_flow = flow * gathered
-    tau, floor = _times(
-        forward, forward_flow, backward, flow * (gathered + reduced), rooms, arrays.caps, arrays.fronts, held
-    )
-    transfer = arrays.output / beside[:, None]
+    forward_flow, backward_flow = flow * gathered, flow * (gathered + reduced)
+    tau, floor = _times(forward, forward_flow, backward, backward_flow, rooms, arrays.caps, arrays.fronts, held)
     return StageCosts(
         tau,
         floor,
         floor_forward=np.diff(arrays.forward, axis=1),
         forward=np.maximum(forward, forward_flow),
         after=after,
-        transfer=transfer,
+        transfer=arrays.output / beside[:, None],
+        rooms=rooms,
         degrees=arrays.degrees,
     )
 

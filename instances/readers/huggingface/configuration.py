@@ -10,6 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from instances.errors import UnknownLayersError
 from instances.json_files import Value
 from instances.readers.huggingface.fields import Fields
 from instances.readers.huggingface.layer_kinds import DENSE, EXPERTS, FULL, kinds_of, sparse_layers
@@ -85,11 +86,14 @@ def decoder_of(config: Value) -> tuple[Decoder, list[str]]:
         members = {**members, **{name: outer[name] for name in ("tie_word_embeddings",) if name in outer}}
         kind = inner
     if "auto_map" in members and kind not in model_types():
-        members["auto_map"].fail(f"the model type '{kind}' is code of its own, which is never run; {_REMEDY}")
+        members["auto_map"].fail(
+            f"the model type '{kind}' is code of its own, which is never run; {_REMEDY}", UnknownLayersError
+        )
     if kind not in model_types():
         near = get_close_matches(kind, model_types(), n=3)
         hint = f"near names are {', '.join(near)}; " if near else ""
-        members.get("model_type", config).fail(f"the model type '{kind}' is not known; {hint}{_REMEDY}")
+        problem = f"the model type '{kind}' is not known; {hint}{_REMEDY}"
+        members.get("model_type", config).fail(problem, UnknownLayersError)
     if "auto_map" in members:
         warnings.append("its auto_map names code of its own, which is never run; the type of transformers counts.")
     own, type_words = type_defaults(kind), model_types()[kind]

@@ -4,19 +4,23 @@ For a model of equal layers with one layer before and one after them, as languag
 and the last that differ count as equal ones with the least of all their numbers: no plan takes longer with these. Group
 g of S holds some of the equal layers, the first group also what comes before, the last one what comes after. In this
 order it begins with :math:`(v - 1) S + 2 (S - g) - 1` forward passes: S of each turn but the last, of that one :math:`r
-= \min(S, 2 (S - g) - 1)`, all kept at once, as S divides M. With τ the time of both passes of its layers, F of forward
-passes, f and b of the passes of one layer, c of a transfer, at the best degree and link where other groups run them,
-and A of what follows the last backward pass of the first layer:
+= \min(S, 2 (S - g) - 1)`, all kept at once, as S divides M. The backward passes end with S of each turn but the last.
+With τ the time of both passes of its layers, W the sum of those of all groups, f and b of the passes of a layer, f' and
+b' of those of its last turn, c of a transfer, C of all of a microbatch, at the best degree and link where other groups
+run them, and A of what follows the last backward pass of the first layer:
 
 - its passes lie between g forward and g backward passes of other groups: :math:`T ≥ g (f + b + 2 c) + M τ + A`;
-- its first backward pass follows all forward passes of a microbatch, of time P, and S - g - 1 backward passes, and till
-  then it has run no more than S forward passes of its layers, less S - r of its last turn. If that has n layers, and r
-  < S, :math:`T ≥ P + (3 S - 2) c + (S - 1) b + M τ - S F + n (S - r) f + A`, so that n is small;
-- τ includes the least recomputation with which r microbatches of its layers fit, and S of those of other turns.
+- the first microbatch passes all stages and comes back to its last turn; between the first and the last backward pass
+  of that, it runs all passes but those at the begin and at the end above; and the last microbatch goes on. So if r < S
+  or M = S, :math:`T ≥ W + (M - S) τ + (S - r) f' + (S - 1) b' + C + A`;
+- if M = S, S - 1 others follow the first one back to any stage, the longest of S v: :math:`T ≥ W + (S - 1) \sum b / (S
+  v) + C + A`. C counts 2 (S v - 1) transfers, most of 2 v - 1 pairs of them next to a group of the largest degree;
+- τ includes the least recomputation with which r microbatches of its layers fit, and S of those of other turns. With n
+  equal layers in its last turn that is as with S of all and the room of S - r of n, and n cannot be large.
 
-A time is impossible if, for all degrees and S, groups that stay below it cannot hold all layers: the most layers of
-each group and degree are added up by a program over devices, for each largest degree, which some group must have. The
-bound is the largest such time, by bisection.
+A time is impossible if, for all degrees and S, groups that stay below it cannot hold all layers. Which are below it
+follows from W, and W is at least what a program over devices finds, with a price of each layer, for each largest
+degree, which some group must have; so both are found in turns. The bound is the largest such time, by bisection.
 """
 
 from __future__ import annotations
@@ -33,11 +37,12 @@ from instances.planning.grid.configurations import NONE, Configuration, Configur
 from instances.planning.grid.plan import GridPlan
 from instances.planning.grid.problem import GridInstance
 from instances.planning.grid.program import stage_costs
+from instances.planning.grid.recomputation import Fronts, least_time
 from instances.planning.grid.settings import Setting, even_work, settings_of
 
 __all__ = ["turns_bound"]
 
-_STEPS = 24
+_STEPS, _PRICES = 24, 8
 
 
 def turns_bound(plan: GridPlan) -> float | None:
@@ -87,11 +92,16 @@ class _Tables(NamedTuple):
 
     degrees: IntArray  # (T,)
     tau: FloatArray  # (3, H, T, L - 1): both passes of a first, an inner, a last group, for microbatches held
-    forward: FloatArray  # (3, T, L - 1): forward passes of these
     plain: FloatArray  # (T, L): both passes of each layer, without recomputation
     there: FloatArray  # (T, L): forward pass of each layer
     after: FloatArray  # (T,): what follows the passes of the first layer
     transfer: FloatArray  # (T,): least time between two stages of groups up to a degree
+    between: FloatArray  # (2, T): the same if the first stage is more than the first layer; if one has this degree
+    stored: FloatArray  # (2, T): most bytes that an equal layer, and the last one, keep of a microbatch
+    rooms: FloatArray  # (T, L, L + 1): bytes for these of layers i … j - 1
+    caps: FloatArray  # (T, W): as `Menus.caps`
+    fronts: Fronts
+    turns: tuple[int, int]  # fewest and most of them
 
 
 class _Room:
@@ -100,11 +110,11 @@ class _Room:
     def __init__(self, question: GridInstance, setting: Setting, arrays: GridArrays) -> None:
         self.M = question.global_batch // (setting.pipelines * setting.micro_batch)
         self.K = question.servers.devices // (setting.pipelines * setting.context)
-        L, fixed = question.layers, question.fixed.pp
-        most = min(L // 2, self.K)
+        L, fixed, v = question.layers, question.fixed.pp, question.fixed.v
+        most = min(L // (v or 2), self.K)
         self.groups = [S for S in range(2, most + 1) if self.M % S == 0 and fixed in (None, S)]
         costs = stage_costs(question, arrays, setting, min(self.M, max(self.groups, default=1)))
-        counts = np.arange(1, L - 1)
+        counts, between = np.arange(1, L - 1), costs.transfer[:, 1:-1].min(axis=1)
 
         def by_count(table: FloatArray) -> FloatArray:
             """Of the ends with so many equal layers, or of these alone; of none of them nothing."""
@@ -114,11 +124,16 @@ class _Room:
         self.tables = _Tables(
             degrees=costs.degrees,
             tau=by_count(costs.tau),
-            forward=by_count(costs.forward),
             plain=np.diff(arrays.forward + arrays.backward, axis=1),
             there=np.diff(arrays.forward, axis=1),
             after=np.ascontiguousarray(costs.after[:, 0, 1]),
             transfer=np.minimum.accumulate(costs.transfer[:, :-1].min(axis=1)),
+            between=np.array([np.minimum.accumulate(between), between]),
+            stored=np.array([_most_stored(arrays.fronts, 1), _most_stored(arrays.fronts, L - 1)]),
+            rooms=costs.rooms,
+            caps=arrays.caps,
+            fronts=arrays.fronts,
+            turns=(v or 2, v or L),
         )
 
     def holds(self, ceiling: float) -> bool:
@@ -126,62 +141,133 @@ class _Room:
         return any(_holds(self.tables, S, self.M, self.K, ceiling) for S in self.groups)
 
 
+def _most_stored(fronts: Fronts, layer: int) -> FloatArray:
+    """(T,) most bytes that a layer keeps of a microbatch, of ways to run it that no other beats."""
+    last = fronts.begin[:, :, layer, layer + 1] + fronts.size[:, :, layer, layer + 1] - 1
+    return fronts.stored[last].max(axis=1)
+
+
 @compiled
 def _holds(tables: _Tables, S: int, M: int, K: int, ceiling: float) -> bool:
     """Whether S groups below a time may hold all layers, for some largest degree."""
-    T = len(tables.degrees)
-    equal = tables.plain.shape[1] - 2
-    for top in range(T):
-        covered = np.full((2, K + 1), -1)  # most layers without a group of the largest degree, and with one
-        covered[0, 0] = 0
-        for g in range(S - 1, -1, -1):
-            more = np.full((2, K + 1), -1)
-            for t in range(top + 1):
-                number = _most_layers(tables, S, M, g, t, top, ceiling)
-                degree = tables.degrees[t]
-                for before in range(2 if number > 0 else 0):
-                    now = 1 if t == top else before
-                    for k in range(degree, K + 1):
-                        if covered[before, k - degree] >= 0:
-                            more[now, k] = max(more[now, k], covered[before, k - degree] + number)
-            covered = more
-        if covered[1].max() >= equal:
+    L = tables.plain.shape[1]
+    for top in range(len(tables.degrees)):
+        work, least, times = -1.0, 0.0, np.empty((S, top + 1, L - 1))
+        while work < least < np.inf:
+            work = least
+            for g in range(S):
+                for t in range(top + 1):
+                    _below(tables, S, M, g, t, times[g], ceiling, work)
+            least = _least_work(tables, times, K, ceiling)
+        if least < np.inf:
             return True
     return False
 
 
 @compiled
-def _most_layers(tables: _Tables, S: int, M: int, g: int, t: int, top: int, ceiling: float) -> int:
-    """Most equal layers of group g with a degree, all groups at most that of place `top`; 0 if none is below a time."""
-    plain, there = tables.plain[: top + 1], tables.there[: top + 1]
-    back, c, L = plain - there, tables.transfer[top], plain.shape[1]
-    kind, r = 0 if g == 0 else 2 if g == S - 1 else 1, min(S, 2 * (S - g) - 1)
-    around = filled = tables.after[: top + 1].min()
+def _least_work(tables: _Tables, times: FloatArray, K: int, ceiling: float) -> float:
+    """Time of both passes of all groups together, at least; infinite if they cannot hold all layers.
+
+    For any price of a layer: the least of their time less the price of their layers, and the price of all layers.
+    """
+    equal = tables.plain.shape[1] - 2
+    few_work, few = _priced(tables.degrees, times, K, 0.0)
+    if few_work == np.inf or few >= equal:
+        return few_work
+    many_work, many = _priced(tables.degrees, times, K, len(times) * ceiling)
+    if many < equal:
+        return np.inf
+    found = few_work
+    for _ in range(_PRICES):
+        price = (many_work - few_work) / (many - few)
+        expected = many_work + price * (equal - many)
+        work, number = _priced(tables.degrees, times, K, price)
+        found = max(found, work + price * (equal - number))
+        if found >= expected * (1 - 1e-9):
+            break
+        if number < equal:
+            few_work, few = work, number
+        else:
+            many_work, many = work, number
+    return found
+
+
+@compiled
+def _priced(degrees: IntArray, times: FloatArray, K: int, price: float) -> tuple[float, int]:
+    """Time and equal layers of groups, one of the last degree, for the least time less the price of each layer."""
+    S, T, most = times.shape
+    value, layers = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
+    value[0, 0] = 0.0  # without a group of the last degree, and with one
+    for g in range(S):
+        more, held = np.full((2, K + 1), np.inf), np.zeros((2, K + 1), dtype=np.int64)
+        for t in range(T):
+            cost, number, degree = np.inf, 0, degrees[t]
+            for count in range(1, most):
+                if times[g, t, count] - price * count < cost:
+                    cost, number = times[g, t, count] - price * count, count
+            for before in range(2 if number > 0 else 0):
+                now = 1 if t == T - 1 else before
+                for k in range(degree, K + 1):
+                    if value[before, k - degree] + cost < more[now, k]:
+                        more[now, k] = value[before, k - degree] + cost
+                        held[now, k] = layers[before, k - degree] + number
+        value, layers = more, held
+    k = value[1].argmin()
+    return value[1, k] + price * layers[1, k], layers[1, k]
+
+
+@compiled
+def _below(tables: _Tables, S: int, M: int, g: int, t: int, times: FloatArray, ceiling: float, work: float) -> None:
+    """Put into row t of `times` those of group g with each number of equal layers, infinite if not below a time.
+
+    All groups have one of the degrees of the rows, and together they take `work`.
+    """
+    T, c = len(times), tables.transfer[len(times) - 1]
+    plain, there = tables.plain[:T], tables.there
+    L, kind, r = plain.shape[1], 0 if g == 0 else 2 if g == S - 1 else 1, min(S, 2 * (S - g) - 1)
+    around = after = tables.after[:T].min()
     if g > 0:
         around += plain[:, 0].min() + (g - 1) * plain[:, 1].min() + 2 * g * c
-        filled += back[:, 0].min() + (g - 1) * back[:, 1].min()
-    if g < S - 1:
-        filled += back[:, L - 1].min() + (S - g - 2) * back[:, 1].min()
-    filled += there[:, 0].min() + (L - 2) * there[:, 1].min() + there[:, L - 1].min() + (3 * S - 2) * c
-    found = 0
+    step = (S - r) * there[t, 1] + (S - 1) * (plain[t, 1] - there[t, 1])
+    end, stored = 0.0, 0.0  # of the last layer in the last turn
+    if kind == 2:
+        end = (S - r) * there[t, L - 1] + (S - 1) * (plain[t, L - 1] - there[t, L - 1])
+        stored = tables.stored[1, t]
+    filled = _filled(tables, S, M, T - 1, end + (0.0 if kind == 2 else step))
+    sent = _filled(tables, S, 0, T - 1, end)
+    times[t] = np.inf
     for count in range(1, L - 1):
-        tau = tables.tau[kind, r - 1, t, count]
+        tau = least = tables.tau[kind, r - 1, t, count]
         if M * tau + around >= ceiling:
             break
-        if r < S:
-            more = count * (there[t, 1] - there[:, 1].min()) - S * tables.forward[kind, t, count]
-            more += (S - r) * there[t, L - 1] if kind == 2 else 0.0
-            step, last, before = (S - r) * there[t, 1], count - 1, count
-            while last < before:  # a longer time leaves less room for the last turn, which makes the time longer
-                slack = ceiling - filled - M * tau - more
-                if slack < (step if kind == 1 else 0.0):
-                    tau = np.inf
-                    break
-                before = last
-                last = int(min(slack / step, last)) if step > 0 else last
-                apart = tables.tau[1, S - 1, t, count - last] + last * plain[t, 1]
-                tau = max(tau, apart + (plain[t, L - 1] if kind == 2 else 0.0))
-            if M * tau + around >= ceiling:
-                continue
-        found = count
+        last, before = count - 1, count if r < S or M == S else 0
+        while last < before:  # a longer time leaves less room for the last turn, which makes the time longer
+            slack = ceiling - work - after - (M - S) * tau
+            if slack <= filled:
+                tau = np.inf
+                break
+            before = last
+            last = int(min((slack - sent) / step, last)) if step > 0 else last
+            if r < S:
+                i, j = (1, 1 + count) if kind == 1 else (L - 1 - count, L)
+                room = tables.rooms[t, i, j] + (S - r) * (stored + last * tables.stored[0, t])
+                again = least_time(tables.fronts, tables.caps, t, i, j, S, room)
+                tau = max(least, again + count * plain[t, 1] + (plain[t, L - 1] if kind == 2 else 0.0))
+        if M * tau + around < ceiling:
+            times[t, count] = tau
+
+
+@compiled
+def _filled(tables: _Tables, S: int, M: int, top: int, turn: float) -> float:
+    """Time beside the groups' work until all are busy, and until all are done, at least.
+
+    Of a group's last turn it is `turn`.
+    """
+    L = tables.plain.shape[1]
+    back = tables.plain[: top + 1] - tables.there[: top + 1]
+    passes = back[:, 0].min() + (L - 2) * back[:, 1].min() + back[:, L - 1].min() if M == S else 0.0
+    found = np.inf
+    for v in range(tables.turns[0], min(tables.turns[1], L // S) + 1):
+        sent = 2 * (tables.transfer[top] + (2 * v - 2) * tables.between[1, top] + (S - 2) * v * tables.between[0, top])
+        found = min(found, max(turn, (S - 1) * passes / (S * v)) + sent)
     return found

@@ -106,7 +106,7 @@ def test_bounds_hold_for_their_own_class_alone() -> None:
 
 def test_bounds_for_turns_are_proved_again() -> None:
     rng, seen = np.random.default_rng(23), 0
-    for _ in range(25):
+    for _ in range(15):
         try:
             document = _document(replace(with_ends(rng, 4), fixed=Fixed(v=2)))
         except InputError:

@@ -103,3 +103,14 @@ def test_least_loads_and_rates_by_trying_all_choices() -> None:
                     assert rates.packed[size] >= slowest
                 else:
                     assert rates.spread[size] >= min(slowest, rates.card / (1 + half))
+
+
+def test_bug_products_of_large_numbers_overflow() -> None:
+    large = LayerChain([1e70] * 2, [1e70] * 2, [1e70], [1e70], [1e70] * 2)
+    instance = TrainingInstance(large, Cluster.of_servers([2], 1.0), 2, parameter_copies=1e70, network=Network())
+    with np.errstate(over="raise"):
+        assert checked(instance, "z-fixed", 1e72).fault
+    with pytest.raises(InputError, match=r"param_bytes is 1e\+71; it must be from 0 to 1e\+70"):
+        LayerChain([1.0], [1.0], [], [], [1e71])
+    with pytest.raises(InputError, match=r"parameter_copies is 1e\+71; it must be from 0 to 1e\+70"):
+        replace(instance, parameter_copies=1e71)

@@ -149,11 +149,6 @@ class Setting:
         one = self.ways[t][layer][0]
         return one.forward, one.input_backward + one.weight_backward
 
-    def forward(self, t: int, i: int, j: int) -> float:
-        """Forward time of layers i … j - 1, no shorter than replicas gather their weights."""
-        there, flow = self._plain(t, i, j)[0]
-        return max(there, flow[0])
-
     def sent(self, t: int, layer: int) -> float:
         """Time to send what a layer makes to the next stage."""
         return self._plain(t, layer, layer + 1)[4]
@@ -162,10 +157,19 @@ class Setting:
         """Time after the last backward pass of layers i … j - 1."""
         return self._plain(t, i, j)[2]
 
-    def passes(self, t: int, i: int, j: int, held: int) -> float | None:
-        """Time of both passes of layers i … j - 1 with what they must recompute; None if they do not fit."""
-        stage = self._stage(t, i, j, held)
+    def passes(self, t: int, i: int, j: int, held: int, more: float = 0.0) -> float | None:
+        """Time of both passes of layers i … j - 1 that fit into the room and `more` bytes; None if they do not."""
+        stage = self._stage(t, i, j, held, more)
         return None if stage is None else stage[0]
+
+    def most_stored(self, t: int, layer: int) -> float:
+        """Most bytes that a layer keeps of a microbatch where it recomputes no more than working bytes allow."""
+        ways = self.ways[t][layer]
+        fastest = (
+            min((_both(one), one.stored_bytes) for one in ways if one.working_bytes <= cap.working_bytes)
+            for cap in ways
+        )
+        return max(stored for _, stored in fastest)
 
     def _prefixes(self) -> tuple[list[float], list[float], list[float]]:
         """Least time of both passes and of forward passes before each layer, and device seconds of a microbatch."""
@@ -181,10 +185,10 @@ class Setting:
                 row.append(row[-1] + value)
         return rows
 
-    def _stage(self, t: int, i: int, j: int, held: int) -> tuple[float, float, float, float] | None:
+    def _stage(self, t: int, i: int, j: int, held: int, more: float = 0.0) -> tuple[float, float, float, float] | None:
         """Both passes, the forward pass, time after them and transfer to the next of layers i … j - 1."""
         forward, back, after, room, c = self._plain(t, i, j)
-        again = self._again(t, i, j, held, room)
+        again = self._again(t, i, j, held, room + more)
         if again is None:
             return None
         there, flow = forward

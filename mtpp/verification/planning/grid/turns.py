@@ -4,17 +4,22 @@ With v ≥ 2 turns on each of S groups, group g begins with :math:`(v - 1) S + 2
 Megatron-LM's order, or with all. S divides M, so that just before its first backward pass it keeps S microbatches of
 all its layers but those of its last turn, and h = min(S, 2 (S - g) - 1) of these.
 
-- It runs M times both passes of its layers. Before them the first microbatch passes g groups, after them the last one
-  does, on its way back, and then what follows the last backward pass of the first layer takes its time.
-- If h < S, it has run S forward passes of all its layers before the first backward one, but only h of the last turn.
-  That one needs all forward passes of the first microbatch, and the backward passes of the groups after it.
+- It runs M times both passes of its layers, of time τ. Before them the first microbatch passes g groups, after them
+  the last one does, on its way back, and then what follows the last backward pass of the first layer takes its time.
+- If h < S, or M = S, it has run S forward passes of all its layers before the first backward one, but only h of the
+  last turn. That one needs all forward passes of the first microbatch, and the backward passes of the stages after it.
+  When the last microbatch is back from that turn, the backward passes of all other turns are left, S of each, and those
+  of the stages before it. So all stages of one microbatch, :math:`(M - S) τ`, S - h forward and S - 1 backward passes
+  of the last turn follow one another, and all transfers of a microbatch.
+- If M = S, a microbatch comes back to any stage, S - 1 others do after it, and the last goes on: all stages of one
+  microbatch, and S - 1 backward passes of the longest stage, which is no shorter than all by their number.
 
 Layers between the first and the last that differ count as `equalised`: a plan keeps its orders and takes no longer.
 Other groups have a layer or more in each turn, group 0 what comes before the equal layers in the first turn, the last
-group what comes after them in the last turn. The second fact says how many layers the last turn can have at most, the
-others then keep S microbatches. For each S, each largest degree and each degree the most equal layers of a group below
-the time are counted, and the counts of groups, one of which has the largest degree, are added up over the devices of a
-pipeline.
+group what comes after them in the last turn. The second fact says how many layers the last turn can have at most: what
+it keeps less than S microbatches of them is room for recomputing less. For each S, each largest degree and each degree
+the times of groups below the time are listed. The least that all groups take together, one of them with the largest
+degree, is found for all numbers of layers and devices, and lists again those that are below the time beside it.
 """
 
 from __future__ import annotations
@@ -22,6 +27,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+
+import numpy as np
 
 from instances.planning.grid.configurations import NONE, Configuration, ConfiguredChain
 from mtpp.verification.clock import Clock
@@ -49,10 +56,10 @@ def equalised(chain: ConfiguredChain) -> ConfiguredChain:
 
 def may_hold(setting: Setting, ceiling: float, clock: Clock) -> bool:
     """Whether groups of this setting could hold all layers below a time."""
-    fixed, K, M = setting.question.fixed.pp, setting.K, setting.M
+    fixed, v, K, M = setting.question.fixed.pp, setting.question.fixed.v or 2, setting.K, setting.M
     for number in range(len(setting.tensor)):
         others = _Others.of(setting, setting.tensor[: number + 1])
-        for S in range(2, min(setting.chain.n // 2, K) + 1):
+        for S in range(2, min(setting.chain.n // v, K) + 1):
             if M % S == 0 and fixed in (None, S) and _groups_hold(setting, others, S, ceiling, clock):
                 return True
     return False
@@ -63,75 +70,108 @@ class _Others:
     """Least times of single layers, the first, an equal one and the last, for some degrees."""
 
     tensor: Sequence[int]
-    forward: tuple[float, float, float]
     backward: tuple[float, float, float]
     both: tuple[float, float, float]
-    transfer: float
+    sent: tuple[
+        float, float, float
+    ]  # to the next stage: after any layer, after others than the first, at the last degree
     after: float
 
     @classmethod
     def of(cls, setting: Setting, tensor: Sequence[int]) -> _Others:
-        places = (0, 1, setting.chain.n - 1)
+        n = setting.chain.n
 
         def least(*parts: int) -> tuple[float, float, float]:
-            first, inner, last = (min(sum(setting.layer(t, i)[p] for p in parts) for t in tensor) for i in places)
+            first, inner, last = (
+                min(sum(setting.layer(t, i)[p] for p in parts) for t in tensor) for i in (0, 1, n - 1)
+            )
             return first, inner, last
 
-        moved = [setting.sent(t, i) for t in tensor for i in range(setting.chain.n - 1)]
-        return cls(tensor, least(0), least(1), least(0, 1), min(moved), min(setting.after(t, 0, 1) for t in tensor))
+        at_last = min(setting.sent(tensor[-1], i) for i in range(1, n - 1))
+        inner = min(setting.sent(t, i) for t in tensor for i in range(1, n - 1))
+        sent = min(inner, *(setting.sent(t, 0) for t in tensor)), inner, at_last
+        return cls(tensor, least(1), least(0, 1), sent, min(setting.after(t, 0, 1) for t in tensor))
+
+    def transfers(self, S: int, v: int) -> float:
+        """Time of all transfers of a microbatch: the group with the last degree has 2 v - 1 neighbours or more."""
+        first, inner, at_last = self.sent
+        return 2 * (first + (2 * v - 2) * at_last + (S - 2) * v * inner)
 
 
 def _groups_hold(setting: Setting, others: _Others, S: int, ceiling: float, clock: Clock) -> bool:
     """Whether S groups could hold all layers below a time."""
-    largest, most = max(others.tensor), {(0, False): 0}  # layers by devices, and whether a group has the largest degree
-    for g in range(S - 1, -1, -1):
-        clock.raise_if_late()
-        counts = {t: _layers(setting, others, t, g, S, ceiling) for t in others.tensor}
-        after: dict[tuple[int, bool], int] = {}
-        for (used, met), layers in most.items():
-            for t, count in counts.items():
-                key = used + t, met or t == largest
-                if count and key[0] <= setting.K:
-                    after[key] = max(after.get(key, 0), layers + count)
-        most = after
-    return max((layers for (_, met), layers in most.items() if met), default=-math.inf) >= setting.chain.n - 2
+    work, least = -math.inf, 0.0
+    while work < least < math.inf:
+        work, value = least, np.full((2, setting.K + 1, setting.chain.n - 1), math.inf)
+        value[0, 0, 0] = 0.0  # least time without and with a group of the last degree, by devices and layers
+        for g in range(S):
+            clock.raise_if_late()
+            more = np.full_like(value, math.inf)
+            for t in others.tensor:
+                for count, time in _times(setting, others, t, g, S, ceiling, work).items() if t <= setting.K else ():
+                    longer = value[:, : setting.K + 1 - t, : -count or None] + time
+                    if t == others.tensor[-1]:
+                        longer = np.stack((np.full_like(longer[0], math.inf), longer.min(axis=0)))
+                    more[:, t:, count:] = np.minimum(more[:, t:, count:], longer)
+            value = more
+        least = float(value[1, :, -1].min())
+    return least < math.inf
 
 
-def _layers(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: float) -> int:
-    """Most equal layers of group g of S below a time."""
-    L, M, h, found = setting.chain.n, setting.M, min(S, 2 * (S - g) - 1), 0
-    end = g == S - 1
-    ways = others.after + (others.both[0] + (g - 1) * others.both[1] + 2 * g * others.transfer if g else 0.0)
+def _times(setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: float, work: float) -> dict[int, float]:
+    """Time of both passes of group g with each number of equal layers that leaves it below a time."""
+    L, M, h, end = setting.chain.n, setting.M, min(S, 2 * (S - g) - 1), g == S - 1
+    first, inner, _ = others.both
+    ways = others.after + (first + (g - 1) * inner + 2 * g * others.sent[0] if g else 0.0)
+    turn = _LastTurn.of(setting, others, t, S, h, end, ceiling - work)
+    found = {}
     for count in range(1, L - 1):
         own = (0, count + 1) if g == 0 else (L - 1 - count, L) if end else (1, count + 1)
-        time = setting.passes(t, *own, h)
-        if time is None or M * time + ways >= ceiling:
+        least = setting.passes(t, *own, h)
+        if least is None or M * least + ways >= ceiling:
             break
-        if h < S:
-            last = _last_turn(setting, others, t, g, S, ceiling, count, time)
-            if last is None:
-                continue
-            early = setting.passes(t, 1, 1 + count - last, S)
-            late = last * sum(setting.layer(t, 1)) + end * sum(setting.layer(t, L - 1))
-            if early is None or M * (early + late) + ways >= ceiling:
-                continue
-        found = count
+        time, most, before = least, count - 1, count if h < S or M == S else 0
+        while most < before and time < math.inf:
+            before, most = most, min(most, turn.most(time))
+            more = (S - h) * (most * turn.stored[0] + turn.stored[1])
+            again = setting.passes(t, *own, S, more) if h < S and most >= 0 else least
+            time = math.inf if again is None or most < 0 else max(least, again)
+        if M * time + ways < ceiling:
+            found[count] = time
     return found
 
 
-def _last_turn(
-    setting: Setting, others: _Others, t: int, g: int, S: int, ceiling: float, count: int, time: float
-) -> int | None:
-    """Most equal layers in the last turn of group g, which holds `count` in all; None if none is below the time."""
-    L, h, end = setting.chain.n, 2 * (S - g) - 1, g == S - 1
-    own = (L - 1 - count, L) if end else (1, count + 1)
-    forward, backward = others.forward, others.backward
-    lead = forward[0] + (L - 2 - count) * forward[1] + count * setting.layer(t, 1)[0] + forward[2]
-    lead += (3 * S - 2) * others.transfer + others.after + backward[0] + (g - 1) * backward[1]
-    lead += 0.0 if end else backward[2] + (S - g - 2) * backward[1]
-    lead += (S - h) * setting.layer(t, L - 1)[0] if end else 0.0
-    left = ceiling - lead - setting.M * time + S * setting.forward(t, *own)
-    step = (S - h) * setting.layer(t, 1)[0]
-    if left < (0.0 if end else step):
-        return None
-    return count - 1 if step == 0 else min(count - 1, math.floor(left / step))
+@dataclass(frozen=True)
+class _LastTurn:
+    """Limits of the last turn of a group."""
+
+    room: float  # for passes of the last turn, transfers, and those that others need [s]
+    least: float  # of these
+    fixed: float  # without the passes of equal layers
+    layer: float  # of an equal layer
+    others: int  # M - S
+    stored: tuple[float, float]  # most bytes that an equal layer, and the last one if it is there, keep
+
+    @classmethod
+    def of(cls, setting: Setting, others: _Others, t: int, S: int, h: int, end: bool, room: float) -> _LastTurn:
+        n = setting.chain.n
+
+        def turn(layer: int) -> float:
+            forward, backward = setting.layer(t, layer)
+            return (S - h) * forward + (S - 1) * backward
+
+        last = turn(n - 1) if end else 0.0
+        first, inner, final = others.backward
+        passes = first + (n - 2) * inner + final if setting.M == S else 0.0
+        fixed = setting.question.fixed.v
+        turns = range(2, n // S + 1) if fixed is None else [fixed]
+        least = min(max(last if end else turn(1), (S - 1) * passes / (S * v)) + others.transfers(S, v) for v in turns)
+        stored = setting.most_stored(t, 1), setting.most_stored(t, n - 1) if end else 0.0
+        return cls(room - others.after, least, last + others.transfers(S, turns[0]), turn(1), setting.M - S, stored)
+
+    def most(self, time: float) -> int:
+        """Most equal layers of the last turn of a group whose passes take so long; -1 if it is too long."""
+        left = self.room - self.others * time
+        if left <= self.least:
+            return -1
+        return math.floor((left - self.fixed) / self.layer) if self.layer > 0 else 10**9

@@ -61,3 +61,11 @@ def test_a_configuration_is_planned(folder: Path, capsys: pytest.CaptureFixture[
         mtpp("plan config.json --cluster 1x2 --bandwidth 100GB/s --global-batch 4 --sequence 64 --out plan.json") == 0
     )
     assert mtpp("verify plan.json") == 0
+
+
+def test_models_without_costs_say_what_can_be_done_instead(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind in ("mamba", "deepseek_v3", "t5"):
+        write(folder, kind)
+        assert mtpp("plan config.json --cluster 1x2 --bandwidth 100GB/s --global-batch 4") != 0
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert message.endswith("or --microbatches in place of --global-batch, which plans any graph or module.")
