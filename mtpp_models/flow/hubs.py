@@ -27,9 +27,11 @@ from instances.graph.tensors import FloatArray, IntArray
 __all__ = ["Hubs"]
 
 # Parts of a flow that capacities are rounded to, rounds of new rows, rows of a round, and what rounding may take.
-_PARTS, _ROUNDS, _ROWS, _ROUNDING = 20_000, 300, 20, 1e-9
+_PARTS, _ROUNDS, _ROWS, _ROUNDING = 5_000, 300, 40, 1e-9
 # What counts as less than a price, and the most that a device weighs at a layer.
 _LESS, _MOST = 1e-6, 2.0
+# Rows that miss their limit by more are left out of the next round.
+_TIGHT = 0.03
 # Ways to hold layers that a program is made for.
 _MOST_WAYS = 600
 
@@ -52,8 +54,8 @@ class Hubs:
         self._group, self._layers = np.nonzero(rows > 0)
         self._capacity = rows[self._group, self._layers]
         self._times = np.array([self._layers, self._layers - 1 + 2 * (self._group % 2)])
-        # Multisets of the ways at layers, then of those between them, and what each holds.
-        self._rows = np.zeros((0, 2 * len(self._group)))
+        # Rows of the program, at most 0, and the capacity of the multiset of each.
+        self._rows = np.zeros((0, len(self._counts) + 2 + 2 * len(self._group)))
         self._covered = np.zeros(0)
 
     @property
@@ -76,44 +78,39 @@ class Hubs:
         all_sides = np.concatenate((np.zeros(groups), sides, np.zeros(2 * ways)))[None]
         own = np.hstack((-np.eye(groups)[self._group], np.zeros((ways, 2)), *map(np.diag, self._times)))
         limits = [(0.0, 4.0 * self._instance.layers)] * groups + [(0.0, _MOST)] * (2 + 2 * ways)
+        solution = np.zeros(len(gain))
         for _ in range(_ROUNDS):
             if deadline.passed:
                 return None
-            rows = self._rows[self._covered >= flow]
-            priced = np.column_stack(
-                (np.zeros((len(rows), groups)), rows[:, :ways].any(axis=1), rows[:, ways:].any(axis=1))
-            )
-            matrix = np.vstack((own, np.hstack((priced, -rows))))
+            known = self._rows[self._covered >= flow]
+            tight = known[known @ solution >= -_TIGHT]
+            matrix = np.vstack((own, tight))
             answer = linprog(
-                gain,
-                matrix,
-                np.zeros(len(matrix)),
-                all_sides,
-                [self._instance.layers],
-                bounds=limits,
-                method="highs",
+                gain, matrix, np.zeros(len(matrix)), all_sides, [self._instance.layers], bounds=limits, method="highs"
             )
             if answer.x is None or float(gain @ answer.x) > -_ROUNDING * self._instance.layers:
                 return None
-            price, weight = answer.x[groups : groups + 2], np.maximum(answer.x[groups + 2 :], 0.0).reshape(2, ways)
-            if not self._add_rows(part, weight, price, flow):
+            solution = answer.x
+            price, weight = solution[groups : groups + 2], np.maximum(solution[groups + 2 :], 0.0).reshape(2, ways)
+            more = self._add_rows(part, weight, price, flow)
+            if not more and (known @ solution <= _LESS).all():
                 return self._safe(part, weight, sides)
         return None
 
     def _add_rows(self, part: IntArray, weight: FloatArray, price: FloatArray, flow: float) -> bool:
         """Add multisets that weigh less than the price; whether there are some."""
-        ways, found = len(self._group), []
+        ways, groups, found = len(self._group), len(self._counts), list[FloatArray]()
         for side in range(2):
             used = np.flatnonzero(self._times[side] > 0)
             least, multiset = _least_covers(part[used], weight[side, used], _PARTS)
             below = [i for i in np.argsort(least)[:_ROWS].tolist() if least[i] < price[side] - _LESS]
             for often in {multiset[i].tobytes(): multiset[i] for i in below}.values():
-                row = np.zeros((2, ways))
-                row[side, used] = often
-                found.append(row.ravel())
+                row = np.zeros(self._rows.shape[1])
+                row[groups + side], row[groups + 2 + side * ways + used] = 1.0, -often
+                found.append(row)
         if found:
             self._rows = np.vstack((self._rows, found))
-            held = np.array(found) @ np.tile(self._capacity, 2)
+            held = -np.array(found)[:, groups + 2 :] @ np.tile(self._capacity, 2)
             self._covered = np.concatenate((self._covered, np.maximum(held, flow)))
         return bool(found)
 

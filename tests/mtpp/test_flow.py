@@ -152,6 +152,17 @@ def test_forgeries_are_found(certificate: Path, path: list[Any], value: Any, tmp
     assert verify(read_json(file)).faults
 
 
+@pytest.fixture(scope="module")
+def star() -> dict[str, Any]:
+    """A certificate where all links touch one device."""
+    instance = question_from_members(parse_json(json.dumps(GOLDEN["a star"][0]), "star.json"), ("format",))
+    answer = FlowAnswer(instance, [[1, 2], [0, 1], [2, 3], [0, 0]])
+    results = [Result("annealing", instance, answer), *bound_flow(instance, answer)]
+    written: dict[str, Any] = json.loads(json_text(flow_certificate(results)))
+    assert verify(parse_json(json.dumps(written), "star.json")).faults == ()
+    return written
+
+
 @pytest.mark.parametrize(
     ("member", "value"),
     [
@@ -164,13 +175,9 @@ def test_forgeries_are_found(certificate: Path, path: list[Any], value: Any, tmp
         ("weights", [[1.0, 1.0], [1.0]] * 4),
     ],
 )
-def test_forged_hubs_are_found(member: str, value: Any) -> None:
+def test_forged_hubs_are_found(star: dict[str, Any], member: str, value: Any) -> None:
     """Links that touch none of them, weights that say nothing, and a flow that passes."""
-    instance = question_from_members(parse_json(json.dumps(GOLDEN["a star"][0]), "star.json"), ("format",))
-    answer = FlowAnswer(instance, [[1, 2], [0, 1], [2, 3], [0, 0]])
-    results = [Result("annealing", instance, answer), *bound_flow(instance, answer)]
-    written = json.loads(json_text(flow_certificate(results)))
-    assert verify(parse_json(json.dumps(written), "star.json")).faults == ()
+    written = copy.deepcopy(star)
     (claim,) = (claim for claim in written["bounds"] if claim["method"] == "patterns-with-hubs")
     (claim if member == "value" else claim["parameters"])[member] = value
     assert verify(parse_json(json.dumps(written), "star.json")).faults
@@ -215,9 +222,15 @@ def test_bad_input_is_one_line(
             "flow absent.json": "there is no such file",
         },
     )
-    Path("apart.json").write_text(json.dumps(plain | {"links": [["source", 0, 1.0], [1, "sink", 1.0]]}))
-    assert mtpp("flow apart.json") == 5
-    assert "no path of links leads" in capsys.readouterr().err
+    impossible: dict[str, tuple[dict[str, Any], str]] = {
+        "apart": ({"links": [["source", 0, 1.0], [1, "sink", 1.0]]}, "no path of links leads"),
+        "long": ({"layers": 80}, "all devices that requests can reach hold 4 layers together, and there are 80"),
+        "small": ({"kinds": [{"devices": [0, 1], "capacity_by_layers": {}}]}, "no device can hold a layer"),
+    }
+    for name, (change, why) in impossible.items():
+        Path(f"{name}.json").write_text(json.dumps(plain | change))
+        assert mtpp(f"flow {name}.json") == 5
+        assert why in capsys.readouterr().err
 
 
 def test_same_seed_same_answer(question: Any) -> None:
