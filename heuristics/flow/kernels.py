@@ -10,12 +10,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from instances.compiled import compiled
 from instances.flow.answer import network_of, push_most
 from instances.graph.tensors import FloatArray, IntArray
 
 __all__ = ["anneal_stages"]
+
+Truths = NDArray[np.bool_]
 
 #: Of the moves: a device to another stage, an exchange of two devices, a layer; the rest changes the row of stages.
 _DEVICE, _SWAP, _LAYER = 0.4, 0.35, 0.15
@@ -53,18 +56,24 @@ def anneal_stages(
     np.random.seed(seed)
     n, layers = len(kind), len(length)
     found, interval = best, np.zeros((n, 2), dtype=np.int64)
-    energy, least = _energy(kind, capacity, rates, stage, length, count, goal)
-    new_stage, new_length = stage.copy(), length.copy()
+    terms = np.empty(2 * layers + 1)
+    new_stage, new_length, new_terms = stage.copy(), length.copy(), terms.copy()
+    members, start = np.empty(n, dtype=np.int64), np.empty(layers + 2, dtype=np.int64)
+    touched = np.ones(layers + 1, dtype=np.bool_)  # that of idle devices is the first
+    _fill(kind, capacity, rates, stage, length, count, touched, members, start, terms)
+    energy, least = _energy(terms, count, goal)
     temperature, cooling = hot, (cold / hot) ** (1.0 / moves)
     hits = np.zeros(1, dtype=np.int64)
     for _ in range(moves):
         temperature *= cooling
-        new_stage[:], new_length[:] = stage, length
-        new_count = _change(new_stage, new_length, count, layers)
-        new_energy, least = _energy(kind, capacity, rates, new_stage, new_length, new_count, goal)
+        new_stage[:], new_length[:], new_terms[:] = stage, length, terms
+        touched[:] = False
+        new_count = _change(new_stage, new_length, count, layers, touched)
+        _fill(kind, capacity, rates, new_stage, new_length, new_count, touched, members, start, new_terms)
+        new_energy, least = _energy(new_terms, new_count, goal)
         if new_energy > energy and np.random.random() >= math.exp((energy - new_energy) / temperature):
             continue
-        stage[:], length[:], count, energy = new_stage, new_length, new_count, new_energy
+        stage[:], length[:], terms[:], count, energy = new_stage, new_length, new_terms, new_count, new_energy
         if least > found * (1 + 1e-9):
             table = _intervals(stage, length, count)
             held = np.empty(n)
@@ -92,25 +101,28 @@ def _intervals(stage: IntArray, length: IntArray, count: int) -> IntArray:
 
 
 @compiled
-def _change(stage: IntArray, length: IntArray, count: int, layers: int) -> int:
-    """Change stages in place; return their new number."""
+def _change(stage: IntArray, length: IntArray, count: int, layers: int, touched: Truths) -> int:
+    """Change stages in place and mark those that are others now; return their new number."""
     n = len(stage)
     draw = np.random.random()
-    if draw < _DEVICE:
-        stage[np.random.randint(n)] = np.random.randint(count + 1) - 1
-        return count
-    draw -= _DEVICE
-    if draw < _SWAP:
+    if draw < _DEVICE + _SWAP:
         i, j = np.random.randint(n), np.random.randint(n)
-        stage[i], stage[j] = stage[j], stage[i]
+        old, new = stage[i], stage[j] if draw >= _DEVICE else np.random.randint(count + 1) - 1
+        if old != new:
+            stage[i] = new
+            if draw >= _DEVICE:
+                stage[j] = old
+            touched[old + 1] = touched[new + 1] = True
         return count
-    draw -= _SWAP
+    draw -= _DEVICE + _SWAP
     a, b = np.random.randint(count), np.random.randint(count)
     if draw < _LAYER:
         if length[a] > 1 and a != b:
             length[a] -= 1
             length[b] += 1
+            touched[a + 1] = touched[b + 1] = True
         return count
+    touched[:] = True
     which = np.random.randint(4)
     if which == 0:  # one stage to another place
         _place(stage, length, a, b)
@@ -159,72 +171,107 @@ def _place(stage: IntArray, length: IntArray, a: int, b: int) -> None:
 
 
 @compiled
-def _energy(
-    kind: IntArray, capacity: FloatArray, rates: FloatArray, stage: IntArray, length: IntArray, count: int, goal: float
-) -> tuple[float, float]:
-    """Energy for a goal, and the least term."""
+def _fill(
+    kind: IntArray,
+    capacity: FloatArray,
+    rates: FloatArray,
+    stage: IntArray,
+    length: IntArray,
+    count: int,
+    touched: Truths,
+    members: IntArray,
+    start: IntArray,
+    terms: FloatArray,
+) -> None:
+    """Capacities of the stages that are touched at 2 s + 1, and the most flow into and out of them at 2 s, 2 s + 2.
+
+    `members` and `start` are room for the devices stage by stage, idle ones first.
+    """
     n = len(kind)
-    start = np.zeros(count + 2, dtype=np.int64)
+    start[:] = 0
     for i in range(n):
-        start[stage[i] + 2] += 1
+        start[stage[i] + 1] += 1
+    total = 0
     for s in range(count + 1):
-        start[s + 1] += start[s]
-    members, fill = np.empty(n, dtype=np.int64), start.copy()
+        total += start[s]
+        start[s] = total
+    start[count + 1] = n
     for i in range(n):
-        members[fill[stage[i] + 1]] = i
-        fill[stage[i] + 1] += 1
-    held = np.zeros(n)
-    energy, least = 0.0, np.inf
+        start[stage[i] + 1] -= 1
+        members[start[stage[i] + 1]] = i
     for s in range(count):
-        total = 0.0
-        for x in range(start[s + 1], start[s + 2]):
-            i = members[x]
-            held[i] = capacity[kind[i], length[s]]
-            total += held[i]
-        least = min(least, total)
-        lack = max(0.0, 1.0 - total / goal)
-        energy += lack * lack
+        if touched[s + 1]:
+            held = 0.0
+            for x in range(start[s + 1], start[s + 2]):
+                held += capacity[kind[members[x]], length[s]]
+            terms[2 * s + 1] = held
     for s in range(count + 1):
-        total = 0.0
+        if not ((s > 0 and touched[s]) or (s < count and touched[s + 1])):
+            continue
+        total_flow = 0.0
         if s == 0:  # from the source, the last but one row of rates
             for x in range(start[1], start[2]):
-                total += min(held[members[x]], rates[n, members[x]])
+                i = members[x]
+                total_flow += min(capacity[kind[i], length[0]], rates[n, i])
         elif s == count:  # into the sink, the last column
             for x in range(start[count], start[count + 1]):
-                total += min(held[members[x]], rates[members[x], n + 1])
+                i = members[x]
+                total_flow += min(capacity[kind[i], length[count - 1]], rates[i, n + 1])
         else:
-            total = _between(members[start[s] : start[s + 1]], members[start[s + 1] : start[s + 2]], held, rates, goal)
-        least = min(least, total)
-        lack = max(0.0, 1.0 - total / goal)
+            total_flow = _between(
+                kind,
+                capacity,
+                rates,
+                members[start[s] : start[s + 1]],
+                members[start[s + 1] : start[s + 2]],
+                length[s - 1],
+                length[s],
+                min(terms[2 * s - 1], terms[2 * s + 1]),
+            )
+        terms[2 * s] = total_flow
+
+
+@compiled
+def _energy(terms: FloatArray, count: int, goal: float) -> tuple[float, float]:
+    """Energy for a goal, and the least term."""
+    energy, least = 0.0, np.inf
+    for x in range(2 * count + 1):
+        least = min(least, terms[x])
+        lack = max(0.0, 1.0 - terms[x] / goal)
         energy += lack * lack
     return energy, least
 
 
 @compiled
-def _between(left: IntArray, right: IntArray, held: FloatArray, rates: FloatArray, goal: float) -> float:
-    """Most flow from some devices to others; where no link is a limit, the smaller capacity."""
-    a, b = 0.0, 0.0
+def _between(
+    kind: IntArray,
+    capacity: FloatArray,
+    rates: FloatArray,
+    left: IntArray,
+    right: IntArray,
+    before: int,
+    after: int,
+    most: float,
+) -> float:
+    """Most flow from devices that hold `before` layers to some that hold `after`; `most` where links are no limit."""
     free = True
     for i in left:
-        a += held[i]
         for j in right:
-            free &= rates[i, j] >= min(held[i], held[j])
-    for j in right:
-        b += held[j]
-    if free or a <= 0.0 or b <= 0.0:
-        return min(a, b)
+            free &= rates[i, j] >= min(capacity[kind[i], before], capacity[kind[j], after])
+    if free or most <= 0.0:
+        return most
     if len(left) == 1 or len(right) == 1:
         total = 0.0
         for i in left:
             for j in right:
-                total += min(rates[i, j], min(held[i], held[j]))
-        return min(total, min(a, b))
+                total += min(rates[i, j], min(capacity[kind[i], before], capacity[kind[j], after]))
+        return min(total, most)
     size = len(left) + len(right)
     arcs = np.zeros((size + 2, size + 2))
-    for x in range(len(left)):
-        arcs[0, 2 + x] = held[left[x]]
-        for y in range(len(right)):
-            arcs[2 + x, 2 + len(left) + y] = rates[left[x], right[y]]
-    for y in range(len(right)):
-        arcs[2 + len(left) + y, 1] = held[right[y]]
+    for x, i in enumerate(left):
+        arcs[0, 2 + x] = capacity[kind[i], before]
+        for y, j in enumerate(right):
+            arcs[2 + x, 2 + len(left) + y] = rates[i, j]
+    for y, j in enumerate(right):
+        arcs[2 + len(left) + y, 1] = capacity[kind[j], after]
     return push_most(arcs)

@@ -19,10 +19,11 @@ from instances.graph.tensors import IntArray
 __all__ = ["search_flow"]
 
 # Goals lie this far above the best, from the least to the most.
-_LEAST, _MOST = 0.002, 0.15
-# Moves of a walk, and of all of them where nothing is limited; moves between two looks at the clock.
-_MOVES, _ALL_MOVES, _CHUNK = 60_000, 600_000, 5_000
-_HOT, _COLD = 0.05, 2e-4
+_LEAST, _MOST = 0.02, 0.15
+# Moves of the first walk, by which each is longer than the one before; those of the longest, and of all of them where
+# nothing is limited; moves between two looks at the clock.
+_FIRST, _LONGEST, _ALL_MOVES, _CHUNK = 60_000, 600_000, 900_000, 5_000
+_HOT, _COLD = 0.003, 2e-5
 # Part of the starts where each device is a stage by itself, as far as that reaches.
 _ALONE = 0.7
 
@@ -54,8 +55,9 @@ def search_flow(
         raised = float(rng.uniform(math.log(_LEAST), math.log(_MOST)))
         goal = guess * 0.8 ** (1 + tries % 12) if best is None else best.flow * (1 + math.exp(raised))
         tries += 1
-        found = _walk(instance, goal, 0.0 if best is None else best.flow, int(min(_MOVES, left)), rng, limits)
-        left -= _MOVES
+        moves = int(min(_FIRST * tries, _LONGEST, left))
+        found = _walk(instance, goal, 0.0 if best is None else best.flow, moves, rng, limits)
+        left -= moves
         if found is not None and (best is None or found.flow > best.flow):
             best = found
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()

@@ -49,7 +49,8 @@ _RECHECKS = {
     },
     # Partitions over kinds of devices.
     KINDS: {"simple": "formula", "pinned": "minimum cuts", "ideals": "ideals", "priced": "trusted"},
-    FLOW: {"shared-layers": "formula", "patterns": "patterns", "patterns-with-links": "patterns"},
+    FLOW: {"shared-layers": "formula"}
+    | dict.fromkeys(("patterns", "patterns-with-links", "patterns-with-hubs"), "patterns"),
     PLANNING: {
         "z-any-order": "trusted",
         "z-fixed": "program",
@@ -89,6 +90,7 @@ _PARAMETERS = (
     "shares",
     "weights",
     "second",
+    "hubs",
     "from_k",
     "value",
     "proof",
@@ -103,6 +105,7 @@ _WITNESSES = {
     "simple": ("shares",),
     "patterns": ("weights", "second"),
     "patterns-with-links": ("weights", "second"),
+    "patterns-with-hubs": ("weights", "hubs"),
     "pinned": ("nodes",),
     "pigeonhole": ("nodes",),
     "ideals": ("swaps",),

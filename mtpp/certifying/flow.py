@@ -23,7 +23,7 @@ __all__ = ["FlowResult", "certify_flow", "find_flow"]
 FlowResult = Result[FlowInstance, FlowAnswer]
 
 # Part of the time left for the first search, and for bounds behind it.
-_SEARCH, _PROVE = 0.2, 0.3
+_SEARCH, _PROVE = 0.2, 0.4
 # A gap that bounds by parts of a flow cannot close.
 _RESOLUTION = 1e-4
 

@@ -125,12 +125,14 @@ def _kinds_and_flows() -> Iterator[str]:
     from heuristics import Limits, search
     from heuristics.flow.search import search_flow
     from instances import ComputationGraph
+    from instances.deadline import Deadline
     from instances.devices.kinds import DeviceKind, Devices
     from instances.flow.problem import FlowInstance
     from instances.partitioning.kinds.problem import question_of_kinds
     from instances.random_graphs import regal_style
     from mtpp_models import SolveOptions, solve
     from mtpp_models.flow.bounds import bound_flow
+    from mtpp_models.flow.hubs import Hubs
     from mtpp_models.flow.patterns import exclude
     from mtpp_models.registry import KIND_MODELS, KindModel
 
@@ -152,6 +154,7 @@ def _kinds_and_flows() -> Iterator[str]:
     found = search_flow(question, np.random.default_rng(0), Limits(evaluations=_FEW))
     bound_flow(question, found.answer)
     exclude(question, 5.0)
+    Hubs(question).exclude(5.0, Deadline())
 
 
 def _plans_and_placements() -> Iterator[str]:

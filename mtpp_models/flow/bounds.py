@@ -5,7 +5,8 @@ r"""Upper bounds on the flow, as least times for a request.
 .. math:: L F \le \sum_i \max_c c \min(T_i(c), F).
 
 The right side over F does not grow with F, so that the largest such F bounds the flow. *patterns* and
-*patterns-with-links*: the least F that weights exclude, see `mtpp_models.flow.patterns`, by bisection.
+*patterns-with-links*: the least F that weights exclude, see `mtpp_models.flow.patterns`, by bisection;
+*patterns-with-hubs* where few devices link all others, see `mtpp_models.flow.hubs`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from instances import Bound, Result
 from instances.deadline import Deadline, Stopwatch
 from instances.flow.answer import FlowAnswer
 from instances.flow.problem import FlowInstance
+from mtpp_models.flow.hubs import Hubs
 from mtpp_models.flow.patterns import exclude
 
 __all__ = ["bound_flow", "shared_layers"]
 
 # Relative: what a flow is raised by before it is stated, and how near to the best flow bisection ends.
 _SAFE, _CLOSE = 4e-9, 2e-5
+# The same of programs that take long.
+_NEAR = 2e-3
 _STEPS, _SLACK = 60, 1e-9
 # A flow below this part of the largest capacity is next to nothing.
 _NOTHING = 1e-6
@@ -83,6 +87,18 @@ def bound_flow(
         results.append(
             _result(method, instance, high * (1 + _SAFE), {"weights": best.weights, "second": best.second}, watch)
         )
+    hubs, low, weights = Hubs(instance), least or high / 2, None
+    while hubs.are_of_use and high > low * (1 + _NEAR) and high > nothing and not deadline.passed:
+        flow = (low * high) ** 0.5
+        found_weights = hubs.exclude(flow, deadline)
+        if found_weights is None:
+            low = flow
+            continue
+        high, weights = flow, found_weights
+        tell("patterns-with-hubs", high)
+    if weights is not None:
+        witness = {"hubs": [instance.devices[i] for i in hubs.devices], "weights": weights}
+        results.append(_result("patterns-with-hubs", instance, high * (1 + _SAFE), witness, watch))
     return results
 
 

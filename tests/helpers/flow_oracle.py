@@ -21,7 +21,7 @@ class FlowCase:
 
 
 def draw_flow(rng: random.Random) -> FlowCase:
-    """A random question with up to four devices and five layers."""
+    """A random question with up to four devices and five layers; device 0 may be at an end of all links."""
     layers, n = rng.randint(1, 5), rng.randint(1, 4)
     kinds = rng.randint(1, min(2, n))
     kind = [rng.randrange(kinds) for _ in range(n)]
@@ -35,8 +35,11 @@ def draw_flow(rng: random.Random) -> FlowCase:
         capacity.append(row)
     ends = [*map(str, range(n)), "source", "sink"]
     free = rng.random() < 0.3
+    ends_at_hub = {"0", "source", "sink"} if rng.random() < 0.4 else set(ends)
     links = {}
     for u, v in product(ends, ends):
+        if u not in ends_at_hub and v not in ends_at_hub:
+            continue
         if u != v and u != "sink" and v != "source" and (u, v) != ("source", "sink") and rng.random() < 0.9:
             links[u, v] = 100 if free or (rng.random() < 0.4) else rng.randint(1, 12)
     return FlowCase(layers, kind, capacity, links)

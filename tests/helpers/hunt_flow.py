@@ -15,11 +15,13 @@ from hunting_by_number import hunt_by_number
 
 from heuristics import Limits
 from heuristics.flow.search import search_flow
+from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance, rates_of, table_of
 from instances.json_files import json_text, parse_json
 from mtpp.certificates.writing import flow_certificate
 from mtpp.verification.verify import verify
 from mtpp_models.flow.bounds import bound_flow
+from mtpp_models.flow.hubs import Hubs
 
 __all__ = ["faults_of_flow", "flow_instance_of"]
 
@@ -51,6 +53,9 @@ def faults_of_flow(case: FlowCase, counts: Counter[str] | None = None) -> list[s
         counts[result.method] += 1
         if largest > 0 and result.bound.value > 1 / largest * (1 + 1e-9):
             faults.append(f"{result.method}: at most {1 / result.bound.value!r} is claimed, and {largest!r} passes")
+    counts["flows that hubs must not exclude"] += largest > 0
+    if largest > 0 and Hubs(instance).exclude(largest * (1 - 1e-9), Deadline()) is not None:
+        faults.append(f"patterns-with-hubs: weights exclude {largest!r}, which passes")
     if found.impossible is None:
         document = parse_json(json_text(flow_certificate(results)), "drawn.json")
         faults += [f"verify: {fault}" for fault in verify(document, time_limit=20.0).faults]

@@ -12,6 +12,7 @@ from instances.flow.problem import SINK, SOURCE, FlowInstance
 from instances.json_files import Value
 from mtpp.verification.clock import Clock, Limits
 from mtpp.verification.faults import faults_of_cost, faults_of_sum, unequal
+from mtpp.verification.flow.hubs import excludes_with_hubs
 from mtpp.verification.flow.patterns import excludes
 from mtpp.verification.fractions import as_float
 from mtpp.verification.verdict import Check, Verdict, check_claims
@@ -120,13 +121,22 @@ def _check(certificate: FlowCertificate, claim: Claim, clock: Clock) -> Check:
         return Check(
             claim, None, "false", f"{claim.value!r} is claimed, and the layers allow a flow of {as_float(flow)!r}"
         )
-    links = claim.method == "patterns-with-links"
-    fields = claim.parameters.open_members(("weights", "second"))
-    weights = [[Fraction(number) for number in row.numbers()] for row in fields["weights"].items()]
-    fault = excludes(certificate.instance, flow, weights, Fraction(fields["second"].number()), clock, links=links)
+    fault, knapsacks = _fault_of_weights(certificate.instance, flow, claim, clock)
     if fault is None:
-        return Check(claim, value, f"re-proved by {len(weights)} knapsack{'s' if len(weights) > 1 else ''}")
+        return Check(claim, value, f"re-proved by {knapsacks} knapsack{'s' if knapsacks > 1 else ''}")
     return Check(claim, None, "false", fault)
+
+
+def _fault_of_weights(instance: FlowInstance, flow: Fraction, claim: Claim, clock: Clock) -> tuple[str | None, int]:
+    """Why the weights of a claim do not exclude a flow, None if they do; number of knapsacks."""
+    has_hubs, links = claim.method == "patterns-with-hubs", claim.method == "patterns-with-links"
+    fields = claim.parameters.open_members(("weights", "hubs" if has_hubs else "second"))
+    weights = [[Fraction(number) for number in row.numbers()] for row in fields["weights"].items()]
+    if has_hubs:
+        hubs = [name.text() for name in fields["hubs"].items()]
+        return excludes_with_hubs(instance, flow, hubs, weights, clock), 2
+    second = Fraction(fields["second"].number())
+    return excludes(instance, flow, weights, second, clock, links=links), len(weights)
 
 
 def _is_too_much(instance: FlowInstance, flow: Fraction) -> bool:

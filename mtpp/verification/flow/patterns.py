@@ -16,7 +16,7 @@ import numpy as np
 from instances.flow.problem import FlowInstance
 from mtpp.verification.clock import Clock
 
-__all__ = ["excludes"]
+__all__ = ["excludes", "least_weight", "part_of"]
 
 # Parts of the flow that capacities are rounded up to.
 _PARTS = 20_000
@@ -59,9 +59,9 @@ def excludes(
     if links:
         if not _alone(instance, flow, weights[0]):
             return "a device that holds layers alone weighs too little for them"
-        if _least_weight(instance, flow, weights[0], 2, clock) < 1 + second:
+        if least_weight(_ways(instance, flow, weights[0]), 2, clock) < 1 + second:
             return "two devices that hold a layer weigh too little for it"
-    elif second > 0 or _least_weight(instance, flow, weights[0], 1, clock) < 1:
+    elif second > 0 or least_weight(_ways(instance, flow, weights[0]), 1, clock) < 1:
         return "devices that hold a layer weigh too little for it"
     done: set[tuple[int, ...]] = set()
     for row, devices in zip(weights[1:], parts, strict=True):
@@ -74,7 +74,7 @@ def excludes(
         done.add(own)
         if sum(count * mu for count, mu in zip(counts, row, strict=True)) >= instance.layers:
             return "the devices of a component weigh as much as the layers need"
-        if _least_weight(instance, flow, row, 1, clock) < 1:
+        if least_weight(_ways(instance, flow, row), 1, clock) < 1:
             return "devices of a component that hold a layer weigh too little for it"
     return None
 
@@ -93,13 +93,17 @@ def _components(instance: FlowInstance, flow: Fraction) -> list[list[int]]:
 
 def _ways(instance: FlowInstance, flow: Fraction, weights: Sequence[Fraction]) -> list[tuple[int, Fraction]]:
     """Parts of the flow, rounded up, and weight of a layer, for each kind and number of layers."""
-    found = []
-    for t, row in enumerate(instance.capacity.tolist()):
-        for c, rate in enumerate(row):
-            if rate > 0:
-                part = min(_PARTS, -(-Fraction(rate) * _PARTS // flow))
-                found.append((int(part), weights[t] / c))
-    return found
+    return [
+        (part_of(rate, flow), weights[t] / c)
+        for t, row in enumerate(instance.capacity.tolist())
+        for c, rate in enumerate(row)
+        if rate > 0
+    ]
+
+
+def part_of(rate: float, flow: Fraction) -> int:
+    """Parts of a flow that a capacity is, rounded up, at most all of them."""
+    return int(min(_PARTS, -(-Fraction(rate) * _PARTS // flow)))
 
 
 def _alone(instance: FlowInstance, flow: Fraction, weights: Sequence[Fraction]) -> bool:
@@ -107,14 +111,20 @@ def _alone(instance: FlowInstance, flow: Fraction, weights: Sequence[Fraction]) 
     return all(weight >= 1 for part, weight in _ways(instance, flow, weights) if part >= _PARTS)
 
 
-def _least_weight(
-    instance: FlowInstance, flow: Fraction, weights: Sequence[Fraction], fewest: int, clock: Clock
-) -> Fraction:
-    """Least weight of a multiset with the flow together and so many devices, 1 or 2, at the least.
+def least_weight(ways: Sequence[tuple[int, Fraction]], fewest: int, clock: Clock) -> Fraction:
+    """Least weight of a multiset of ways with the flow together and so many devices, 1 or 2, at the least.
 
     Weights are rounded down, so that it is no larger than the true one.
+
+    Parameters
+    ----------
+    ways : pairs
+        Parts of the flow, and a weight.
+
+    Raises
+    ------
+    OutOfTimeError
     """
-    ways = _ways(instance, flow, weights)
     if not ways:
         return _ENOUGH
     top = int(_ENOUGH / _UNIT)
