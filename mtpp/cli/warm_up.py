@@ -153,7 +153,7 @@ def _kinds_and_flows() -> Iterator[str]:
     question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)
     found = search_flow(question, np.random.default_rng(0), Limits(evaluations=_FEW))
     bound_flow(question, found.answer)
-    exclude(question, 5.0)
+    exclude(question, 5.0, Deadline())
     Hubs(question).exclude(5.0, Deadline())
 
 

@@ -76,7 +76,7 @@ def bound_flow(
         # The best flow may be the largest there is.
         flow = low * (1 + _CLOSE) if first and low > 0 else (low * high) ** 0.5 if low > 0 else high / 2
         first = False
-        found = exclude(instance, flow)
+        found = exclude(instance, flow, deadline)
         if found is None:
             low = flow
             continue

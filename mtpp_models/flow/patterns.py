@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from instances.compiled import compiled
+from instances.deadline import Deadline
 from instances.flow.problem import FlowInstance
 from instances.graph.tensors import FloatArray, IntArray
 
@@ -53,17 +54,17 @@ class _Items(NamedTuple):
     part: IntArray  # capacity in parts of F, rounded up, at most all of them
 
 
-def exclude(instance: FlowInstance, flow: float) -> Exclusion | None:
-    """Weights that exclude a flow; None if there are none."""
+def exclude(instance: FlowInstance, flow: float, deadline: Deadline) -> Exclusion | None:
+    """Weights that exclude a flow; None if there are none, or time is up."""
     n, counts = instance.n, instance.counts
-    whole = _weights(instance, counts, flow, second=False)
+    whole = _weights(instance, counts, flow, deadline, second=False)
     if whole is not None:
         return Exclusion([whole[0].tolist()], 0.0)
     links = instance.rates[:n, :n] >= flow
     parts, site = connected_components(csr_array(links.astype(np.float64)), directed=False)
     if parts == 1:
         return None
-    both = _weights(instance, counts, flow, second=True)
+    both = _weights(instance, counts, flow, deadline, second=True)
     if both is None:
         return None
     rows = [both[0].tolist()]
@@ -71,7 +72,7 @@ def exclude(instance: FlowInstance, flow: float) -> Exclusion | None:
     for part in range(parts):
         own = np.bincount(instance.kind[site == part], minlength=len(counts))
         if own.tobytes() not in known:
-            found = _weights(instance, own, flow, second=False)
+            found = _weights(instance, own, flow, deadline, second=False)
             if found is None:
                 return None
             known[own.tobytes()] = found[0].tolist()
@@ -85,8 +86,10 @@ def _items(instance: FlowInstance, flow: float) -> _Items:
     return _Items(kind, layers, np.minimum(part, _PARTS))
 
 
-def _weights(instance: FlowInstance, counts: IntArray, flow: float, *, second: bool) -> tuple[FloatArray, float] | None:
-    """Weights of the kinds, and of a second holder, that exclude a flow for so many devices; None if there are none."""
+def _weights(
+    instance: FlowInstance, counts: IntArray, flow: float, deadline: Deadline, *, second: bool
+) -> tuple[FloatArray, float] | None:
+    """Weights of the kinds, and of a second holder, that exclude a flow for so many devices; None if none are found."""
     items, kinds, layers = _items(instance, flow), len(counts), instance.layers
     if len(items.kind) == 0 or not counts.any():
         return np.zeros(kinds), 0.0
@@ -99,6 +102,8 @@ def _weights(instance: FlowInstance, counts: IntArray, flow: float, *, second: b
     bounds = [(low, max(low, 4.0 * layers)) for low in least.tolist()] + [(0.0, _MOST_SECOND if second else 0.0)]
     rows: list[FloatArray] = []
     for _ in range(_COLUMNS):
+        if deadline.passed:
+            return None
         matrix = np.array(rows) if rows else None
         limit = -np.ones(len(rows)) if rows else None
         answer = linprog(gain, matrix, limit, bounds=bounds, method="highs")

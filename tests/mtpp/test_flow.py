@@ -16,12 +16,14 @@ from hunt_flow import faults_of_flow, flow_instance_of
 
 import mtpp as api
 from instances import Result
+from instances.deadline import Deadline
 from instances.flow.answer import FlowAnswer
 from instances.flow.file import question_from_members, read_flow_question
 from instances.json_files import json_text, parse_json, read_json
 from mtpp.certificates.writing import flow_certificate
 from mtpp.verification.verify import verify
 from mtpp_models.flow.bounds import bound_flow, shared_layers
+from mtpp_models.flow.patterns import exclude
 
 Links = dict[tuple[str, str], float]
 
@@ -91,6 +93,13 @@ def test_no_bound_is_below_brute_force() -> None:
     for i in range(15):
         case = draw_flow(random.Random(f"tests {i}"))
         assert faults_of_flow(case) == [], case
+
+
+def test_bug_an_exclusion_ends_when_time_is_up(question: Any) -> None:
+    """Many kinds with many numbers of layers each took a multiple of the time limit."""
+    instance = read_flow_question(question("mixed links"))
+    assert exclude(instance, 100.0, Deadline()) is not None
+    assert exclude(instance, 100.0, Deadline.after(0.0)) is None
 
 
 def test_the_flow_of_given_intervals(question: Any) -> None:

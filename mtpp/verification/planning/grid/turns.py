@@ -72,9 +72,7 @@ class _Others:
     tensor: Sequence[int]
     backward: tuple[float, float, float]
     both: tuple[float, float, float]
-    sent: tuple[
-        float, float, float
-    ]  # to the next stage: after any layer, after others than the first, at the last degree
+    sent: tuple[float, float, float]  # to the next stage: after any layer, others than the first, at the last degree
     after: float
 
     @classmethod
