@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -125,6 +126,8 @@ def _solve_kinds(
         chosen = find(KIND_MODELS, name, "model for several kinds of devices")
     if chosen.exact and isinstance(chosen, KindFormulation) and instance.rates is not None:
         raise InputError(f"{instance.name}: {name} knows no rates between kinds of devices; ideals does, for layers.")
+    if chosen.exact and isinstance(chosen, KindFormulation) and instance.has_windows:
+        raise InputError(f"{instance.name}: {name} knows no windows over kinds of devices; ideals does.")
     with catch_interrupt() as interrupted:
         if (reason := proof_of_no_fit(instance)) is not None:
             return Result(name, instance, impossible=reason)
@@ -135,15 +138,18 @@ def _solve_kinds(
         # Of merged nodes the peak may be less than what one of them needs.
         question = reduction.instance if reduction.instance.need is None else reduction.instance.modelled()
         assert isinstance(question, UnlikeInstance)
-        begin = one_block_of_kinds(question)
+        # Of bounds only the program over ideals knows windows.
+        free = cast(UnlikeInstance, question.without_constraints())
+        begin = one_block_of_kinds(free)
         if fits:
             own = reduction.restrict(cast(UnlikePartition, start))
-            begin = UnlikePartition(question, own.block, own.kind, own.order)
+            begin = UnlikePartition(free, own.block, own.kind, own.order)
         result: Result
         if isinstance(chosen, KindFormulation) and begin.bottleneck >= _SMALLEST:
-            result = _solved(chosen, question.modelled(), begin if fits else None, controls)
+            result = _solved(chosen, free.modelled(), begin if fits else None, controls)
         elif chosen.exact and isinstance(chosen, KindModel):
-            result = ideals_of_kinds(question, begin if fits else None, deadline)
+            known_one = UnlikePartition(question, begin.block, begin.kind, begin.order) if fits else None
+            result = ideals_of_kinds(question, known_one, deadline)
         elif isinstance(chosen, KindFormulation) or begin.bottleneck <= 0 or chosen.is_too_large(begin.instance):
             result = Result(name, begin.instance, None, _least(begin.instance))
         else:
@@ -171,8 +177,9 @@ def _expanded_kinds(result: Result, reduction: KindContraction, start: Partition
     instance, found = reduction.original, [] if start is None else [start]
     if isinstance(result.answer, UnlikePartition):
         answer = result.answer
-        own = UnlikePartition(reduction.instance, answer.block, answer.kind, answer.order)
-        found.append(reduction.expand(own))
+        with suppress(InputError):  # where it breaks a window
+            own = UnlikePartition(reduction.instance, answer.block, answer.kind, answer.order)
+            found.append(reduction.expand(own))
     best = min(
         (known for known in found if known.bottleneck < math.inf), key=lambda known: known.bottleneck, default=None
     )

@@ -82,7 +82,8 @@ def find_least(
     devices = question.devices
     if math.prod(count + 1 for count in devices.counts) > _MOST_CHOICES:
         raise InputError(f"{question.name}: there are more than {_MOST_CHOICES} choices of devices; give fewer kinds.")
-    choices = [counts for counts in product(*(range(count + 1) for count in devices.counts)) if any(counts)]
+    fewest = question.constraints.fewest_blocks
+    choices = [counts for counts in product(*(range(count + 1) for count in devices.counts)) if sum(counts) >= fewest]
     choices.sort(key=lambda counts: (devices.subset(counts).price, sum(counts)))
     least = LeastPrice(question, good_enough)
     with catch_interrupt() as interrupted:

@@ -67,9 +67,8 @@ class LeastK:
     @property
     def most(self) -> int:
         """The most blocks that are looked at: of more than nodes, behind those of windows, nothing new follows."""
-        if isinstance(self.question, UnlikeInstance):
-            return min(self.question.graph.n, self.question.devices.total)
-        return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, _MOST_BLOCKS)
+        limit = self.question.devices.total if isinstance(self.question, UnlikeInstance) else _MOST_BLOCKS
+        return min(self.question.graph.n + self.question.constraints.fewest_blocks - 1, limit)
 
     @property
     def by_itself(self) -> bool:

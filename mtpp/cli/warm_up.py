@@ -128,6 +128,7 @@ def _kinds_and_flows() -> Iterator[str]:
     from instances.deadline import Deadline
     from instances.devices.kinds import DeviceKind, Devices
     from instances.flow.problem import FlowInstance
+    from instances.partitioning.constraints import Constraints
     from instances.partitioning.kinds.problem import question_of_kinds
     from instances.random_graphs import regal_style
     from mtpp_models import SolveOptions, solve
@@ -147,7 +148,10 @@ def _kinds_and_flows() -> Iterator[str]:
             solve(instance, name, SolveOptions(time_limit=_SECONDS), start=start)
     row = ComputationGraph.from_edges([(0, 1), (1, 2)], [1.0, 2.0, 1.0])
     rated = question_of_kinds(row, Devices(kinds, rates=[[1.0, 0.5], [0.5, 1.0]]), [row.work / 2, row.work])
-    solve(rated, "ideals", start=search(rated, "portfolio", np.random.default_rng(0)).partition)
+    rules = Constraints(windows=((0, 0, 0),))
+    within = question_of_kinds(row, Devices(kinds), [row.work / 2, row.work], constraints=rules)
+    for own in (rated, within):
+        solve(own, "ideals", start=search(own, "portfolio", np.random.default_rng(0)).partition)
     yield "flows"
     capacity, rates = np.array([[0.0, 8.0, 4.0, 2.0]]), np.full((6, 6), 3.0)
     question = FlowInstance("flow", 3, ("0", "1", "2", "3"), np.zeros(4, dtype=np.int64), capacity, rates)

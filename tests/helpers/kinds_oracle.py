@@ -29,6 +29,7 @@ class KindsCase:
     k: int
     rates: list[list[float]] | None = None  # from a device of a kind to one of another
     together: tuple[tuple[int, ...], ...] = ()  # nodes that share a block
+    windows: tuple[tuple[int, int, int], ...] = ()  # node, first and last place; places may be empty
 
     @property
     def n(self) -> int:
@@ -37,11 +38,17 @@ class KindsCase:
 
 
 def draw_case(
-    rng: random.Random, *, chain: bool = False, most: int = 7, rated: bool = False, grouped: bool = False
+    rng: random.Random,
+    *,
+    chain: bool = False,
+    most: int = 7,
+    rated: bool = False,
+    grouped: bool = False,
+    windowed: bool = False,
 ) -> KindsCase:
     """A random question with few nodes, of sizes that tie often or span many powers.
 
-    Perhaps with rates for pairs of kinds, and with nodes that are together.
+    Perhaps with rates for pairs of kinds, with nodes that are together, and with windows, which may contradict.
     """
     n, kinds = rng.randint(1, most), rng.randint(1, 3)
     wild = rng.random() < 0.3
@@ -64,7 +71,7 @@ def draw_case(
     fixed = rng.random() < 0.2
     buffer = rng.choice([None, float(rng.randint(0, 3))])
     fit = any(m < float("inf") for m in memories) and rng.random() < 0.4
-    return KindsCase(
+    case = KindsCase(
         works=works,
         params=[float(rng.randint(0, 4)) for _ in range(n)],
         tensors=tensors,
@@ -78,6 +85,10 @@ def draw_case(
         rates=[[rng.choice([0.25, 0.5, 1.0, 3.0, float("inf")]) for _ in counts] for _ in counts] if rated else None,
         together=tuple(tuple(rng.sample(range(n), 2)) for _ in range(rng.randint(1, 2))) if grouped and n > 1 else (),
     )
+    if not windowed:
+        return case
+    spans = [sorted(rng.randrange(case.k) for _ in range(2)) for _ in range(rng.randint(1, 3))]
+    return replace(case, windows=tuple((rng.randrange(n), *span) for span in spans))
 
 
 def optimum_of(case: KindsCase) -> Number:
@@ -104,9 +115,9 @@ def optimum_of(case: KindsCase) -> Number:
         if done == everything:
             return Fraction(0)
         best: Number = None
-        for t, following in _choices(case, sequence, left):
+        for t, place, following in _choices(case, sequence, left):
             for ideal in ideals:
-                if ideal != done and ideal & done == done:
+                if ideal != done and ideal & done == done and _may_be(case, ideal & ~done, place):
                     own, behind = cost(ideal & ~done, t), rest(ideal, following)
                     if own is not None and behind is not None and (best is None or max(own, behind) < best):
                         best = max(own, behind)
@@ -126,7 +137,7 @@ def _of_all(case: KindsCase, ideals: list[int], sequence: list[int]) -> Iterator
             if len(known) == len(costs):
                 yield max(known)
             return
-        for t, following in _choices(case, sequence, left):
+        for t, _, following in _choices(case, sequence, left):
             for ideal in ideals:
                 if ideal != done and ideal & done == done:
                     yield from longer(ideal, following, [*blocks, (ideal & ~done, t)])
@@ -158,15 +169,21 @@ def _passing(case: KindsCase, size: float, s: int, t: int) -> Fraction:
     return Fraction(0) if rate == float("inf") else Fraction(size) / Fraction(rate)
 
 
-def _choices(case: KindsCase, sequence: list[int], left: tuple[int, ...]) -> list[tuple[int, tuple[int, ...]]]:
+def _choices(case: KindsCase, sequence: list[int], left: tuple[int, ...]) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Kind and place of the next block, and what is left behind it."""
     if case.fixed:
-        return [(sequence[d], (d + 1,)) for d in range(left[0], len(sequence))]
+        return [(sequence[d], d, (d + 1,)) for d in range(left[0], len(sequence))]
     *counts, most = left
     found = []
-    for t, count in enumerate(counts):
-        if count and most:
-            found.append((t, (*counts[:t], count - 1, *counts[t + 1 :], most - 1)))
+    for behind in range(most) if case.windows else range(most - 1, most):  # places that are left behind the block
+        for t, count in enumerate(counts):
+            if count and most:
+                found.append((t, case.k - 1 - behind, (*counts[:t], count - 1, *counts[t + 1 :], behind)))
     return found
+
+
+def _may_be(case: KindsCase, block: int, place: int) -> bool:
+    return all(first <= place <= last for v, first, last in case.windows if block >> v & 1)
 
 
 def _cost(case: KindsCase, block: int, t: int) -> Number:

@@ -3,35 +3,125 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import columns, mtpp
-from hunt_kinds import faults_of
+from hunt_kinds import faults_of, instance_of
 from kinds_cases import U1, devices, question
-from kinds_oracle import draw_case
+from kinds_oracle import draw_case, optimum_of
 
+from heuristics import Limits, search
 from instances import InputError
+from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import json_text, parse_json
 from instances.partitioning.constraints import Constraints
 from instances.partitioning.kinds.partition import UnlikePartition
+from instances.partitioning.kinds.problem import UnlikeInstance
 from mtpp.certificates.writing import certificate_document
 from mtpp.certifying.certify import certify
+from mtpp.certifying.cheapest import LeastPrice, find_least
 from mtpp.verification.verify import verify
 from mtpp_models import SolveOptions, solve
 
 _OWN = devices([(2, 4, 1), (1, 1, 2)])
 
 
-@pytest.mark.parametrize("rated", [True, False])
-def test_no_bound_is_above_brute_force(rated: bool) -> None:
+@pytest.mark.parametrize("words", [{"rated": True}, {}, {"windowed": True}])
+def test_no_bound_is_above_brute_force(words: dict[str, bool]) -> None:
     """With nodes that are together; `hunt_kinds.py` draws them too."""
     for i in range(2):
-        case = draw_case(random.Random(f"rules {i}"), chain=i % 2 == 0, most=5, rated=rated, grouped=True)
+        case = draw_case(random.Random(f"rules {i}"), chain=i % 2 == 0, most=5, grouped=True, **words)
         assert faults_of(case, seconds=0.05) == [], case
+
+
+def _placed(windows: tuple[tuple[int, int, int], ...], order: str = "free") -> UnlikeInstance:
+    """Six layers on a fast and two slow devices."""
+    own = question(U1, devices([(2, 4, 1), (1, 1, 2)], order=order), constraints=Constraints(windows=windows))
+    assert isinstance(own, UnlikeInstance)
+    return own
+
+
+@pytest.mark.parametrize("order", ["free", "fixed"])
+@pytest.mark.parametrize("chain", [True, False])
+def test_windows_agree_with_brute_force(order: str, chain: bool) -> None:
+    """The program over rows and ideals is exact, searches obey, and `mtpp verify` proves it again."""
+    checked = 0
+    for i in range(40):
+        case = draw_case(random.Random(f"windows {order} {i}"), chain=chain, most=5, windowed=True)
+        case = replace(case, fixed=order == "fixed", k=sum(case.counts))
+        optimum = optimum_of(case)
+        if optimum is None or len(case.counts) == 1:
+            continue
+        instance = instance_of(case)
+        found = search(instance, "portfolio", np.random.default_rng(0), Limits(evaluations=500))
+        result = solve(instance, "ideals", start=found.partition)
+        assert result.bound is not None
+        assert optimum * (1 - 1e-5) <= result.bound.value <= optimum * (1 + 1e-9)
+        if found.partition is not None:
+            assert found.partition.bottleneck >= optimum * (1 - 1e-9)
+        document = parse_json(json_text(certificate_document([result])), "windows.json")
+        assert verify(document).faults == ()
+        checked += 1
+    assert checked >= 10
+
+
+def test_places_between_blocks_may_be_empty() -> None:
+    """The windows count places; in a fixed order these are the devices."""
+    result = certify(_placed(((2, 0, 0), (3, 2, 2))), SolveOptions(time_limit=5.0))
+    assert isinstance(result.partition, UnlikePartition)
+    assert result.partition.block.tolist() == [0, 0, 0, 2, 2, 2]
+    assert result.partition.kinds_by_name[1] is None
+    assert result.proved
+    assert result.cost == pytest.approx(12.0)
+    pinned = certify(_placed(((5, 1, 1),), order="fixed"), SolveOptions(time_limit=5.0))
+    assert pinned.proved
+    assert isinstance(pinned.partition, UnlikePartition)
+    assert pinned.partition.kinds_by_name == ["kind 0", "kind 1", None]
+
+
+def test_verify_knows_windows() -> None:
+    """Wider windows have cheaper answers, narrower ones are broken; the key of a question knows them too."""
+    instance = _placed(((1, 0, 0), (2, 1, 1)))
+    assert len({instance.key, _placed(()).key, _placed(((2, 1, 1),)).key}) == 3
+    result = solve(instance, "ideals")
+    assert result.cost is not None
+    assert result.cost > 6.25
+    text = json_text(certificate_document([result]))
+    assert verify(parse_json(text, "windows.json")).faults == ()
+    for v, last, fault in ((1, 2, "blocks below it exist"), (5, 0, "may be in blocks 0 to 0")):
+        document: Any = json.loads(text)
+        document["instance"]["constraints"] = {"windows": [{"nodes": [v], "first": 0, "last": last}]}
+        assert fault in " ".join(verify(parse_json(json.dumps(document), "forged.json")).faults)
+
+
+def test_windows_over_more_devices_than_can_be_counted() -> None:
+    """The search takes the devices as they are given, and the bound is that by speed."""
+    kinds = [(1 + t / 8, 1.0 + t, 1) for t in range(22)]
+    instance = question(U1, devices(kinds), constraints=Constraints(windows=((3, 20, 20),)))
+    found = search(instance, "portfolio", np.random.default_rng(0)).partition
+    assert found is not None
+    assert found.block[3] == 20
+    bound = solve(instance, "ideals", start=found).bound
+    assert bound is not None
+    assert bound.method == "simple"
+
+
+def test_fewest_and_cheapest_devices_with_windows() -> None:
+    """No fewer than the windows name; choices of devices with fewer places are left out."""
+    least = find_least(_placed(((4, 1, 1),)), math.inf, SolveOptions(time_limit=5.0))
+    assert least.k == 2
+    priced = [DeviceKind("fast", 1, speed=2.0, price=3.0), DeviceKind("slow", 2, speed=1.0, price=1.0)]
+    rules = Constraints(windows=((4, 2, 2),))
+    cheapest = find_least(question(U1, Devices(priced), constraints=rules), math.inf, SolveOptions(time_limit=5.0))
+    assert isinstance(cheapest, LeastPrice)
+    assert cheapest.devices is not None
+    assert cheapest.devices.counts == (1, 2)
 
 
 def test_bug_a_peak_of_merged_nodes_is_their_largest_need() -> None:
@@ -69,13 +159,20 @@ def test_nodes_stay_together_and_verify_proves_it() -> None:
 
 
 def test_one_kind_keeps_its_rules() -> None:
-    """It is the question of devices that are alike, windows and all; with several kinds windows are refused."""
-    rules = Constraints(windows=((0, 0, 0),))
+    """It is the question of devices that are alike, windows and all; several kinds refuse some of that."""
+    rules = Constraints(windows=((0, 0, 0),), at_least=((1, (0, 1, 2, 3)),))
     assert question(U1, devices([(1, 1, 3)]), constraints=rules).constraints == rules
-    with pytest.raises(InputError, match="Windows of stages"):
+    with pytest.raises(InputError, match="Least numbers"):
         question(U1, _OWN, constraints=rules)
-    with pytest.raises(InputError, match="Windows of stages"):
+    with pytest.raises(InputError, match="as `constraints`"):
         replace(question(U1, _OWN), windows={"0": 0})
+    rated = Devices(_OWN.kinds, rates=[[1, 1], [1, 1]])
+    with pytest.raises(InputError, match="rates between kinds"):
+        question(U1, rated, constraints=Constraints(windows=((0, 0, 0),)))
+    with pytest.raises(InputError, match="exact knows no windows"):
+        solve(_placed(((0, 0, 0),)), "exact")
+    with pytest.raises(InputError, match="No block is left"):
+        _placed(((0, 1, 1), (1, 0, 0)))
 
 
 def test_cuts_for_a_runtime(

@@ -170,7 +170,7 @@ def _walks(
 ) -> UnlikePartition:
     graph, kinds = instance.graph, _kind_arrays(instance)
     free = replace(graph, work=np.zeros(graph.n))
-    arrays = KernelArrays.of(Instance(free, Platform(instance.k, 1.0, _AMPLE, 0.0)))
+    arrays = KernelArrays.of(Instance(free, Platform(instance.k, 1.0, _AMPLE, 0.0), constraints=instance.constraints))
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
     left = _WALKS * _MOVES * graph.n if limits.evaluations is None else limits.evaluations
     planned, current = float(_MOVES * graph.n), best

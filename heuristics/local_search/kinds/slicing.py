@@ -9,6 +9,7 @@ those at the fastest rates.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,6 +23,7 @@ from instances.partitioning.kinds.counted_paths import best_path, best_sequence,
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.kinds.rated_paths import RatedSteps, best_rated_path, is_rateable, layers_in_a_row
+from instances.partitioning.kinds.windowed_paths import best_placed_path, is_placeable, windows_of_steps
 from instances.partitioning.partition import check_order
 
 __all__ = ["costs_of_kinds", "slice_kinds"]
@@ -68,7 +70,7 @@ def slice_kinds(
     Parameters
     ----------
     order : (n,) integers
-        A topological order.
+        A topological order; where nodes have windows, it is sorted by them before.
     deadline : Deadline, optional
         Of the descent, where there are too many states.
     seed : int
@@ -85,6 +87,8 @@ def slice_kinds(
         If no segments fit.
     """
     order = check_order(instance.graph, order)
+    if instance.has_windows:
+        return _slice_within(instance, order)
     sizes, devices = None if instance.rates is None else layers_in_a_row(instance.graph), instance.devices
     if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
         own = RatedSteps(costs_of_kinds(instance, order, still=True), sizes, instance.rates)
@@ -105,6 +109,21 @@ def slice_kinds(
     if best == math.inf:
         raise NothingFoundError("No segments of this order fit.")
     return _cut(instance, order, starts, sequence)
+
+
+def _slice_within(instance: UnlikeInstance, order: IntArray) -> UnlikePartition:
+    """Best segments in their windows; these do not fall along edges, so that sorted by them it is an order too.
+
+    Where there are too many states, the devices are taken as they are given.
+    """
+    rules, k, n, devices = instance.rules, instance.k, instance.graph.n, instance.devices
+    devices = devices if is_placeable(devices, n) else replace(devices, order="fixed")
+    order = order[np.argsort((rules.first + rules.last)[order], kind="stable")]
+    inside = np.argsort(order) < np.arange(n + 1)[:, None]
+    path = best_placed_path(costs_of_kinds(instance, order), windows_of_steps(rules, inside, k), devices, k)
+    if path is None:
+        raise NothingFoundError("No segments of this order fit.")
+    return _cut(instance, order, path.starts, path.kinds, path.places)
 
 
 def _descend(
@@ -129,9 +148,12 @@ def _descend(
     return best, starts, sequence[:k]
 
 
-def _cut(instance: UnlikeInstance, order: IntArray, starts: IntArray, kinds: IntArray) -> UnlikePartition:
+def _cut(
+    instance: UnlikeInstance, order: IntArray, starts: IntArray, kinds: IntArray, places: IntArray | None = None
+) -> UnlikePartition:
+    places = np.arange(len(kinds)) if places is None else places
     block = np.empty(len(order), dtype=np.int64)
-    block[order] = np.searchsorted(starts, np.arange(len(order)), side="right") - 1
+    block[order] = places[np.searchsorted(starts, np.arange(len(order)), side="right") - 1]
     padded = np.full(instance.k, IDLE)
-    padded[: len(kinds)] = kinds
+    padded[places] = kinds
     return UnlikePartition(instance, block, padded, order)

@@ -53,11 +53,13 @@ class UnlikeInstance(Instance):
     works: FloatArray = None  # type: ignore[assignment]
 
     def __post_init__(self, *given: object) -> None:
-        if any(given) or self.constraints.windows or self.constraints.at_least:
+        if any(given) or self.constraints.at_least:
             raise InputError(
-                "Windows of stages and least numbers of nodes cannot be combined with devices of several kinds; leave "
-                "them out, and give nodes that are together or uncut as `constraints`."
+                "Least numbers of nodes cannot be combined with devices of several kinds; leave them out, and give "
+                "windows of stages and nodes that are together or uncut as `constraints`."
             )
+        if self.constraints.windows and self.devices.rates is not None:
+            raise InputError("Windows of stages cannot be combined with rates between kinds; leave one of them out.")
         if self.constraints:
             self.rules  # noqa: B018 - a contradiction shows here
         if self.devices.is_fixed and self.k != self.devices.total:
@@ -148,6 +150,11 @@ class UnlikeInstance(Instance):
         """(T, T) bytes per unit of work time from a device of one kind to one of another; None without such rates."""
         return pair_rates(self.devices)
 
+    @cached_property
+    def has_windows(self) -> bool:
+        """Whether some node may not be in each place."""
+        return bool(self.constraints.windows) and self.rules.has_windows(self.k)
+
     @property
     def has_overflow(self) -> bool:
         """Whether on some kind the memory is finite, and what does not fit takes time."""
@@ -178,6 +185,8 @@ class UnlikeInstance(Instance):
         digest = hashlib.sha256(words.encode())
         if self.constraints and self.rules.has_groups:
             digest.update(self.rules.group.tobytes())
+        if self.has_windows:
+            digest.update(np.array([self.rules.first, self.rules.last]).tobytes())
         if self.rates is not None:
             digest.update(self.rates.tobytes())
         digest.update(self.works.tobytes())
@@ -237,7 +246,8 @@ def question_of_kinds(
     activation_buffer, fit
         As of `Platform`; a kind without a limit on its memory always fits.
     constraints : Constraints
-        Without windows and least numbers, unless there is a single kind in free order.
+        Without least numbers, unless there is a single kind in free order; windows count places 0 to k - 1, some of
+        which may be empty, and no rates are beside them.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kinds.counted_paths import CountedPath
 
-__all__ = ["RatedSteps", "best_rated_path", "is_rateable", "layers_in_a_row"]
+__all__ = ["RatedSteps", "best_rated_path", "counted_states", "is_rateable", "layers_in_a_row"]
 
 _WORD = 64
 # Operations for one goal, and words of bits, that are few enough.
@@ -73,7 +73,7 @@ def best_rated_path(steps: RatedSteps, devices: Devices, most: int, ceiling: flo
     ceiling : float
     """
     kinds, m, _ = steps.costs.shape
-    following = _in_sequence(devices) if devices.is_fixed else _counted(devices.counts, most)
+    following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, most)
     reach = np.zeros((len(following), kinds + 1, kinds, m // _WORD + 1), dtype=np.uint64)
     low, goal, best = 0.0, min(ceiling, sys.float_info.max), None
     while True:
@@ -88,7 +88,7 @@ def best_rated_path(steps: RatedSteps, devices: Devices, most: int, ceiling: flo
         goal = math.nextafter(best.bottleneck, 0.0) if near else (low + best.bottleneck) / 2
 
 
-def _counted(counts: tuple[int, ...], most: int) -> IntArray:
+def counted_states(counts: tuple[int, ...], most: int) -> IntArray:
     """(states, T) state behind a device of each kind; -1 if there is none."""
     sizes = [count + 1 for count in counts]
     digits = np.indices(sizes[::-1]).reshape(len(sizes), -1)[::-1].T

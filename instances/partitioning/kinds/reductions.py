@@ -13,7 +13,7 @@ import numpy as np
 
 from instances.devices.platform import Platform
 from instances.graph.tensors import IntArray, sums_by
-from instances.partitioning.constraints import NO_CONSTRAINTS
+from instances.partitioning.constraints import NO_CONSTRAINTS, Constraints
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.problem import Instance
@@ -62,5 +62,6 @@ def reduce_kinds(instance: UnlikeInstance) -> KindContraction:
     smaller = found.instance.graph
     works = np.array([sums_by(found.group, row, smaller.n) for row in instance.works])
     need = found.instance.need if instance.needs_peaks else None
-    merged = replace(instance, graph=smaller, works=works, constraints=NO_CONSTRAINTS, need=need)
+    rules = Constraints(windows=found.instance.constraints.windows) if instance.has_windows else NO_CONSTRAINTS
+    merged = replace(instance, graph=smaller, works=works, constraints=rules, need=need)
     return KindContraction(instance, merged, found.group, found.anchor)

@@ -178,8 +178,11 @@ class _Task:
         """All paths of blocks below the claim, over all ideals; at rates for pairs where layers are in a row."""
         value, in_a_row = Fraction(claim.value), self.instance.rates is not None and is_a_row(self.exact[0])
         try:
-            leads = row_leads_below if in_a_row else some_path_is_below
-            below = leads(self.instance, self.exact, value, self.clock)
+            if in_a_row:
+                below = row_leads_below(self.instance, self.exact, value, self.clock)
+            else:
+                windows = [(self.group[v], *span) for v, *span in self.instance.constraints.windows]
+                below = some_path_is_below(self.instance, self.exact, value, self.clock, windows)
         except TooManyIdealsError as error:
             return Check(claim, None, f"not re-checked: {error}")
         if not below:

@@ -1,12 +1,13 @@
 """Whether blocks below a goal lead from nothing to all nodes over kinds of devices, in exact whole numbers.
 
-Ideals are bits of whole numbers. From each of them blocks grow node by node; then, place by place, the numbers of
-devices that lead there are a table of truths, which each block shifts by one along the axis of its kind.
+Ideals are bits of whole numbers. From each of them blocks grow node by node; then, ideal by ideal, there is a table for
+the numbers of devices that lead there, which each block shifts by one along the axis of its kind. It holds how many of
+the k places of the pipeline are passed at the least: nodes may have windows of these, and places may be empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil
 
@@ -21,19 +22,28 @@ __all__ = ["MOST_TRUTHS", "TooManyIdealsError", "blocks_lead_through", "costs_of
 
 # Ideals, blocks that are looked at, and numbers in all tables of truths.
 _MOST_IDEALS, _MOST_BLOCKS, MOST_TRUTHS = 20_000, 10_000_000, 2**29
+_Window = Callable[[int, int], tuple[int, int]]
 
 
 class TooManyIdealsError(Exception):
     """The program would take too long, or too much memory."""
 
 
-def some_path_is_below(instance: UnlikeInstance, exact: Sequence[ExactInstance], goal: Fraction, clock: Clock) -> bool:
+def some_path_is_below(
+    instance: UnlikeInstance,
+    exact: Sequence[ExactInstance],
+    goal: Fraction,
+    clock: Clock,
+    windows: Sequence[tuple[int, int, int]] = (),
+) -> bool:
     """Whether a partition exists all blocks of which cost less than the goal, by the largest need of their nodes.
 
     Parameters
     ----------
     exact : sequence of ExactInstance
         The question of each kind.
+    windows : sequence of (node, first, last)
+        Places that nodes of `exact` may be in.
 
     Raises
     ------
@@ -50,24 +60,42 @@ def some_path_is_below(instance: UnlikeInstance, exact: Sequence[ExactInstance],
         count += sum(map(len, found))
         if count > _MOST_BLOCKS:
             raise TooManyIdealsError("there are too many blocks to look at")
-    return blocks_lead_through(instance, blocks, clock)
+    nodes_by_first, nodes_by_last = dict[int, int](), dict[int, int]()
+    for v, first, last in windows:
+        nodes_by_first[first] = nodes_by_first.get(first, 0) | 1 << v
+        nodes_by_last[last] = nodes_by_last.get(last, 0) | 1 << v
+
+    def window(i: int, j: int) -> tuple[int, int]:
+        block = ideals[j] & ~ideals[i]
+        first = max((first for first, nodes in nodes_by_first.items() if block & nodes), default=0)
+        return first, min((last for last, nodes in nodes_by_last.items() if block & nodes), default=instance.k - 1)
+
+    return blocks_lead_through(instance, blocks, clock, window if windows else None)
 
 
-def blocks_lead_through(instance: UnlikeInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock) -> bool:
+def blocks_lead_through(
+    instance: UnlikeInstance,
+    blocks: Sequence[Sequence[Sequence[int]]],
+    clock: Clock,
+    window: _Window | None = None,
+) -> bool:
     """Whether blocks lead from the first place to the last on the devices, some of which may idle.
 
     Parameters
     ----------
     blocks : sequence of lists
         For each place but the last and each kind, the later places where a block may end.
+    window : callable, optional
+        First and last of the k places of the pipeline that a block from one place to another may be in.
 
     Raises
     ------
     TooManyIdealsError, OutOfTimeError
     """
+    window = window or (lambda i, j: (0, instance.k - 1))
     if instance.devices.is_fixed:
-        return _leads_in_sequence(instance.devices.sequence, blocks)
-    return _leads(instance, blocks, clock)
+        return _leads_in_sequence(instance.devices.sequence, blocks, window)
+    return _leads(instance, blocks, clock, window)
 
 
 def _list_ideals(exact: ExactInstance, clock: Clock) -> list[int]:
@@ -132,36 +160,46 @@ def costs_of_block(
     return found
 
 
-def _leads(instance: UnlikeInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock) -> bool:
+def _leads(instance: UnlikeInstance, blocks: Sequence[Sequence[Sequence[int]]], clock: Clock, window: _Window) -> bool:
     """Whether blocks lead to the last place with at most so many devices of each kind, and k in all."""
     shape = tuple(count + 1 for count in instance.devices.counts)
-    last, states = len(blocks), int(np.prod(shape, dtype=np.float64))
+    last, states, k = len(blocks), int(np.prod(shape, dtype=np.float64)), instance.k
     if (last + 1) * states > MOST_TRUTHS:
         raise TooManyIdealsError(f"there are {states} numbers of devices for {last + 1} ideals")
-    allowed: NDArray[np.bool_] = np.indices(shape).sum(axis=0) <= instance.k
-    reached = [np.zeros(shape, dtype=bool) for _ in range(last + 1)]
-    reached[0][(0,) * len(shape)] = True
+    own = np.min_scalar_type(k + 2)
+    passed = [np.full(shape, k + 1, dtype=own) for _ in range(last + 1)]
+    passed[0].flat[0] = 0
     for i, ends in enumerate(blocks):
         clock.raise_if_late()
-        if not reached[i].any():
+        if passed[i].min() >= k:
             continue
         for t, places in enumerate(ends):
-            shifted = np.zeros(shape, dtype=bool)
+            before = np.full(shape, k + 1, dtype=own)
             there, here = [slice(None)] * len(shape), [slice(None)] * len(shape)
             there[t], here[t] = slice(1, None), slice(None, -1)
-            shifted[tuple(there)] = reached[i][tuple(here)]
-            shifted &= allowed
-            for j in places if shifted.any() else ():
-                reached[j] |= shifted
-    return bool(reached[last].any())
+            before[tuple(there)] = passed[i][tuple(here)]
+            behind: dict[tuple[int, int], NDArray[np.unsignedinteger]] = {}
+            for j in places if before.min() < k else ():
+                first, final = window(i, j)
+                if (first, final) not in behind:
+                    moved = np.maximum(before, own.type(first)) + own.type(1)
+                    behind[first, final] = np.where(moved <= final + 1, moved, own.type(k + 1))
+                np.minimum(passed[j], behind[first, final], out=passed[j])
+    return bool(passed[last].min() <= k)
 
 
-def _leads_in_sequence(sequence: Sequence[int], blocks: Sequence[Sequence[Sequence[int]]]) -> bool:
+def _leads_in_sequence(sequence: Sequence[int], blocks: Sequence[Sequence[Sequence[int]]], window: _Window) -> bool:
     """Whether blocks lead to the last place with the devices in their order, some of which may idle."""
-    used = [0] + [len(sequence) + 1] * len(blocks)  # least number of devices that lead to each place
+    size = len(sequence)
+    used = [0] + [size] * (len(blocks) - 1) + [size + 1]  # least number of devices that lead to each place
     for i, ends in enumerate(blocks):
         for t, places in enumerate(ends):
-            following = next((d + 1 for d in range(used[i], len(sequence)) if sequence[d] == t), len(sequence) + 1)
+            following = [size]  # for each device the next one of the kind
+            for d in range(size - 1, -1, -1):
+                following.append(d if sequence[d] == t else following[-1])
             for j in places:
-                used[j] = min(used[j], following)
-    return used[-1] <= len(sequence)
+                first, final = window(i, j)
+                device = following[size - max(used[i], first)]
+                if device <= final:
+                    used[j] = min(used[j], device + 1)
+    return used[-1] <= size

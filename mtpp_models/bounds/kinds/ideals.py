@@ -24,6 +24,7 @@ from instances.partitioning.kinds.counted_paths import CountedPath, best_path, b
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.kinds.rated_paths import RatedSteps, best_rated_path, is_rateable, layers_in_a_row
+from instances.partitioning.kinds.windowed_paths import PlacedPath, best_placed_path, is_placeable, windows_of_steps
 from mtpp_models.simple import speed_bound, speed_shares
 
 __all__ = ["IDEALS", "ideals_of_kinds", "list_ideals", "sufficient_counts"]
@@ -45,8 +46,8 @@ def ideals_of_kinds(
     """
     deadline = deadline or Deadline()
     most = int((_MOST_STEPS / instance.kinds) ** 0.5)
-    listed, devices = list_ideals(instance, most, deadline), instance.devices
-    if listed is None or not (devices.is_fixed or is_countable(devices.counts, len(listed[0]) - 1)):
+    listed = list_ideals(instance, most, deadline)
+    if listed is None or not _is_small(instance, len(listed[0]) - 1):
         shares = speed_shares(instance)
         value = speed_bound(instance, shares)
         return Result(IDEALS, instance, start, Bound(value, "simple", witness={"shares": shares.tolist()}))
@@ -55,15 +56,22 @@ def ideals_of_kinds(
     if path is None or path.bottleneck == math.inf:
         return Result(IDEALS, instance, impossible="does not fit: no cut into blocks fits on these devices")
     block, kind = np.zeros(instance.graph.n, dtype=np.int64), np.full(instance.k, IDLE)
-    for b, place in enumerate(path.starts.tolist()):
-        block[~inside[place]] = b
-        kind[b] = path.kinds[b]
+    places = path.places if isinstance(path, PlacedPath) else np.arange(len(path.kinds))
+    for b, position in zip(places.tolist(), path.starts.tolist(), strict=True):
+        block[~inside[position]] = b
+    kind[places] = path.kinds
     found = UnlikePartition(instance, block, kind)
     best = found if start is None or found.preference < start.preference else start
     return Result(IDEALS, instance, best, Bound(min(path.bottleneck, best.bottleneck), IDEALS))
 
 
-def _best_path(instance: UnlikeInstance, listed: _Ideals) -> CountedPath | None:
+def _is_small(instance: UnlikeInstance, positions: int) -> bool:
+    if instance.has_windows:
+        return is_placeable(instance.devices, positions)
+    return instance.devices.is_fixed or is_countable(instance.devices.counts, positions)
+
+
+def _best_path(instance: UnlikeInstance, listed: _Ideals) -> CountedPath | PlacedPath | None:
     """The best path of blocks; with rates for pairs at the fastest ones, unless layers are in a row."""
     devices = instance.devices
     sizes = None if instance.rates is None else layers_in_a_row(instance.graph)
@@ -71,6 +79,8 @@ def _best_path(instance: UnlikeInstance, listed: _Ideals) -> CountedPath | None:
         steps = RatedSteps(_steps(instance, *listed, still=True), sizes * (1 - _ROUNDING), instance.rates)
         return best_rated_path(steps, devices, instance.k)
     costs = _steps(instance, *listed)
+    if instance.has_windows:
+        return best_placed_path(costs, windows_of_steps(instance.rules, listed[0], instance.k), devices, instance.k)
     if devices.is_fixed:
         bottleneck, starts = best_sequence(costs, np.array(devices.sequence))
         return CountedPath(bottleneck, starts, np.array(devices.sequence))
