@@ -248,8 +248,8 @@ def test_bad_input_is_one_line(
     }
     for name, members in files.items():
         Path(f"{name}.json").write_text(json.dumps({"format": "mtpp-devices/2", **members}))
-    rules = {"format": "mtpp-constraints/1", "windows": [{"nodes": [0], "first": 0, "last": 1}]}
-    Path("windows.json").write_text(json.dumps(rules))
+    rules = {"format": "mtpp-constraints/1", "at_least": [{"nodes": [0], "count": 1}]}
+    Path("counts.json").write_text(json.dumps(rules))
     assert_misuse(
         capsys,
         {
@@ -262,7 +262,7 @@ def test_bad_input_is_one_line(
             "partition bert-base --devices twice.json": "Two kinds of devices are called fast",
             "partition bert-base --devices small.json -k 9": "there are 4 devices",
             "partition bert-base --devices fixed.json -k auto --throughput 1": "leave k out",
-            "partition llama-3-8b --devices small.json --constraints windows.json --level layer": "Windows of stages",
+            "partition llama-3-8b --devices small.json --constraints counts.json --level layer": "Least numbers",
             "partition bert-base --devices small.json --method kahn": "for devices that are all alike",
             "certify bert-base": "-k is missing",
         },

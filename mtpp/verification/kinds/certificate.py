@@ -181,7 +181,7 @@ class _Task:
             if in_a_row:
                 below = row_leads_below(self.instance, self.exact, value, self.clock)
             else:
-                windows = [(self.group[v], *span) for v, *span in self.instance.constraints.windows]
+                windows = [(self.group[v], first, last) for v, first, last in self.instance.constraints.windows]
                 below = some_path_is_below(self.instance, self.exact, value, self.clock, windows)
         except TooManyIdealsError as error:
             return Check(claim, None, f"not re-checked: {error}")
