@@ -259,3 +259,9 @@ def test_collapsing_keeps_what_counts() -> None:
     assert collapse(graph, backward=[0] * 5).backward.sum() == 0
     with pytest.raises(InputError, match="5 nodes but 2"):
         collapse(graph, backward=[1, 2])
+
+
+def test_merged_layers_are_called_after_their_ends() -> None:
+    chain = LayerChain([1, 1, 1, 1], [2, 2, 2, 2], [0] * 3, [0] * 3, [0] * 4, names=("a", "b", "c", "d"))
+    assert chain.merged([0, 1, 2]).names == ("a", "b", "c … d")
+    assert chain.merged([0, 1, 2]).merged([0, 1]).names == ("a", "b … d")
