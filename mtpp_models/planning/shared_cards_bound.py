@@ -5,7 +5,8 @@ other on devices of one server are a run; u is the number of devices of a run fr
 
 - A packed stage lies in one server, and so does its run. A spread one has two replicas or more in several servers: its
   AllReduce passes their cards and a link between them. No run includes it. The server of the next packed stage is its
-  anchor, where y of its devices lie; it has none if no packed stage follows.
+  anchor, where y of its devices lie; it has none if no packed stage follows. Two stages before that with x and y of
+  their devices at the anchor leave room for a device of it, :math:`x + y < g`.
 - A transfer inside a run: all links are those of a server, and :math:`u + q` devices fit into the largest one, g.
 - Any other transfer from q to r replicas: some link joins two servers; and if server h holds :math:`x_h` of the senders
   and :math:`y_h` of the receivers, a share of :math:`x_h (r - y_h) / (q r)` of the bytes leaves through its card, and
@@ -244,10 +245,10 @@ def _crossing_part(q: int, u: int, r: int, v: int, g: int, half: bool) -> float:
         if y == none:
             return (r - near) / r
         elsewhere = max(y, r - min(near, r - y)) / r
-        return min(elsewhere, (r - y) / r) if y + q <= g else elsewhere
+        return min(elsewhere, (r - y) / r) if y + q < g else elsewhere
     if x == none or y == none:
         return 0.0 if x == y else np.inf
     if y < 0:
         return (q - x) / q if x + v <= g else np.inf
     out, home = x * (r - y) / (q * r), y * (q - x) / (q * r)
-    return np.inf if x + y > g else out + home if half else max(out, home)
+    return np.inf if x + y >= g else out + home if half else max(out, home)

@@ -188,7 +188,8 @@ def least_part(sender: tuple[int, int], receiver: tuple[int, int], g: int, half:
     """Least part of the bytes that pass some card between two stages, one in several servers; infinite if none can be.
 
     Of q senders x, of r receivers y lie at the anchor, the server of the next stage in a single one. A server with x
-    senders and y receivers sends x (r - y) / (q r) of the bytes and receives y (q - x) / (q r).
+    senders and y receivers sends x (r - y) / (q r) of the bytes and receives y (q - x) / (q r). The next stage has a device
+    at the anchor too.
     """
     (q, kind), (r, other) = sender, receiver
     free = 2 * g + 1
@@ -198,7 +199,7 @@ def least_part(sender: tuple[int, int], receiver: tuple[int, int], g: int, half:
         x, y = kind - g - 1, other - g - 1
         if kind == free:
             return 0.0
-        if x + y > g:
+        if x + y >= g:
             return np.inf
         out, home = x * (r - y) / (q * r), y * (q - x) / (q * r)
         return out + home if half else max(out, home)
@@ -210,7 +211,7 @@ def least_part(sender: tuple[int, int], receiver: tuple[int, int], g: int, half:
         return (r - beside) / r
     y = other - g - 1
     best = max(y, r - min(beside, r - y)) / r  # the anchor is another server
-    return min(best, (r - y) / r) if q + y <= g else best
+    return min(best, (r - y) / r) if q + y < g else best
 
 
 @compiled
