@@ -24,6 +24,8 @@ _LEAST, _MOST = 0.02, 0.15
 # nothing is limited; moves between two looks at the clock.
 _FIRST, _LONGEST, _ALL_MOVES, _CHUNK = 60_000, 600_000, 900_000, 5_000
 _HOT, _COLD = 0.003, 2e-5
+# Numbers of stages of about equal length whose flows are computed.
+_EVEN = 4
 # Part of the starts where each device is a stage by itself, as far as that reaches.
 _ALONE = 0.7
 
@@ -43,7 +45,8 @@ def search_flow(
     limits, watch = limits or Limits(), Stopwatch()
     if (reason := instance.unreachable()) is not None:
         return Result("annealing", instance, impossible=reason)
-    best = start if start is not None and start.flow > 0 else None
+    best = max((start, _even_stages(instance)), key=lambda one: one.flow if one is not None else 0.0)
+    best = best if best is not None and best.flow > 0 else None
     unlimited = limits.evaluations is None and limits.deadline.left == math.inf
     left = _ALL_MOVES if unlimited else math.inf if limits.evaluations is None else limits.evaluations
     guess = float(
@@ -51,9 +54,10 @@ def search_flow(
     )
     tries = 0
     while left > 0 and not limits.reached(math.inf if best is None else best.cost):
-        # Before anything is found, goals fall until something is.
-        raised = float(rng.uniform(math.log(_LEAST), math.log(_MOST)))
-        goal = guess * 0.8 ** (1 + tries % 12) if best is None else best.flow * (1 + math.exp(raised))
+        # The first goals fall; before anything is found, again and again.
+        raised = 1 + math.exp(float(rng.uniform(math.log(_LEAST), math.log(_MOST))))
+        fallen = guess * 0.8 ** (1 + (tries % 12 if best is None else tries))
+        goal = fallen if best is None else max(fallen, best.flow * raised)
         tries += 1
         moves = int(min(_FIRST * tries, _LONGEST, left))
         found = _walk(instance, goal, 0.0 if best is None else best.flow, moves, rng, limits)
@@ -62,6 +66,26 @@ def search_flow(
             best = found
     spent, interrupted = watch.seconds(search=watch.passed), limits.deadline.interrupted.is_set()
     return Result("annealing", instance, best, seconds=spent, interrupted=interrupted)
+
+
+def _even_stages(instance: FlowInstance) -> FlowAnswer:
+    """Stages with nearly as many layers each, to the weakest of which each device goes, the fastest first.
+
+    Of the numbers of stages whose weakest one is strongest, the one with the largest flow.
+    """
+    n, layers, tried = instance.n, instance.layers, list[tuple[float, IntArray]]()
+    for count in range(1, min(n, layers) + 1):
+        ends = np.arange(count + 1) * layers // count
+        served = instance.capacity[instance.kind][:, np.diff(ends)]  # of each device in each stage
+        held, interval = np.zeros(count), np.zeros((n, 2), dtype=np.int64)
+        for i in np.argsort(-served.max(axis=1), kind="stable").tolist():
+            s = int(np.argmin(np.where(served[i] > 0, held, np.inf)))
+            if served[i, s] > 0:
+                held[s] += served[i, s]
+                interval[i] = ends[s], ends[s + 1]
+        tried.append((float(held.min()), interval))
+    tried.sort(key=lambda one: -one[0])
+    return max((FlowAnswer(instance, interval) for _, interval in tried[:_EVEN]), key=lambda one: one.flow)
 
 
 def _walk(

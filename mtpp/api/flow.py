@@ -9,6 +9,7 @@ from mtpp.questions.flow import FlowLike, FlowWords, flow_instance
 from mtpp.questions.words import takes_words
 
 if TYPE_CHECKING:
+    from instances.flow.problem import FlowInstance
     from mtpp.certifying.flow import FlowResult
     from mtpp_models import Progress
 
@@ -21,8 +22,19 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
 
     Parameters
     ----------
-    question : FlowInstance or file
-        Layers, devices with the requests per second that they serve by their number of layers, and links.
+    question : FlowInstance, str or path
+        Layers, devices with the requests per second that they serve by their number of layers, and links; or a decoder,
+        an architecture or a ``config.json``, with `devices`.
+    devices : str, path or Devices, optional
+        Of the cluster on which a decoder runs, with the rates between them.
+    dims : mapping, optional
+        Of the decoder: phase, decode by default, context, and batch, the most sequences that a device works at in a
+        step; it works at fewer where their caches do not fit beside its layers. The flow counts sequences: tokens in
+        decoding, prompts in prefill.
+    memory, bandwidth : float or str, optional
+        Of devices whose kind states none.
+    peak_flops, memory_bandwidth : float or str, optional
+        Of the device with speed 1.
     certify : bool
         Whether it is proved how good the answer is.
     time_limit : float
@@ -40,14 +52,16 @@ def flow(question: FlowLike, **words: Unpack[FlowWords]) -> FlowResult:
     InputError
         If the question or a word is refused.
     """
-    return flowed(flow_instance(question), words)
+    return flowed(flow_instance(question, words), words)
 
 
-def flowed(instance: object, words: FlowWords, on_progress: Callable[[Progress], None] | None = None) -> FlowResult:
+def flowed(
+    question: FlowInstance, words: FlowWords, on_progress: Callable[[Progress], None] | None = None
+) -> FlowResult:
     """As `flow`, with words that are checked."""
     from mtpp.certifying.flow import certify_flow, find_flow
 
-    question, seed, limit = flow_instance(instance), words["seed"], words["time_limit"]  # type: ignore[arg-type]
+    seed, limit = words["seed"], words["time_limit"]
     if not words["certify"]:
         return find_flow(question, seed, limit)
     return certify_flow(question, seed, limit, on_progress or (lambda moment: None))

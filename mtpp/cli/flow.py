@@ -25,8 +25,13 @@ __all__ = ["flow"]
 @command
 def flow(
     *,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Layers, devices, links (mtpp-flow-question/1, helix-instance).")
+    question: Annotated[
+        str,
+        typer.Argument(
+            metavar="QUESTION",
+            help="A file of layers, devices and links (mtpp-flow-question/1, helix-instance), or with --devices a "
+            "decoder (mtpp list architectures, config.json).",
+        ),
     ],
     words: FlowWords,
     out: Annotated[Path | None, options.of_files(metavar="FILE", help="Write answer and bounds as JSON.")] = None,
@@ -36,12 +41,13 @@ def flow(
     """Give layers of a decoder to devices so that as many requests as possible pass from the source to the sink.
 
     Devices that hold the same layers share the requests. With --certify it is proved how many could pass at the most.
+    Of a decoder the flow counts sequences: tokens in decoding, which is the default, prompts in prefill.
 
-    Example: mtpp flow cluster.json --certify --time-limit 20 --out flow.json
+    Example: mtpp flow llama-3-70b --devices 4xA100,8xL4,12xT4 --dim batch=32 --dim element_bytes=2 --certify
     """
     files = Files(out=out, plot=plot)
     files.check()
-    instance = flow_instance(file)
+    instance = flow_instance(question, words)
 
     from mtpp.api.flow import flowed
     from mtpp.certificates.writing import result_document

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from instances import Instance
     from instances.runtimes import Runtime
 
-__all__ = ["DevicesWords", "devices_of", "questions_of_kinds", "works_of_kinds"]
+__all__ = ["DevicesWords", "devices_of", "questions_of_kinds", "work_on_kind", "works_of_kinds"]
 
 
 class DevicesWords(TypedDict, total=False):
@@ -132,10 +132,19 @@ def _without_counts(rules: Constraints, graph: ComputationGraph, runtime: str) -
 
 def works_of_kinds(graph: GraphLike, loaded: ComputationGraph, devices: Devices, reading: ReadingWords) -> FloatArray:
     """(T, n) works of the nodes on each kind; an `InputError` if one cannot price the graph."""
-    return np.array([_works(graph, loaded, kind, reading) for kind in devices.kinds])
+    return np.array([work_on_kind(graph, loaded, kind, reading) for kind in devices.kinds])
 
 
-def _works(graph: GraphLike, loaded: ComputationGraph, kind: DeviceKind, reading: ReadingWords) -> FloatArray:
+def work_on_kind(graph: GraphLike, loaded: ComputationGraph, kind: DeviceKind, reading: ReadingWords) -> FloatArray:
+    """(n,) works of the nodes on a kind; an `InputError` if it cannot price the graph.
+
+    Parameters
+    ----------
+    graph : GraphLike
+        What `loaded` was read from, as `reading` says.
+    loaded : ComputationGraph
+        Kinds with a speed divide its works by that.
+    """
     if kind.roofline is None:
         return loaded.work / (1.0 if kind.speed is None else kind.speed)
     if not isinstance(graph, str | PathLike):

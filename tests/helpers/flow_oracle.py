@@ -49,7 +49,15 @@ def largest_flow(case: FlowCase) -> Fraction:
     """The largest flow of all intervals of all devices."""
     intervals = [(a, b) for a in range(case.layers) for b in range(a + 1, case.layers + 1)]
     ways = [[None, *(i for i in intervals if i[1] - i[0] in case.capacity[t])] for t in case.kind]
-    return max(Fraction(_flow(case, choice)) for choice in product(*ways))
+    largest = 0
+    for choice in product(*ways):
+        held = [0] * case.layers  # no layer passes more than its devices do
+        for t, own in zip(case.kind, choice, strict=True):
+            for layer in range(*own) if own else ():
+                held[layer] += case.capacity[t][own[1] - own[0]]
+        if min(held) > largest:
+            largest = max(largest, _flow(case, choice))
+    return Fraction(largest)
 
 
 def _flow(case: FlowCase, choice: tuple[tuple[int, int] | None, ...]) -> int:

@@ -1,0 +1,164 @@
+"""The question of flow for a decoder on kinds of devices.
+
+A device works at as many sequences at once as its memory holds the caches of, up to those of the batch. What comes
+before the layers and behind them is with the source and the sink, and takes no time of devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from instances.devices.kinds import DeviceKind, Devices
+from instances.errors import InputError, printable
+from instances.flow.problem import FlowInstance
+from instances.graph.graph import ComputationGraph
+from instances.graph.memory import held_alone, touched_bytes
+from instances.graph.tensors import FloatArray
+from instances.runtimes.layer_stack import LayerStack
+
+__all__ = ["DecoderLayers", "flow_of_decoder"]
+
+
+@dataclass(frozen=True, eq=False)
+class DecoderLayers:
+    """What the layers of a decoder need; c layers in a row count as the c in a row that need most."""
+
+    stack: LayerStack
+    batch: int
+    weights: FloatArray  # (L,) bytes of each layer
+    cache: FloatArray  # (L,) bytes of each layer for one sequence
+    activations: float  # bytes, live while a node runs on the batch, at most
+    passed: float  # bytes from a layer to the next one for one sequence, at most
+
+    @classmethod
+    def of(cls, graph: ComputationGraph) -> DecoderLayers:
+        """The layers of a graph of operators that is priced for a batch.
+
+        Raises
+        ------
+        InputError
+            If it has no layers in a row, or no dimensions of a batch.
+        """
+        dims = graph.attributes.get("dims", {})
+        if "batch" not in dims:
+            raise InputError(f"{graph.name}: it has no batch; give an architecture that is a decoder, or its config.")
+        stack, batch = LayerStack.of(graph), int(dims["batch"])
+        held, state = (_by_unit(row, stack) for row in (held_alone(graph), graph.state_bytes))
+        within = (stack.unit >= 1) & (stack.unit <= stack.layers)
+        return cls(
+            stack=stack,
+            batch=batch,
+            weights=held - state,
+            cache=state / batch,
+            activations=float(touched_bytes(graph)[within].max()),
+            passed=_most_passed(graph, stack) / batch,
+        )
+
+    def sequences(self, memory: float) -> list[int]:
+        """Sequences that a device works at, at most those of the batch, by its number of layers from 0."""
+        found = [0]
+        for c in range(1, self.stack.layers + 1):
+            room = memory - self.activations - _heaviest(self.weights, c)
+            each = _heaviest(self.cache, c)
+            full = room >= self.batch * each
+            found.append(self.batch if full else max(0, math.floor(room / each)) if each > 0 else 0)
+        return found
+
+
+def flow_of_decoder(
+    graph: ComputationGraph, devices: Devices, bandwidth: float, work: Callable[[DeviceKind, int], FloatArray]
+) -> FlowInstance:
+    """The question of flow.
+
+    Parameters
+    ----------
+    graph : ComputationGraph
+        Of operators, priced for the largest batch.
+    devices : Devices
+        The rates between kinds, or the bandwidths of both, limit what passes from one device to another; the bandwidth
+        of a device limits all that enters it, and all that leaves it, source and sink included.
+    bandwidth : float
+        Of kinds that state none [bytes/s].
+    work : callable
+        Works of the operators on a device of a kind with a batch, (n,) [s].
+
+    Raises
+    ------
+    InputError
+        If the order of the devices is fixed, the graph has no layers in a row, or there are too many devices.
+    """
+    if devices.is_fixed:
+        raise InputError("The order of the devices is fixed, and a flow takes them in any order; leave it out.")
+    layers = DecoderLayers.of(graph)
+    count, rows = layers.stack.layers, list[list[float]]()
+    for kind in devices.kinds:
+        known: dict[int, FloatArray] = {}
+        row = [0.0]
+        for c, batch in enumerate(layers.sequences(kind.memory)[1:], 1):
+            if batch == 0:
+                row.append(0.0)
+                continue
+            if batch not in known:
+                known[batch] = _by_unit(work(kind, batch), layers.stack)
+            seconds = _heaviest(known[batch], c)
+            if not seconds > 0:
+                raise InputError(f"{graph.name}: layers take no time on kind {printable(kind.name)}; check its rates.")
+            row.append(min(batch / seconds, _sent(_port(kind, bandwidth), layers.passed)))
+        rows.append(row)
+    names = tuple(f"{kind.name}-{i}" for kind in devices.kinds for i in range(kind.count))
+    return FlowInstance(
+        f"{graph.name}, {devices}",
+        count,
+        names,
+        np.array(devices.sequence),
+        np.array(rows),
+        _rates(devices, bandwidth, layers.passed),
+    )
+
+
+def _rates(devices: Devices, bandwidth: float, passed: float) -> FloatArray:
+    """(n + 2, n + 2) sequences per second of links between devices, the source and the sink."""
+    port = [_port(kind, bandwidth) for kind in devices.kinds]
+    kinds = range(len(port))
+    between = [[min(port[s], port[t]) for t in kinds] for s in kinds]
+    if devices.rates is not None:
+        between = [[min(between[s][t], devices.rates[s][t]) for t in kinds] for s in kinds]
+    own, n = list(devices.sequence), devices.total
+    rates = np.zeros((n + 2, n + 2))
+    rates[:n, :n] = np.array([[_sent(rate, passed) for rate in row] for row in between])[np.ix_(own, own)]
+    np.fill_diagonal(rates, 0.0)
+    rates[n, :n] = rates[:n, n + 1] = np.array([_sent(rate, passed) for rate in port])[own]
+    return rates
+
+
+def _port(kind: DeviceKind, bandwidth: float) -> float:
+    return bandwidth if kind.bandwidth is None else kind.bandwidth
+
+
+def _sent(rate: float, passed: float) -> float:
+    """Sequences per second at a rate of bytes; a link without a limit carries a number that is none for a device."""
+    return min(rate / passed, 1e15) if passed > 0 else 1e15
+
+
+def _by_unit(row: FloatArray, stack: LayerStack) -> FloatArray:
+    """(L,) sums over the nodes of each layer."""
+    return np.bincount(stack.unit, row, stack.layers + 2)[1:-1].astype(np.float64)
+
+
+def _heaviest(each: FloatArray, c: int) -> float:
+    """Largest sum of c in a row."""
+    total = np.concatenate(([0.0], np.cumsum(each)))
+    return float((total[c:] - total[:-c]).max())
+
+
+def _most_passed(graph: ComputationGraph, stack: LayerStack) -> float:
+    """Bytes that pass into a layer or out of one, at most."""
+    tensors, unit = graph.tensors, stack.unit
+    last = np.zeros(len(tensors.bytes), dtype=np.int64)
+    np.maximum.at(last, graph.edge_tensor, unit[tensors.consumers])
+    passing = [tensors.bytes[(unit[tensors.producer] <= i) & (last > i)].sum() for i in range(stack.layers + 1)]
+    return float(max(passing))
