@@ -29,6 +29,7 @@ from instances import Bound, InputError, Instance, Partition, Result
 from instances.deadline import Deadline
 from instances.graph.memory import held_alone
 from instances.graph.tensors import FloatArray
+from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.kinds.partition import UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.no_fit import surely_above, total_held
@@ -135,8 +136,8 @@ def speed_bound(instance: UnlikeInstance, shares: FloatArray) -> float:
 
 
 def one_block_of_kinds(instance: UnlikeInstance) -> UnlikePartition:
-    """All nodes in one block on the kind where that takes least, which memory may not allow."""
-    soft = replace(instance, platform=replace(instance.platform, fit=False))
+    """All nodes in one block on the kind where that takes least, which memory and windows may not allow."""
+    soft = replace(instance, platform=replace(instance.platform, fit=False), constraints=NO_CONSTRAINTS)
     block = np.zeros(instance.graph.n, dtype=np.int64)
     if instance.devices.is_fixed:
         return UnlikePartition(soft, block)

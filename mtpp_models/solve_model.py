@@ -124,10 +124,6 @@ def _solve_kinds(
         chosen = model
     else:
         chosen = find(KIND_MODELS, name, "model for several kinds of devices")
-    if chosen.exact and isinstance(chosen, KindFormulation) and instance.rates is not None:
-        raise InputError(f"{instance.name}: {name} knows no rates between kinds of devices; ideals does, for layers.")
-    if chosen.exact and isinstance(chosen, KindFormulation) and instance.has_windows:
-        raise InputError(f"{instance.name}: {name} knows no windows over kinds of devices; ideals does.")
     with catch_interrupt() as interrupted:
         if (reason := proof_of_no_fit(instance)) is not None:
             return Result(name, instance, impossible=reason)
@@ -138,7 +134,7 @@ def _solve_kinds(
         # Of merged nodes the peak may be less than what one of them needs.
         question = reduction.instance if reduction.instance.need is None else reduction.instance.modelled()
         assert isinstance(question, UnlikeInstance)
-        # Of bounds only the program over ideals knows windows.
+        # Of bounds only the exact ones know windows.
         free = cast(UnlikeInstance, question.without_constraints())
         begin = one_block_of_kinds(free)
         if fits:
@@ -146,7 +142,8 @@ def _solve_kinds(
             begin = UnlikePartition(free, own.block, own.kind, own.order)
         result: Result
         if isinstance(chosen, KindFormulation) and begin.bottleneck >= _SMALLEST:
-            result = _solved(chosen, free.modelled(), begin if fits else None, controls)
+            asked = question if chosen.exact else free
+            result = _solved(chosen, asked.modelled(), begin if fits else None, controls)
         elif chosen.exact and isinstance(chosen, KindModel):
             known_one = UnlikePartition(question, begin.block, begin.kind, begin.order) if fits else None
             result = ideals_of_kinds(question, known_one, deadline)

@@ -88,7 +88,7 @@ def serving_from_document(document: Value) -> StatedServing:
     """
     document, stated_hash = opened(document, SERVING_FORMAT)
     fields = document.members(("format", "instance", "front", "answer", "runtime", "words"))
-    question = fields["instance"].members(_QUESTION, ("constraints", "works", *_KINDS, *_SOURCE))
+    question = fields["instance"].members(_QUESTION, ("constraints", "works", "rates", *_KINDS, *_SOURCE))
     graph = graph_from_document(question["graph"])
     rows = {name: np.array([*map(_or_infinite, question[name].items())]) for name in ("need", "token_bytes", "window")}
     for name, row in rows.items():
@@ -100,12 +100,12 @@ def serving_from_document(document: Value) -> StatedServing:
         rules = stated_constraints(question["constraints"], graph, platform.k)
     more: dict[str, Any] = {"need": rows["need"], "by_need": True}
     kind_of = Instance
-    if not ("kinds" in question) == ("order" in question) >= ("works" in question):
-        fields["instance"].fail("'kinds', 'order' and, with operators, 'works' belong together.")
+    if not ("kinds" in question) == ("order" in question) >= ("works" in question or "rates" in question):
+        fields["instance"].fail("'kinds', 'order' and, with operators, 'works' belong together, and 'rates' to them.")
     if "kinds" in question:
         if rules:
             question["constraints"].fail("there are none beside several kinds of devices.")
-        devices, works = devices_of_members(question["kinds"], question["order"], graph.n)
+        devices, works = devices_of_members(question["kinds"], question["order"], graph.n, question.get("rates"))
         kind_of, more = UnlikeInstance, more | {"devices": devices, "works": works}
     with refused_at(fields["instance"]):
         instance = kind_of(graph, platform, question["name"].text(), rules, **more)

@@ -113,8 +113,7 @@ def candidates_for(instance: Instance) -> list[Candidate]:
     If all take their parts in full, the last ones have most of the time; most end much earlier, or have their end.
     """
     if isinstance(instance, UnlikeInstance):
-        few = instance.graph.n * instance.k * instance.kinds <= _FEW
-        tried = few and instance.rates is None and not instance.has_windows
+        tried = instance.graph.n * instance.k * instance.kinds <= _FEW
         exact = [Candidate("exact", 0.3, KIND_MODELS["exact"])] if tried else []
         return [Candidate("portfolio", 0.1), *exact, Candidate(PRICED, 0.5, prices_that_go_on())]
     n, k = instance.graph.n, instance.k

@@ -95,8 +95,6 @@ def serving_instance(
     asked = question_of_kinds(loaded, devices, works, count, bandwidth=rate, fit=True)
     if type(asked) is Instance:
         return serving_chain(asked.graph, asked.platform, runtime)
-    if devices.rates is not None:
-        raise WordError("devices", None, "fronts of cuts know no rates between kinds yet; give each its bandwidth.")
     seen = np.array([runtime.seen(replace(loaded, work=row)).work for row in works])
     return serving_chain(loaded, asked.platform, runtime, devices, seen)
 

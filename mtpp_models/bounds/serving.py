@@ -11,6 +11,7 @@ On a chain a stage is an interval :math:`[i, j)` of nodes. Its cost :math:`f(i, 
 The first one gives the least bottleneck :math:`B` of a cut that holds :math:`C` tokens, the second the largest context
 of a cut as fast as that: a point of the front. The next point holds more. They end where no cut does. The first point
 is the best by bottleneck, then context; the last one by context, then bottleneck. The time is :math:`O(k n^2)` a point.
+Over kinds of devices both are paths that count devices; with rates for pairs the second one halves over contexts.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ from instances.graph.tensors import FloatArray
 from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
+from instances.partitioning.kinds.rated_paths import (
+    RatedSteps,
+    best_rated_path,
+    is_rateable,
+    layers_in_a_row,
+    rated_path_within,
+)
 from instances.partitioning.partition import Partition
 from instances.partitioning.serving import MOST_TOKENS, ServedPartition, ServingInstance, largest_context
 
@@ -36,6 +44,7 @@ Truths = NDArray[np.bool_]
 
 # Bottlenecks are sums of floats: what differs by less may be the same number.
 _ROUNDING = 1e-12
+_NO_PATH = CountedPath(math.inf, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,14 +136,23 @@ class _StagesOfKinds:
         instance = question.instance
         assert isinstance(instance, UnlikeInstance)
         self.instance, self.devices, n = instance, instance.devices, instance.graph.n
-        if not (self.devices.is_fixed or is_countable(self.devices.counts, n)):
+        rated = instance.rates is not None
+        self.sizes = layers_in_a_row(instance.graph) if rated else None
+        if rated and self.sizes is None:
+            raise InputError(
+                f"{instance.name}: with rates between kinds, layers are read by the next one alone; give each kind its "
+                "bandwidth in their place."
+            )
+        if not (
+            is_rateable(self.devices, n) if rated else self.devices.is_fixed or is_countable(self.devices.counts, n)
+        ):
             raise InputError(
                 f"{instance.name}: the numbers of devices of {instance.kinds} kinds multiply to too many; give fewer, "
                 "or their order in a file (mtpp-devices/2)."
             )
         alone = [replace(question, instance=instance.of_kind(t)) for t in range(instance.kinds)]
-        # From the node where a stage begins, and the one where it ends.
-        self.cost = np.array([_costs(one)[:n, 1:] for one in alone])
+        # From the node where a stage begins, and the one where it ends; with rates for pairs without transfers.
+        self.cost = np.array([_costs(one, still=rated)[:n, 1:] for one in alone])
         room = np.array([_contexts(one)[:n, 1:] for one in alone])
         # Tokens that are lacking: 0 where any number fits, infinite where nothing does.
         self.lacking = np.where(room < 0, math.inf, np.maximum(0.0, MOST_TOKENS - room))
@@ -158,22 +176,44 @@ class _StagesOfKinds:
         return UnlikePartition(self.instance, block, kind)
 
     def _holding(self, bottleneck: float) -> CountedPath:
+        """A path within the bottleneck whose cost are the tokens that it lacks, as few as may be."""
+        if self.sizes is not None:
+            return self._rated_holding(bottleneck)
         return self._path(np.where(self.cost <= bottleneck, self.lacking, math.inf))
 
+    def _rated_holding(self, bottleneck: float) -> CountedPath:
+        best, numbers = _NO_PATH, np.unique(self.lacking[np.isfinite(self.lacking)]).tolist()
+        low, high = 0, len(numbers)
+        while low < high:
+            middle = (low + high) // 2
+            steps = self._rated_steps(np.where(self.lacking <= numbers[middle], self.cost, math.inf))
+            path = rated_path_within(steps, self.devices, self.instance.k, bottleneck)
+            if path is None:
+                low = middle + 1
+            else:
+                best, high = path._replace(bottleneck=numbers[middle]), middle
+        return best
+
+    def _rated_steps(self, costs: FloatArray) -> RatedSteps:
+        assert self.sizes is not None
+        assert self.instance.rates is not None
+        return RatedSteps(costs, self.sizes, self.instance.rates)
+
     def _path(self, costs: FloatArray) -> CountedPath:
+        if self.sizes is not None:
+            return best_rated_path(self._rated_steps(costs), self.devices, self.instance.k) or _NO_PATH
         if self.devices.is_fixed:
             sequence = np.array(self.devices.sequence)
             return CountedPath(*best_sequence(costs, sequence), sequence)
-        none = np.zeros(0, dtype=np.int64)
-        return best_path(costs, self.devices.counts, self.instance.k) or CountedPath(math.inf, none, none)
+        return best_path(costs, self.devices.counts, self.instance.k) or _NO_PATH
 
 
-def _costs(question: ServingInstance) -> FloatArray:
-    """Sums in the order of `Partition.costs`, so that both are the same number."""
+def _costs(question: ServingInstance, *, still: bool = False) -> FloatArray:
+    """Sums in the order of `Partition.costs`, so that both are the same number; if `still`, without transfers."""
     instance, graph = question.instance, question.instance.graph
     n, tensors = graph.n, graph.tensors
     readers = [tensors.consumers[a:b] for a, b in zip(tensors.start[:-1], tensors.start[1:], strict=True)]
-    made, time = tensors.producer.tolist(), instance.tensor_time.tolist()
+    made, time = tensors.producer.tolist(), (instance.tensor_time * (not still)).tolist()
     last = [int(own.max(initial=-1)) for own in readers]
     crossing = [[t for t in range(len(made)) if made[t] < p <= last[t]] for p in range(n + 1)]
     cost = np.zeros((n + 1, n + 1))

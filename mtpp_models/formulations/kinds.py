@@ -16,7 +16,8 @@ subject to (8) to (12). :math:`U_t` is the work of all nodes, every tensor once 
 :math:`M_t`: a block moves no tensor twice. The cost of all nodes in one block would be too little, as it moves nothing.
 :math:`U_{ts}` is in `ScaledKinds.exceeding`. Where the memory is a hard limit,
 :math:`\mathrm{load}_b \le \sum_t M_t\, o_{bt}` stands for the last rows. Blocks without a device are empty, and come
-last; in a fixed order block b is on device b or empty.
+last; in a fixed order block b is on device b or empty, and where nodes have windows any may be empty. At rates for
+pairs of kinds the transfers of a block are those of `mtpp_models.formulations.pair_transfers`, whatever t.
 
 The relaxation, one case a kind: for any weights :math:`\lambda` of `mtpp_models.simple` and
 :math:`a(v) = \min_t \lambda_t w_t(v)` some block on some kind t has :math:`a(S) \ge \lambda_t\, a(V)`, since over all
@@ -27,6 +28,7 @@ devices both sides sum up to a(V) at most and at least. The cheapest block of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -40,9 +42,11 @@ from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
 from instances.partitioning.kinds.problem import UnlikeInstance
+from mtpp_models.cuts.windows import allowed_windows
 from mtpp_models.formulations.case import Case, CaseResult, block_ranks
 from mtpp_models.formulations.constraints import FITS, add_assignment, add_crossings, add_dag, add_load
 from mtpp_models.formulations.formulation import Formulation, PreparedModel
+from mtpp_models.formulations.pair_transfers import add_pair_transfers
 from mtpp_models.formulations.scaled_kinds import ScaledKinds
 from mtpp_models.formulations.three_superblock import bottleneck
 from mtpp_models.simple import one_block_of_kinds, speed_shares
@@ -68,7 +72,9 @@ class KindFormulation(Formulation):
     def _one_block(self, instance: Instance) -> Partition | None:
         assert isinstance(instance, UnlikeInstance)
         whole = one_block_of_kinds(instance)
-        return _feasible(UnlikePartition(instance, whole.block, whole.kind))
+        with suppress(InputError):  # windows may forbid it
+            return _feasible(UnlikePartition(instance, whole.block, whole.kind))
+        return None
 
     def _solution(self, instance: Instance, result: CaseResult, group: IntArray, solver: Solver) -> Partition | None:
         assert isinstance(instance, UnlikeInstance)
@@ -85,7 +91,8 @@ class KindFormulation(Formulation):
 def exact_of_kinds(data: ScaledKinds) -> pyo.ConcreteModel:
     """Build the exact model; the objective is the bottleneck in units of `data`."""
     devices, m = data.instance.devices, pyo.ConcreteModel("exact, kinds of devices")
-    add_assignment(m, data, data.k)  # (11), (12)
+    windows = allowed_windows(data.instance, (1,) * data.k) if data.instance.has_windows else None
+    add_assignment(m, data, data.k, windows)  # (11), (12)
     add_dag(m, data)  # (8)
     add_crossings(m, data, m.B, stronger=True)  # (9'), (10')
     m.K = pyo.RangeSet(0, len(devices.kinds) - 1, doc="kinds t of devices")
@@ -98,14 +105,19 @@ def exact_of_kinds(data: ScaledKinds) -> pyo.ConcreteModel:
     def busy(m: pyo.ConcreteModel, b: int) -> NumericExpression:
         return sum(m.on[b, t] for t in m.K if (b, t) in m.places)
 
-    @m.Expression(m.places, doc="cost of block b on kind t, its memory apart")
-    def block(m: pyo.ConcreteModel, b: int, t: int) -> NumericExpression:
-        work = sum(data.works[t, v] * m.x[v, b] for v in m.V)
-        return work + sum(data.cut_times[t, e] * m.c[tensor, b] for e, tensor in enumerate(data.tensors))
-
     @m.Constraint(m.V, m.B, doc="nodes lie in blocks that are on a device")
     def holder(m: pyo.ConcreteModel, v: int, b: int) -> NumericExpression:
         return m.x[v, b] <= m.busy[b]
+
+    if data.pair_times is not None:
+        add_pair_transfers(m, data, data.pair_times)
+
+    @m.Expression(m.places, doc="cost of block b on kind t, its memory apart")
+    def block(m: pyo.ConcreteModel, b: int, t: int) -> NumericExpression:
+        work = sum(data.works[t, v] * m.x[v, b] for v in m.V)
+        if data.pair_times is not None:
+            return work + m.transfers[b]
+        return work + sum(data.cut_times[t, e] * m.c[tensor, b] for e, tensor in enumerate(data.tensors))
 
     exceeding = np.array([[data.exceeding(t, s) for s in m.K] for t in m.K])
 
@@ -115,7 +127,7 @@ def exact_of_kinds(data: ScaledKinds) -> pyo.ConcreteModel:
         return m.bottleneck >= m.block[b, t] - others
 
     if not devices.is_fixed:
-        _add_counts(m, devices.counts)
+        _add_counts(m, devices.counts, places_count=data.instance.has_windows)
     if data.instance.platform.fit:
         _add_limits(m, data)
     elif any(data.excess_rates):
@@ -129,7 +141,7 @@ def _places(partition: Partition) -> IntArray:
     return partition.block + 1 if partition.instance.devices.is_fixed else block_ranks(partition)
 
 
-def _add_counts(m: pyo.ConcreteModel, counts: Sequence[int]) -> None:
+def _add_counts(m: pyo.ConcreteModel, counts: Sequence[int], *, places_count: bool) -> None:
     @m.Constraint(m.B, doc="a block is on one device")
     def one_device(m: pyo.ConcreteModel, b: int) -> NumericExpression:
         return m.busy[b] <= 1
@@ -137,6 +149,9 @@ def _add_counts(m: pyo.ConcreteModel, counts: Sequence[int]) -> None:
     @m.Constraint(m.K, doc="as many devices as there are")
     def enough(m: pyo.ConcreteModel, t: int) -> NumericExpression:
         return sum(m.on[b, t] for b in m.B) <= counts[t]
+
+    if places_count:  # windows say which are empty
+        return
 
     @m.Constraint(m.B_before_last, doc="empty blocks come last")
     def first_ones(m: pyo.ConcreteModel, b: int) -> NumericExpression:
@@ -160,7 +175,7 @@ def _add_excess(m: pyo.ConcreteModel, data: ScaledKinds) -> None:
         rate, spare = data.excess_rates[t], data.spares[t]
         if rate == 0:
             return pyo.Constraint.Skip
-        whole = data.works[t].sum() + data.cut_times[t].sum() + max(0.0, data.whole_load - spare) * rate
+        whole = data.works[t].sum() + data.most_moved[t] + max(0.0, data.whole_load - spare) * rate
         return m.bottleneck >= m.block[b, t] + rate * (m.loaded[b] - spare) - whole * (1 - m.on[b, t])
 
 

@@ -38,8 +38,9 @@ class ScaledKinds(ScaledInstance):
 
     @property
     def k(self) -> int:
-        """Number of blocks; at most n unless each is on a device of its own."""
-        return self.instance.k if self.instance.devices.is_fixed else min(self.instance.k, self.n)
+        """Number of blocks; at most n unless each is on a device of its own, or windows tell them apart."""
+        told_apart = self.instance.devices.is_fixed or self.instance.has_windows
+        return self.instance.k if told_apart else min(self.instance.k, self.n)
 
     @cached_property
     def of_kinds(self) -> list[ScaledInstance]:
@@ -56,6 +57,21 @@ class ScaledKinds(ScaledInstance):
         """(T, e) bytes / B of each of `tensors`."""
         times = [[alone.cut_time[t] for t in self.tensors] for alone in self.of_kinds]
         return np.minimum(np.reshape(times, (len(times), len(self.tensors))), self._cap)
+
+    @cached_property
+    def pair_times(self) -> FloatArray | None:
+        """(e, T, T) time of each of `tensors` from a device of one kind to one of another; None without such rates."""
+        if self.instance.rates is None:
+            return None
+        sizes = self.instance.graph.tensors.bytes[self.tensors]
+        return np.minimum(sizes[:, None, None] / self.instance.rates / self.unit, self._cap)
+
+    @cached_property
+    def most_moved(self) -> FloatArray:
+        """(T,) time of all tensors in a block on each kind; a block moves a tensor once."""
+        if self.pair_times is None:
+            return self.cut_times.sum(axis=1)
+        return np.full(self.instance.kinds, self.pair_times.max(axis=(1, 2)).sum())
 
     @property
     def _cap(self) -> float:
@@ -90,9 +106,11 @@ class ScaledKinds(ScaledInstance):
 
         All of it takes :math:`U_t`, every work and every tensor, as a block moves a tensor once. Where nothing takes
         more than :math:`\rho` times as long, that is at most :math:`(1 - 1/\rho)\,U_t` and, of answers that are no
-        worse than a known one, :math:`\rho - 1` times its bottleneck.
+        worse than a known one, :math:`\rho - 1` times its bottleneck. With rates for pairs both move as much.
         """
-        of_t, of_s = (np.concatenate((self.works[kind], self.cut_times[kind])) for kind in (t, s))
+        of_t, of_s = self.works[t], self.works[s]
+        if self.pair_times is None:
+            of_t, of_s = (np.concatenate((self.works[kind], self.cut_times[kind])) for kind in (t, s))
         longer = of_t > of_s
         if not longer.any():
             return 0.0

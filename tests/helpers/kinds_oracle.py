@@ -137,9 +137,9 @@ def _of_all(case: KindsCase, ideals: list[int], sequence: list[int]) -> Iterator
             if len(known) == len(costs):
                 yield max(known)
             return
-        for t, _, following in _choices(case, sequence, left):
+        for t, place, following in _choices(case, sequence, left):
             for ideal in ideals:
-                if ideal != done and ideal & done == done:
+                if ideal != done and ideal & done == done and _may_be(case, ideal & ~done, place):
                     yield from longer(ideal, following, [*blocks, (ideal & ~done, t)])
 
     return longer(0, (0,) if case.fixed else (*case.counts, case.k), [])

@@ -134,7 +134,5 @@ def test_files_and_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
         {
             "partition bert-base --devices bad.json": "rates[0][1] is 0.0; it must be positive",
             "partition bert-base --devices 1xA100,2xL4@fast": "--devices",
-            "bound bert-base --devices own.json --model exact": "knows no rates between kinds",
-            "serve llama-3-8b --devices 1xA100,2xL4@1GB/s --for llama-cpp": "no rates between kinds yet",
         },
     )

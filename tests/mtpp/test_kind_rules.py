@@ -166,11 +166,6 @@ def test_one_kind_keeps_its_rules() -> None:
         question(U1, _OWN, constraints=rules)
     with pytest.raises(InputError, match="as `constraints`"):
         replace(question(U1, _OWN), windows={"0": 0})
-    rated = Devices(_OWN.kinds, rates=[[1, 1], [1, 1]])
-    with pytest.raises(InputError, match="rates between kinds"):
-        question(U1, rated, constraints=Constraints(windows=((0, 0, 0),)))
-    with pytest.raises(InputError, match="exact knows no windows"):
-        solve(_placed(((0, 0, 0),)), "exact")
     with pytest.raises(InputError, match="No block is left"):
         _placed(((0, 1, 1), (1, 0, 0)))
 

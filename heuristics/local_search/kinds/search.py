@@ -93,7 +93,7 @@ def search_kinds(
     """
     limits = limits or Limits()
     found = [start] if isinstance(start, UnlikePartition) else []
-    rated = instance.rates is not None and layers_in_a_row(instance.graph) is None
+    rated = instance.rates is not None and (instance.has_windows or layers_in_a_row(instance.graph) is None)
     if rated:
         with suppress(NothingFoundError):
             found.append(_at_slowest_rates(instance, rng, limits))

@@ -58,8 +58,6 @@ class UnlikeInstance(Instance):
                 "Least numbers of nodes cannot be combined with devices of several kinds; leave them out, and give "
                 "windows of stages and nodes that are together or uncut as `constraints`."
             )
-        if self.constraints.windows and self.devices.rates is not None:
-            raise InputError("Windows of stages cannot be combined with rates between kinds; leave one of them out.")
         if self.constraints:
             self.rules  # noqa: B018 - a contradiction shows here
         if self.devices.is_fixed and self.k != self.devices.total:
@@ -247,7 +245,7 @@ def question_of_kinds(
         As of `Platform`; a kind without a limit on its memory always fits.
     constraints : Constraints
         Without least numbers, unless there is a single kind in free order; windows count places 0 to k - 1, some of
-        which may be empty, and no rates are beside them.
+        which may be empty.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from instances.graph.graph import ComputationGraph
 from instances.graph.tensors import FloatArray, IntArray
 from instances.partitioning.kinds.counted_paths import CountedPath
 
-__all__ = ["RatedSteps", "best_rated_path", "counted_states", "is_rateable", "layers_in_a_row"]
+__all__ = ["RatedSteps", "best_rated_path", "counted_states", "is_rateable", "layers_in_a_row", "rated_path_within"]
 
 _WORD = 64
 # Operations for one goal, and words of bits, that are few enough.
@@ -86,6 +86,15 @@ def best_rated_path(steps: RatedSteps, devices: Devices, most: int, ceiling: flo
             return best if best is None or not devices.is_fixed else _in_places(best, devices, m)
         near = best.bottleneck - low <= _NEAR * best.bottleneck
         goal = math.nextafter(best.bottleneck, 0.0) if near else (low + best.bottleneck) / 2
+
+
+def rated_path_within(steps: RatedSteps, devices: Devices, most: int, goal: float) -> CountedPath | None:
+    """Any path with a bottleneck of at most `goal`, as `best_rated_path` returns the best; None if there is none."""
+    kinds, m, _ = steps.costs.shape
+    following = _in_sequence(devices) if devices.is_fixed else counted_states(devices.counts, most)
+    reach = np.zeros((len(following), kinds + 1, kinds, m // _WORD + 1), dtype=np.uint64)
+    found = _path(steps, following, min(goal, sys.float_info.max), reach)
+    return found if found is None or not devices.is_fixed else _in_places(found, devices, m)
 
 
 def counted_states(counts: tuple[int, ...], most: int) -> IntArray:

@@ -175,13 +175,15 @@ class _Task:
         return compare(claim, least, f"re-proved by {len(found)} minimum cuts")
 
     def _ideals(self, claim: Claim) -> Check:
-        """All paths of blocks below the claim, over all ideals; at rates for pairs where layers are in a row."""
+        """All paths of blocks below the claim, over all ideals; at rates for pairs where layers are in a row.
+
+        With windows as well, either without them, or in them at the fastest rates of each kind.
+        """
         value, in_a_row = Fraction(claim.value), self.instance.rates is not None and is_a_row(self.exact[0])
+        windows = [(self.group[v], first, last) for v, first, last in self.instance.constraints.windows]
         try:
-            if in_a_row:
-                below = row_leads_below(self.instance, self.exact, value, self.clock)
-            else:
-                windows = [(self.group[v], first, last) for v, first, last in self.instance.constraints.windows]
+            below = not in_a_row or row_leads_below(self.instance, self.exact, value, self.clock)
+            if below and (windows or not in_a_row):
                 below = some_path_is_below(self.instance, self.exact, value, self.clock, windows)
         except TooManyIdealsError as error:
             return Check(claim, None, f"not re-checked: {error}")

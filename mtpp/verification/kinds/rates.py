@@ -15,7 +15,7 @@ from mtpp.verification.kinds.paths import MOST_TRUTHS, TooManyIdealsError, costs
 from mtpp.verification.partitioning.costs import block_terms
 from mtpp.verification.partitioning.exact_instance import ExactInstance
 
-__all__ = ["is_a_row", "row_leads_below", "slowest_block"]
+__all__ = ["is_a_row", "row_leads_below", "slowest_block", "stages_lead_below", "times_between"]
 
 _Truths = NDArray[np.bool_]
 
@@ -45,43 +45,70 @@ def is_a_row(exact: ExactInstance) -> bool:
 
 
 def row_leads_below(instance: UnlikeInstance, exact: Sequence[ExactInstance], goal: Fraction, clock: Clock) -> bool:
-    """Whether layers in a row have a partition all blocks of which cost less than the goal.
+    """Whether layers in a row have a partition all blocks of which cost less than the goal; errors as below."""
+    order = exact[0].order
+    passing = [Fraction(0)] * (exact[0].n + 1)
+    for tensor, size in zip(exact[0].tensors, instance.graph.tensors.bytes.tolist(), strict=True):
+        if tensor.readers:
+            passing[order.index(tensor.producer) + 1] += Fraction(size)
+    times = times_between(instance, passing)
+    return stages_lead_below(instance, times, lambda i: _costs_from(exact, order, i), goal, clock)
+
+
+def times_between(instance: UnlikeInstance, passing: Sequence[Fraction]) -> list[list[list[Fraction]]]:
+    """Time of the bytes that pass each place, from each kind to each kind."""
+    kinds = range(instance.kinds)
+    return [[[_time(instance, size, p, q) for q in kinds] for p in kinds] for size in passing]
+
+
+def stages_lead_below(
+    instance: UnlikeInstance,
+    times: Sequence[Sequence[Sequence[Fraction]]],
+    costs_from: Callable[[int], Sequence[Sequence[Fraction | None]]],
+    goal: Fraction | None,
+    clock: Clock,
+) -> bool:
+    """Whether blocks of layers in a row lead from the first place to the last, all of which cost less than the goal.
 
     For each place, kind of the block before and kind of the next one there is a table of truths: the numbers of devices
     that lead there.
+
+    Parameters
+    ----------
+    times : as of `times_between`
+    costs_from : callable
+        For each kind the costs, without transfers, of the blocks that begin at a place, the shortest first; None where
+        there may be none.
+    goal : Fraction, optional
+        None: whatever they cost.
 
     Raises
     ------
     TooManyIdealsError, OutOfTimeError
     """
-    kinds, last, order = range(instance.kinds), exact[0].n, exact[0].order
+    kinds, last = range(instance.kinds), len(times) - 1
     none, shift = _states(instance)
     if (last + 1) * len(kinds) * (len(kinds) + 1) * none.size > MOST_TRUTHS:
         raise TooManyIdealsError(f"there are {none.size} numbers of devices for {last} layers and pairs of kinds")
-    passing = [Fraction(0)] * (last + 1)
-    for tensor, size in zip(exact[0].tensors, instance.graph.tensors.bytes.tolist(), strict=True):
-        if tensor.readers:
-            passing[order.index(tensor.producer) + 1] += Fraction(size)
-    times = [[[_time(instance, size, p, q) for q in kinds] for p in kinds] for size in passing]
     begin = none.copy()
     begin.flat[0] = True
     reached: list[dict[tuple[int | None, int], _Truths]] = [{} for _ in range(last)]
     reached[0] = {(None, q): begin for q in kinds}
     for i, tables in enumerate(reached):
         clock.raise_if_late()
-        own = _costs_from(exact, order, i)
+        own = costs_from(i)
         for (p, q), table in tables.items():
             there = shift(table, q)
             if not there.any():
                 continue
             into = Fraction(0) if p is None else times[i][p][q]
             for j, cost in enumerate(own[q], i + 1):
-                if cost is None or cost + into >= goal:
+                if cost is None or (goal is not None and cost + into >= goal):
                     continue
                 if j == last:
                     return True
                 for r in kinds:
-                    if cost + into + times[j][q][r] < goal:
+                    if goal is None or cost + into + times[j][q][r] < goal:
                         reached[j][q, r] = reached[j].get((q, r), none) | there
         tables.clear()
     return False

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from instances.errors import printable
 from instances.json_files import Value
@@ -24,24 +24,25 @@ from mtpp.verification.faults import ROUNDING, is_near, unequal
 from mtpp.verification.fractions import as_float
 from mtpp.verification.kinds.certificate import fault_of_devices
 from mtpp.verification.kinds.paths import TooManyIdealsError, blocks_lead_through
+from mtpp.verification.kinds.rates import stages_lead_below
 from mtpp.verification.serving.operators import faults_of_chain
 from mtpp.verification.serving.runtime_settings import faults_of_words
+from mtpp.verification.serving.stages import (
+    Stage,
+    caches_of,
+    context_of,
+    holds,
+    is_rated,
+    stages_of,
+    times_of_places,
+    with_transfers,
+)
 from mtpp.verification.verdict import Verdict
 
 __all__ = ["verify_serving"]
 
 # More tokens than this are not counted one by one by floats, in which contexts are stated.
 _MOST_TOKENS = 2**53
-
-
-class _Stage(NamedTuple):
-    """Cost and memory of an interval of nodes."""
-
-    cost: Fraction  # in the time unit of the work
-    weights: Fraction  # bytes
-    activations: Fraction  # bytes
-    first: int  # node
-    end: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,12 +116,15 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         return
     if not 0 <= stated.answer < len(stated.front):
         yield f"answer: there is no cut {stated.answer} among {len(stated.front)}"
+    if is_rated(stated) and links != {(v - 1, v) for v in range(1, graph.n)}:
+        yield "instance.graph: a node is read by others than the next one, and there are rates between kinds"
+        return
     shapes = [fault for i, point in enumerate(stated.front) if (fault := _misshapen(stated, point, f"front[{i}]"))]
     if shapes:
         yield from shapes
         return
     yield from faults_of_words(stated)
-    stages = [list(_stages(one, clock)) for one in alone]
+    stages = [list(stages_of(one, clock, still=is_rated(stated))) for one in alone]
     by_place = [{(stage.first, stage.end): stage for stage in own} for own in stages]
     truths = []
     for i, point in enumerate(stated.front):
@@ -130,7 +134,8 @@ def _faults(stated: StatedServing, clock: Clock) -> Iterator[str]:
         if len(held) < len(found) or not all(_allowed(stated, s, stage) for s, stage in enumerate(held)):
             yield f"front[{i}]: a stage does not fit into the memory, or breaks a constraint"
             return
-        contexts = [_context(alone[t], stage) for t, stage in zip(kinds, held, strict=True)]
+        contexts = [context_of(alone[t], stage) for t, stage in zip(kinds, held, strict=True)]
+        held = with_transfers(stated, held, kinds)
         yield from _faults_of_point(stated, point, held, contexts, f"front[{i}]")
         truths.append((max(stage.cost for stage in held), min(contexts)))
     for i, ((cost, context), (more, larger)) in enumerate(pairwise(truths)):
@@ -181,7 +186,7 @@ def _intervals(stated: StatedServing, point: StatedPoint) -> list[tuple[int, int
 
 
 def _faults_of_point(
-    stated: StatedServing, point: StatedPoint, held: list[_Stage], contexts: list[float], place: str
+    stated: StatedServing, point: StatedPoint, held: list[Stage], contexts: list[float], place: str
 ) -> Iterator[str]:
     """The numbers of a cut against those that are computed here."""
     cost = max(stage.cost for stage in held)
@@ -192,74 +197,14 @@ def _faults_of_point(
     rows = zip(held, contexts, point.stages, strict=True)
     for s, (stage, context, (weights, token, activations, own)) in enumerate(rows):
         first = sum(
-            (Fraction(x) * min(1, Fraction(w) if w < math.inf else 1) for x, w in _caches(stated, stage)), Fraction(0)
+            (Fraction(x) * min(1, Fraction(w) if w < math.inf else 1) for x, w in caches_of(stated, stage)), Fraction(0)
         )
         true = (stage.weights, first, stage.activations)
         if not all(map(is_near, (weights, token, activations), true)) or own != context:
             yield f"{place}.stages[{s}]: {(weights, token, activations, own)!r} are not what it holds"
 
 
-def _stages(stated: StatedServing, clock: Clock) -> Iterator[_Stage]:
-    """Yield all intervals whose weights and activations fit into the memory, with costs by the definition."""
-    graph, platform = stated.instance.graph, stated.instance.platform
-    rate = None if math.isinf(platform.bandwidth) else Fraction(platform.bandwidth)
-    start, readers = graph.tensors.start.tolist(), graph.tensors.consumers.tolist()
-    tensors = [
-        (producer, readers[start[t] : start[t + 1]], Fraction(size) / rate if rate else Fraction(0))
-        for t, (producer, size) in enumerate(
-            zip(graph.tensors.producer.tolist(), graph.tensors.bytes.tolist(), strict=True)
-        )
-    ]
-    work, own = ([Fraction(x) for x in column.tolist()] for column in (graph.work, graph.param_bytes))
-    shared = [(Fraction(parameter.bytes), parameter.users) for parameter in graph.parameters]
-    memory, buffer = Fraction(platform.memory), platform.activation_buffer
-    for first in range(graph.n + 1):
-        yield _Stage(Fraction(0), Fraction(0), Fraction(0), first, first)
-        for end in range(first + 1, graph.n + 1):
-            clock.raise_if_late()
-            inside = range(first, end)
-            weights = sum(own[first:end], Fraction(0))
-            weights += sum(size for size, users in shared if any(v in inside for v in users))
-            activations = Fraction(max(stated.need[first:end]) if buffer is None else buffer)
-            if weights + activations > memory:
-                break  # longer ones hold no less
-            moved = sum(
-                time
-                for producer, reading, time in tensors
-                if (producer in inside and any(v not in inside for v in reading))
-                or (producer not in inside and any(v in inside for v in reading))
-            )
-            yield _Stage(sum(work[first:end], Fraction(0)) + moved, weights, activations, first, end)
-
-
-def _caches(stated: StatedServing, stage: _Stage) -> list[tuple[float, float]]:
-    """Bytes a token, and after how many tokens they stop to grow, of each node."""
-    return [(stated.token_bytes[v], stated.window[v]) for v in range(stage.first, stage.end)]
-
-
-def _holds(stated: StatedServing, stage: _Stage, context: int) -> bool:
-    """Whether a stage has room for so many tokens."""
-    cache = sum(Fraction(x) * (context if w >= context else Fraction(w)) for x, w in _caches(stated, stage))
-    return stage.weights + stage.activations + cache <= Fraction(stated.instance.platform.memory)
-
-
-def _context(stated: StatedServing, stage: _Stage) -> float:
-    """The most tokens that a stage has room for, by halving; infinite where the cache stops to grow before."""
-    caches = _caches(stated, stage)
-    final = max((math.ceil(w) for x, w in caches if x > 0 and w < math.inf), default=0)
-    if not any(x > 0 and w == math.inf for x, w in caches) and _holds(stated, stage, final):
-        return math.inf
-    most = 1
-    while _holds(stated, stage, most):
-        most *= 2
-    least = 0
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if _holds(stated, stage, middle) else (least, middle)
-    return float(least)
-
-
-def _allowed(stated: StatedServing, s: int, stage: _Stage) -> bool:
+def _allowed(stated: StatedServing, s: int, stage: Stage) -> bool:
     """Whether an interval may be stage s by the constraints, as they are written."""
     rules, graph = stated.instance.constraints, stated.instance.graph
     inside = range(stage.first, stage.end)
@@ -273,16 +218,24 @@ def _allowed(stated: StatedServing, s: int, stage: _Stage) -> bool:
 
 
 def _reaches(
-    stated: StatedServing, stages: list[list[_Stage]], context: float, below: Fraction | None, clock: Clock
+    stated: StatedServing, stages: list[list[Stage]], context: float, below: Fraction | None, clock: Clock
 ) -> bool:
     """Whether some cut has all stages below a cost, and room for so many tokens."""
-    able_of_kinds: list[list[_Stage]] = []
+    able_of_kinds: list[list[Stage]] = []
     for one, own in zip(_of_kinds(stated), stages, strict=True):
         able_of_kinds.append([])
         for stage in own:
             clock.raise_if_late()
-            if (below is None or stage.cost < below) and _holds(one, stage, int(context)):
+            if (below is None or stage.cost < below) and holds(one, stage, int(context)):
                 able_of_kinds[-1].append(stage)
+    if isinstance(stated.instance, UnlikeInstance) and stated.instance.rates is not None:
+        n = stated.instance.graph.n
+        rows: list[list[list[Fraction | None]]] = [[[None] * (n - i) for _ in stages] for i in range(n)]
+        for t, own in enumerate(able_of_kinds):
+            for stage in own:
+                if stage.first < stage.end:
+                    rows[stage.first][t][stage.end - stage.first - 1] = stage.cost
+        return stages_lead_below(stated.instance, times_of_places(stated), rows.__getitem__, below, clock)
     if isinstance(stated.instance, UnlikeInstance):
         blocks: list[list[list[int]]] = [[[] for _ in stages] for _ in range(stated.instance.graph.n)]
         for t, own in enumerate(able_of_kinds):

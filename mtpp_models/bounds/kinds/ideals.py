@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from instances import Bound, InputError, Result
 from instances.compiled import compiled
 from instances.deadline import Deadline
 from instances.graph.tensors import FloatArray, IntArray
+from instances.partitioning.constraints import NO_CONSTRAINTS
 from instances.partitioning.kernel_arrays import KernelArrays
 from instances.partitioning.kinds.counted_paths import CountedPath, best_path, best_sequence, is_countable
 from instances.partitioning.kinds.partition import IDLE, UnlikePartition
@@ -55,6 +57,10 @@ def ideals_of_kinds(
     path = _best_path(instance, listed)
     if path is None or path.bottleneck == math.inf:
         return Result(IDEALS, instance, impossible="does not fit: no cut into blocks fits on these devices")
+    value = path.bottleneck
+    if instance.has_windows and instance.rates is not None:  # windows at the fastest rates, or all rates without them
+        anywhere = _best_path(replace(instance, constraints=NO_CONSTRAINTS), listed)
+        value = max(value, 0.0 if anywhere is None else anywhere.bottleneck)
     block, kind = np.zeros(instance.graph.n, dtype=np.int64), np.full(instance.k, IDLE)
     places = path.places if isinstance(path, PlacedPath) else np.arange(len(path.kinds))
     for b, position in zip(places.tolist(), path.starts.tolist(), strict=True):
@@ -62,7 +68,7 @@ def ideals_of_kinds(
     kind[places] = path.kinds
     found = UnlikePartition(instance, block, kind)
     best = found if start is None or found.preference < start.preference else start
-    return Result(IDEALS, instance, best, Bound(min(path.bottleneck, best.bottleneck), IDEALS))
+    return Result(IDEALS, instance, best, Bound(min(value, best.bottleneck), IDEALS))
 
 
 def _is_small(instance: UnlikeInstance, positions: int) -> bool:
@@ -72,15 +78,16 @@ def _is_small(instance: UnlikeInstance, positions: int) -> bool:
 
 
 def _best_path(instance: UnlikeInstance, listed: _Ideals) -> CountedPath | PlacedPath | None:
-    """The best path of blocks; with rates for pairs at the fastest ones, unless layers are in a row."""
+    """The best path of blocks; with rates for pairs at the fastest ones, unless layers are in a row without windows."""
     devices = instance.devices
+    if instance.has_windows:
+        windows = windows_of_steps(instance.rules, listed[0], instance.k)
+        return best_placed_path(_steps(instance, *listed), windows, devices, instance.k)
     sizes = None if instance.rates is None else layers_in_a_row(instance.graph)
     if instance.rates is not None and sizes is not None and is_rateable(devices, instance.graph.n):
         steps = RatedSteps(_steps(instance, *listed, still=True), sizes * (1 - _ROUNDING), instance.rates)
         return best_rated_path(steps, devices, instance.k)
     costs = _steps(instance, *listed)
-    if instance.has_windows:
-        return best_placed_path(costs, windows_of_steps(instance.rules, listed[0], instance.k), devices, instance.k)
     if devices.is_fixed:
         bottleneck, starts = best_sequence(costs, np.array(devices.sequence))
         return CountedPath(bottleneck, starts, np.array(devices.sequence))
