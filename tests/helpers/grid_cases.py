@@ -54,7 +54,7 @@ def random_question(rng: np.random.Generator, servers: Servers | None = None) ->
     kinds = [f"kind {int(rng.integers(0, 2))}" for _ in range(count)]
     degrees = [1, 2] if rng.random() < 0.7 else [1]
     tied = bool(rng.random() < 0.2)
-    ways = {kind: _random_ways(rng, degrees, tied and len(set(kinds)) == 1) for kind in set(kinds)}
+    ways = {kind: _random_ways(rng, degrees, tied and len(set(kinds)) == 1) for kind in sorted(set(kinds))}
     layers = tuple(ConfiguredLayer(str(i), kind, ways[kind]) for i, kind in enumerate(kinds))
     if servers is None:
         size = int(rng.choice([1, 2, 4]))

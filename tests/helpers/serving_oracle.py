@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations_with_replacement
 
 import numpy as np
 from hypothesis import strategies as st
+from kinds_cases import chain
 
 from instances import ComputationGraph, Platform, SharedParameter
+from instances.devices.kinds import DeviceKind, Devices
+from instances.partitioning.kinds.problem import question_of_kinds
 from instances.partitioning.problem import Instance
 from instances.partitioning.serving import ServingInstance
 
@@ -111,5 +116,26 @@ def serving_questions(draw: st.DrawFn) -> ServingInstance:
         token_bytes=np.array(row()),
         window=np.array(row(st.sampled_from([0.0, 2.0, 3.0, 7.0, math.inf, math.inf]))),
         context=draw(st.integers(1, 3)),
+        batch=1,
+    )
+
+
+def draw_served(rng: random.Random) -> ServingInstance:
+    """A chain over two kinds of devices, with small whole numbers."""
+    n, order = rng.randint(2, 5), rng.choice(["free", "fixed"])
+    kinds = [
+        DeviceKind(f"{t}", rng.randint(1, 2), speed=t + 1.0, memory=rng.randint(8, 60), bandwidth=rng.choice([1, 2.5]))
+        for t in range(2)
+    ]
+    graph = chain([0] * n, [rng.randint(0, 5) for _ in range(n - 1)], param_bytes=[rng.randint(0, 6) for _ in range(n)])
+    works = [[rng.randint(0, 9) for _ in range(n)] for _ in kinds]
+    rates = [[rng.choice([0.5, 1, 2.5, math.inf]) for _ in kinds] for _ in kinds] if rng.random() < 0.5 else None
+    devices = Devices(kinds, order, rates)
+    k = devices.total if order == "fixed" else rng.randint(1, devices.total)
+    return ServingInstance(
+        instance=replace(question_of_kinds(graph, devices, works, k, fit=True), by_need=True),
+        token_bytes=np.array([rng.randint(0, 4) for _ in range(n)], dtype=float),
+        window=np.array([rng.choice([0.0, 3.0, math.inf]) for _ in range(n)]),
+        context=rng.randint(1, 3),
         batch=1,
     )

@@ -13,43 +13,21 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from command_line import assert_misuse, mtpp
-from kinds_cases import chain
-from serving_oracle import cuts, stage_costs, stage_holds
+from serving_oracle import cuts, draw_served, stage_costs, stage_holds
 
 import mtpp as api
 from instances import InputError
 from instances.devices.kinds import DeviceKind, Devices
 from instances.json_files import Value, read_json
-from instances.partitioning.kinds.problem import UnlikeInstance, question_of_kinds
+from instances.partitioning.kinds.problem import UnlikeInstance
 from instances.partitioning.serving import ServingInstance
 from instances.runtimes.serving_file import serving_document
 from mtpp.verification.verify import verify
 from mtpp_models.bounds.serving import serving_front
 
 _MOST = 70  # tokens that brute force looks at; more are any number, as memories are below
-
-
-def _question(rng: random.Random) -> ServingInstance:
-    n, order = rng.randint(2, 5), rng.choice(["free", "fixed"])
-    kinds = [
-        DeviceKind(f"{t}", rng.randint(1, 2), speed=t + 1.0, memory=rng.randint(8, 60), bandwidth=rng.choice([1, 2.5]))
-        for t in range(2)
-    ]
-    graph = chain([0] * n, [rng.randint(0, 5) for _ in range(n - 1)], param_bytes=[rng.randint(0, 6) for _ in range(n)])
-    works = [[rng.randint(0, 9) for _ in range(n)] for _ in kinds]
-    rates = [[rng.choice([0.5, 1, 2.5, math.inf]) for _ in kinds] for _ in kinds] if rng.random() < 0.5 else None
-    devices = Devices(kinds, order, rates)
-    k = devices.total if order == "fixed" else rng.randint(1, devices.total)
-    return ServingInstance(
-        instance=replace(question_of_kinds(graph, devices, works, k, fit=True), by_need=True),
-        token_bytes=np.array([rng.randint(0, 4) for _ in range(n)], dtype=float),
-        window=np.array([rng.choice([0.0, 3.0, math.inf]) for _ in range(n)]),
-        context=rng.randint(1, 3),
-        batch=1,
-    )
 
 
 def _answers(question: ServingInstance) -> Iterator[tuple[Fraction, float]]:
@@ -93,7 +71,7 @@ def test_fronts_are_those_of_brute_force() -> None:
     """Both numbers of each point and the largest context; files of them hold, and those that lack a point do not."""
     points = 0
     for seed in range(40):
-        question = _question(random.Random(seed))
+        question = draw_served(random.Random(seed))
         found = set(_answers(question))
         able = [(cost, context) for cost, context in found if context >= question.context]
         best = sorted({p for p in able if not any(q != p and q[0] <= p[0] and q[1] >= p[1] for q in able)})
