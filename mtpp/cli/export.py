@@ -28,9 +28,7 @@ def export(
             help="A certificate, a partition, a serving front, a plan with its question, or a stages folder.",
         ),
     ],
-    graph: Annotated[
-        str | None, typer.Argument(metavar="[GRAPH]", help="That of a partition; the others hold their graphs.")
-    ] = None,
+    graph: options.GraphOfFile = None,
     runtime: options.ExportFor,
     runtime_version: Annotated[
         str | None,
