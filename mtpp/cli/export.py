@@ -1,4 +1,4 @@
-"""The verb ``mtpp export``: a cut of a file in the words of a runtime, with its certificate beside it."""
+"""The verb ``mtpp export``: a cut of a file as the settings of a runtime, with its certificate beside it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def export(
     ] = None,
     printing: Printing,
 ) -> int:
-    """Say where a model is cut in the words of a runtime, such as vllm or megatron.
+    """Write a cut as the settings of a runtime, such as vllm or megatron.
 
     What the runtime cannot express is refused. With --for, partition and certify ask for what it can express alone.
 

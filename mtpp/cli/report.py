@@ -25,7 +25,7 @@ def report(
     out: Annotated[Path, options.of_files(metavar="FILE", help="The page, HTML.")] = Path("report.html"),
     printing: Printing,
 ) -> int:
-    """Make one HTML page of answers: question, stages, graph, bounds and what proves them, timeline, memory, words.
+    """Make one HTML page of answers: question, stages, graph, bounds and what proves them, timeline, memory.
 
     The page is one file that loads nothing and runs no script. Costs are computed anew, and bounds proved again within
     --time-limit, as by verify. Exit code 1 if a number of a file is false, which the page says, too.

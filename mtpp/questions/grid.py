@@ -41,13 +41,13 @@ class GridWords(TypedDict, total=False):
         ),
     ]
     micro_batch: Annotated[
-        str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]", _GRID)
+        int | str, Word("Samples of a microbatch, or several to choose from.", "auto", "auto|N[,N]", _GRID)
     ]
-    tp: Annotated[str, Word("Tensor degrees to choose from.", "auto", "auto|N[,N]", _GRID)]
-    cp: Annotated[str, Word("Context degrees to choose from.", "1", "N[,N]", _GRID)]
-    ep: Annotated[str, Word("Expert degrees to choose from.", "1", "N[,N]", _GRID)]
+    tp: Annotated[int | str, Word("Tensor degrees to choose from.", "auto", "auto|N[,N]", _GRID)]
+    cp: Annotated[int | str, Word("Context degrees to choose from.", "1", "N[,N]", _GRID)]
+    ep: Annotated[int | str, Word("Expert degrees to choose from.", "1", "N[,N]", _GRID)]
     zero: Annotated[
-        str, Word("Stages of ZeRO to choose from; of 2 and 3 passes hide what is sent.", "1", "auto|0…3", _GRID)
+        int | str, Word("Stages of ZeRO to choose from; of 2 and 3 passes hide what is sent.", "1", "auto|0…3", _GRID)
     ]
     checkpoint: Annotated[
         str,
